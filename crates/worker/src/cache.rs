@@ -2,14 +2,13 @@
 //!
 //! An answer is stored as its server sent it, and goes through the same relay again for each
 //! client, so that everybody gets its own framing. Found is only what agrees in everything that
-//! changes an answer ([`Worker::put_key`]); stored is only what is complete, without an error, and
-//! left nothing behind ([`Worker::stored`]). A hit takes no lease and touches no server.
+//! changes an answer ([`Core::put_key`]); stored is only what is complete, without an error, and
+//! left nothing behind ([`Core::stored`]). A hit takes no lease and touches no server.
 //! `docs/decisions/0019`.
 
 pub(crate) mod capture;
 
 use std::{
-    collections::VecDeque,
     hash::{Hash, Hasher},
     sync::Arc,
 };
@@ -37,10 +36,11 @@ use trunkline_sql::analysis::{Analysis, Depends, StatementKind};
 use trunkline_topology::HostgroupId;
 
 use crate::{
-    Action, ClientId, Worker,
+    Action, ClientId,
     cache::capture::{Capture, numbered},
     clients::client::{Phase, Purpose, Session, Statement, Waiting},
     prepared::know_columns,
+    rooms::{Core, Exchange},
     routing::route::Route,
     statement::command::is_split,
 };
@@ -69,21 +69,6 @@ const WAIT_MS: u32 = 1_000;
 const HARMLESS_PINS: [PinReason; 3] = [PinReason::Rule, PinReason::Warnings, PinReason::FoundRows];
 /// Status flags of an answer that means something for its own connection only.
 const UNSTORED_STATUS: u16 = status::IN_TRANS | status::MORE_RESULTS | status::CURSOR_EXISTS;
-
-/// A worker's way to the answers that are stored for all workers.
-pub(crate) struct StoredAnswers {
-    pub answers: Arc<Cache>,
-    /// Room for the key that is asked for.
-    pub key: Vec<u8>,
-    /// Clients whose awaited answers were stored, or will not be.
-    pub woken: VecDeque<ClientId>,
-}
-
-impl StoredAnswers {
-    pub(crate) fn new(answers: Arc<Cache>) -> Self {
-        Self { answers, key: Vec::new(), woken: VecDeque::new() }
-    }
-}
 
 /// What a rule or a hint says of the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -154,7 +139,7 @@ enum Found {
     Nothing,
 }
 
-impl Worker {
+impl Exchange {
     /// Answers a statement from the cache, has it wait for an equal one's answer, or sets it on its
     /// route, perhaps with the order to store its answer.
     pub(crate) fn ask_cache(
@@ -165,70 +150,35 @@ impl Worker {
         text_len: usize,
         order: CacheOrder,
     ) {
-        let mut key = std::mem::take(&mut self.cache.key);
+        let mut key = std::mem::take(&mut self.statements.cache_key);
         key.clear();
-        if self.put_key(id, &route, &statement, text_len, order, &mut key).is_none() {
-            self.cache.key = key;
+        if self.core.put_key(id, &route, &statement, text_len, order, &mut key).is_none() {
+            self.statements.cache_key = key;
             return self.delay_or_start(id, route, statement, text_len);
         }
-        let found = self.look_up(id, &key, order, order.wait_ms > 0);
+        let found = self.core.look_up(id, &key, order, order.wait_ms > 0);
         if let Found::Fill(ticket) | Found::Renew(ticket) = found {
-            statement.fill = Some(self.new_fill(&key, ticket, &route));
+            statement.fill = Some(self.core.new_fill(&key, ticket, &route));
         }
         match found {
-            Found::Fill(_) if self.has_shared_place(&statement) => {
+            Found::Fill(_) if self.core.has_shared_place(&statement) => {
                 self.ask_shared(id, route, statement, text_len);
             }
             Found::Answer(reply) => {
                 self.answer_cached(id, &mut statement, order, &reply);
-                self.fx.buffers.give(statement.frames);
+                self.core.fx.buffers.give(statement.frames);
             }
             Found::Wait => {
                 let awaits_cache = Some(key.as_slice().into());
                 let waiting = Waiting { route, text_len, awaits_cache };
-                self.await_cached(id, waiting, statement, order);
+                self.core.await_cached(id, waiting, statement, order);
             }
             Found::Fill(_) | Found::Renew(_) | Found::Nothing => {
-                self.count_miss(order);
+                self.core.count_miss(order);
                 self.delay_or_start(id, route, statement, text_len);
             }
         }
-        self.cache.key = key;
-    }
-
-    fn new_fill(&self, key: &[u8], ticket: Ticket, route: &Route) -> Box<CacheFill> {
-        let settings_max = self.env.snapshot.settings.query_cache_result_max;
-        let share = usize::try_from(self.cache.answers.reply_max()).unwrap_or(usize::MAX);
-        Box::new(CacheFill {
-            cache: Arc::clone(&self.cache.answers),
-            key: key.into(),
-            ticket,
-            copy: Capture::new(settings_max.min(share.saturating_sub(key.len()))),
-            shared: self.shared_place(key, route),
-        })
-    }
-
-    fn look_up(&mut self, id: ClientId, key: &[u8], order: CacheOrder, may_wait: bool) -> Found {
-        let now_us = self.env.now.us;
-        let found = self.cache.answers.get(key, order.ttl_us(), now_us);
-        self.fx.stats.counters.cache_lookups += 1;
-        match found {
-            Some(reply) if !reply.is_soft(now_us) => Found::Answer(reply),
-            // The first one renews it.
-            Some(reply) => match self.cache.answers.begin(key, None, now_us) {
-                Begun::Fill(ticket) => Found::Renew(ticket),
-                Begun::Wait | Begun::Busy => Found::Answer(reply),
-            },
-            None => {
-                let (worker, ClientId { index, generation }) = (self.env.options.index, id);
-                let waiter = may_wait.then_some(Waiter { worker, index, generation });
-                match self.cache.answers.begin(key, waiter, now_us) {
-                    Begun::Fill(ticket) => Found::Fill(ticket),
-                    Begun::Wait => Found::Wait,
-                    Begun::Busy => Found::Nothing,
-                }
-            }
-        }
+        self.statements.cache_key = key;
     }
 
     /// Answers a statement with what the cache has.
@@ -239,8 +189,8 @@ impl Worker {
         order: CacheOrder,
         reply: &Reply,
     ) {
-        let flavor = self.env.greeting.flavor();
-        let Some(client) = self.clients.get_mut(id) else {
+        let flavor = self.core.env.greeting.flavor();
+        let Some(client) = self.core.clients.get_mut(id) else {
             return;
         };
         let Some(session) = client.session.as_mut() else {
@@ -253,28 +203,28 @@ impl Worker {
         relay.set_without_cursor();
         know_columns(&mut relay, statement, session);
         let before = client.outbox.position();
-        let fed = relay.feed(&reply.bytes, client.outbox.buf(&mut self.fx.buffers));
+        let fed = relay.feed(&reply.bytes, client.outbox.buf(&mut self.core.fx.buffers));
         let sent = client.outbox.position() - before;
-        self.touch_client(id);
+        self.core.touch_client(id);
         if !matches!(fed, Ok(Fed { ended: true, .. })) {
             debug_assert!(false, "a stored answer is whole");
             return self.close_client_now(id);
         }
         let outcome = relay.into_outcome();
-        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
+        let session = self.core.clients.get_mut(id).and_then(|client| client.session.as_mut());
         if let Some(session) = session {
             // No connection has what this statement left: there is nothing but the counts.
             session.past.learn(statement, &outcome, flavor, None, false);
             session.last_conn = None;
         }
-        self.stmt_answered(id, statement, &outcome);
-        self.clients.count_waiting(id);
-        let age_us = reply.age_us(self.env.now.us);
-        let counters = &mut self.fx.stats.counters;
+        self.core.stmt_answered(id, statement, &outcome);
+        self.core.clients.count_waiting(id);
+        let age_us = reply.age_us(self.core.env.now.us);
+        let counters = &mut self.core.fx.stats.counters;
         counters.cache_hits += 1;
         counters.cache_sent_bytes += sent;
         counters.statements_answered += 1;
-        let figures = self.fx.stats.cache_mut(order.rule);
+        let figures = self.core.fx.stats.cache_mut(order.rule);
         figures.hits += 1;
         figures.sent_bytes += sent;
         figures.age_us += age_us;
@@ -282,6 +232,98 @@ impl Worker {
         // It has not waited for a connection.
         statement.sent_us = statement.begun_us;
         self.sample(id, statement, None, Some(&outcome), None);
+    }
+
+    /// Lets those go on whose answers were stored. What they do then may wake others, which come
+    /// with the next call.
+    pub(crate) fn go_on_cached(&mut self) {
+        for _ in 0..self.core.clients.cache_woken.len() {
+            if let Some(id) = self.core.clients.cache_woken.pop_front() {
+                self.go_on_with(id);
+            }
+        }
+    }
+
+    fn go_on_with(&mut self, id: ClientId) {
+        let Some(client) = self.core.clients.get_mut(id) else {
+            return;
+        };
+        let Phase::Running(statement) = &mut client.phase else {
+            return;
+        };
+        let is_it = |waiting: &mut Box<Waiting>| waiting.awaits_cache.is_some();
+        let (Some(waiting), Some(order)) =
+            (statement.held_back.take_if(is_it), statement.orders.cache)
+        else {
+            return;
+        };
+        if let Some(cause) = client.session.as_ref().and_then(|session| session.lost.clone()) {
+            // What it was to be a part of has gone while it waited.
+            self.core.clients.set_timer(id, 0);
+            self.fail_statement(id, ErrorKind::StateLost.says(cause));
+            return self.close_client(id);
+        }
+        let Phase::Running(mut statement) = std::mem::replace(&mut client.phase, Phase::Idle)
+        else {
+            return;
+        };
+        self.core.clients.set_timer(id, 0);
+        let Waiting { route, text_len, awaits_cache } = *waiting;
+        let route = self.core.clients.still_there(id, route);
+        let key = awaits_cache.unwrap_or_default();
+        if statement.fill.is_some() {
+            return self.go_on_from_shared(id, route, statement, text_len, order);
+        }
+        match self.core.look_up(id, &key, order, false) {
+            Found::Answer(reply) => {
+                self.answer_cached(id, &mut statement, order, &reply);
+                self.retire(statement);
+                return self.after_statement(id);
+            }
+            Found::Fill(ticket) | Found::Renew(ticket) => {
+                statement.fill = Some(self.core.new_fill(&key, ticket, &route));
+            }
+            Found::Wait | Found::Nothing => {}
+        }
+        self.core.count_miss(order);
+        self.delay_or_start(id, route, statement, text_len);
+    }
+}
+
+impl Core {
+    fn new_fill(&self, key: &[u8], ticket: Ticket, route: &Route) -> Box<CacheFill> {
+        let settings_max = self.env.snapshot.settings.query_cache_result_max;
+        let share = usize::try_from(self.env.shared.cache().reply_max()).unwrap_or(usize::MAX);
+        Box::new(CacheFill {
+            cache: Arc::clone(self.env.shared.cache()),
+            key: key.into(),
+            ticket,
+            copy: Capture::new(settings_max.min(share.saturating_sub(key.len()))),
+            shared: self.shared_place(key, route),
+        })
+    }
+
+    fn look_up(&mut self, id: ClientId, key: &[u8], order: CacheOrder, may_wait: bool) -> Found {
+        let now_us = self.env.now.us;
+        let found = self.env.shared.cache().get(key, order.ttl_us(), now_us);
+        self.fx.stats.counters.cache_lookups += 1;
+        match found {
+            Some(reply) if !reply.is_soft(now_us) => Found::Answer(reply),
+            // The first one renews it.
+            Some(reply) => match self.env.shared.cache().begin(key, None, now_us) {
+                Begun::Fill(ticket) => Found::Renew(ticket),
+                Begun::Wait | Begun::Busy => Found::Answer(reply),
+            },
+            None => {
+                let (worker, ClientId { index, generation }) = (self.env.options.index, id);
+                let waiter = may_wait.then_some(Waiter { worker, index, generation });
+                match self.env.shared.cache().begin(key, waiter, now_us) {
+                    Begun::Fill(ticket) => Found::Fill(ticket),
+                    Begun::Wait => Found::Wait,
+                    Begun::Busy => Found::Nothing,
+                }
+            }
+        }
     }
 
     /// Waits until an equal statement has been answered, or for as long as its rule says.
@@ -303,64 +345,9 @@ impl Worker {
         self.clients.set_timer(id, self.env.now.ms() + wait_ms);
     }
 
-    /// See [`Worker::cache_woken`].
+    /// See [`Worker::cache_woken`](crate::Worker::cache_woken).
     pub(crate) fn on_cache_woken(&mut self, clients: Vec<ClientId>) {
-        self.cache.woken.extend(clients);
-    }
-
-    /// Lets those go on whose answers were stored. What they do then may wake others, which come
-    /// with the next call.
-    pub(crate) fn go_on_cached(&mut self) {
-        for _ in 0..self.cache.woken.len() {
-            if let Some(id) = self.cache.woken.pop_front() {
-                self.go_on_with(id);
-            }
-        }
-    }
-
-    fn go_on_with(&mut self, id: ClientId) {
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
-        let Phase::Running(statement) = &mut client.phase else {
-            return;
-        };
-        let is_it = |waiting: &mut Box<Waiting>| waiting.awaits_cache.is_some();
-        let (Some(waiting), Some(order)) =
-            (statement.held_back.take_if(is_it), statement.orders.cache)
-        else {
-            return;
-        };
-        if let Some(cause) = client.session.as_ref().and_then(|session| session.lost.clone()) {
-            // What it was to be a part of has gone while it waited.
-            self.clients.set_timer(id, 0);
-            self.fail_statement(id, ErrorKind::StateLost.says(cause));
-            return self.close_client(id);
-        }
-        let Phase::Running(mut statement) = std::mem::replace(&mut client.phase, Phase::Idle)
-        else {
-            return;
-        };
-        self.clients.set_timer(id, 0);
-        let Waiting { route, text_len, awaits_cache } = *waiting;
-        let route = self.clients.still_there(id, route);
-        let key = awaits_cache.unwrap_or_default();
-        if statement.fill.is_some() {
-            return self.go_on_from_shared(id, route, statement, text_len, order);
-        }
-        match self.look_up(id, &key, order, false) {
-            Found::Answer(reply) => {
-                self.answer_cached(id, &mut statement, order, &reply);
-                self.retire(statement);
-                return self.after_statement(id);
-            }
-            Found::Fill(ticket) | Found::Renew(ticket) => {
-                statement.fill = Some(self.new_fill(&key, ticket, &route));
-            }
-            Found::Wait | Found::Nothing => {}
-        }
-        self.count_miss(order);
-        self.delay_or_start(id, route, statement, text_len);
+        self.clients.cache_woken.extend(clients);
     }
 
     /// A server is asked.
@@ -413,7 +400,7 @@ impl Worker {
         for Waiter { worker, index, generation } in waiters {
             let id = ClientId { index, generation };
             if worker == self.env.options.index {
-                self.cache.woken.push_back(id);
+                self.clients.cache_woken.push_back(id);
                 continue;
             }
             match others.iter_mut().find(|(to, _)| *to == worker) {
@@ -488,7 +475,7 @@ impl Worker {
         };
         let known = statement.known.as_deref()?;
         let session: &mut Session = self.clients.get_mut(id)?.session.as_deref_mut()?;
-        let is_fit = self.cache.answers.is_on()
+        let is_fit = self.env.shared.cache().is_on()
             && is_cacheable(&known.analysis, statement.proof, order)
             && is_free(session)
             && !session.state.finds_inserted_by_null(self.env.shared.finds_by_null())
@@ -521,7 +508,7 @@ impl Worker {
             }
             Purpose::Execute => {
                 let reading_of = |has_literals| {
-                    session.reading.of(&session.state, has_literals, &mut self.statements.states)
+                    session.reading.of(&session.state, has_literals, &mut self.servers.states)
                 };
                 let stmt = session.prepared.get(statement.stmt_id?)?;
                 key.push(b'b');

@@ -12,7 +12,11 @@ use std::{
 
 use foldhash::fast::FixedState;
 
-use crate::{ClientId, clients::client::Client, table::Table};
+use crate::{
+    ClientId,
+    clients::client::{Client, Statement},
+    table::Table,
+};
 
 /// All clients of one worker.
 pub(crate) struct Clients {
@@ -29,14 +33,35 @@ pub(crate) struct Clients {
     pub last_number: u32,
     /// When clients' statements are looked at again, ms.
     pub timers: BTreeSet<(u64, ClientId)>,
-    /// Clients that log in, oldest first, with their deadlines in ms.
+    pub logins: Logins,
+    pub copies: Copies,
+    /// Clients whose awaited answers were stored in the cache, or will not be.
+    pub cache_woken: VecDeque<ClientId>,
+    /// Memory of statements that are over, for those to come.
+    #[expect(clippy::vec_box, reason = "the boxes themselves are what is used again")]
+    pub spare_statements: Vec<Box<Statement>>,
+}
+
+/// Clients that log in, and what they wait for.
+#[derive(Default)]
+pub(crate) struct Logins {
+    /// All of them, oldest first, with their deadlines in ms.
     pub logging_in: VecDeque<(u64, ClientId)>,
-    /// Clients that wait for what users the servers have.
+    /// Those that wait for what users the servers have.
     pub looking_up: Vec<ClientId>,
     /// Whether that has been asked and not been answered.
     pub has_asked_for_users: bool,
-    /// Clients that wait for what their host is called, by its address.
+    /// Those that wait for what their host is called, by its address.
     pub naming: HashMap<IpAddr, Vec<ClientId>, FixedState>,
+}
+
+/// Clients that run a copy of another client's statement.
+#[derive(Default)]
+pub(crate) struct Copies {
+    /// How many there are: so many clients have no socket.
+    pub running: usize,
+    /// Those whose statement is over; they go at the end of the batch.
+    pub over: Vec<ClientId>,
 }
 
 impl Default for Clients {
@@ -49,10 +74,10 @@ impl Default for Clients {
             waiting_bytes: 0,
             last_number: 0,
             timers: BTreeSet::new(),
-            logging_in: VecDeque::new(),
-            looking_up: Vec::new(),
-            has_asked_for_users: false,
-            naming: HashMap::with_hasher(FixedState::default()),
+            logins: Logins::default(),
+            copies: Copies::default(),
+            cache_woken: VecDeque::new(),
+            spare_statements: Vec::new(),
         }
     }
 }

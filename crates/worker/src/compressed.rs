@@ -15,9 +15,10 @@ use trunkline_protocol::{
 };
 
 use crate::{
-    Action, ClientId, Side, Worker,
+    Action, ClientId, Side,
     clients::client::{Client, Phase},
     outbox::{Buffers, Outbox},
+    rooms::{Commands, Core, Exchange},
     servers::conn::{Conn, ConnPhase},
     statement::command::SENT_AHEAD_MAX,
 };
@@ -131,7 +132,7 @@ impl Packing {
     }
 }
 
-impl Worker {
+impl Core {
     /// A client that asked for compression has been acknowledged: it compresses from now on.
     pub(crate) fn begin_client_packing(&mut self, id: ClientId) {
         let zlib_level = self.env.snapshot.settings.protocol_compression_level;
@@ -182,44 +183,6 @@ impl Worker {
         client.outbox = packing.packed;
         client.outbox.is_listed = is_listed;
         Some(packing.received)
-    }
-
-    /// Bytes of a client that compresses.
-    pub(crate) fn packed_client_read(&mut self, id: ClientId, bytes: &[u8]) {
-        let received = match self.clients.get_mut(id) {
-            Some(client) if !matches!(client.phase, Phase::Closing) => client.packing.as_mut(),
-            _ => None,
-        };
-        let taken = received.map(|packing| {
-            (std::mem::take(&mut packing.received), std::mem::take(&mut packing.unpacked))
-        });
-        let Some((mut received, (mut plain, mut used))) = taken else {
-            return;
-        };
-        let input = joined(&mut received, bytes);
-        let mut at = 0;
-        while self.takes_packets(id) {
-            // In pieces: one packet may hold millions of commands, and answers may have to wait.
-            if let Some(piece) = piece_of(&plain, used) {
-                used += piece.len();
-                self.client_read_plain(id, piece);
-                continue;
-            }
-            plain.clear();
-            used = 0;
-            let rest = input.get(at..).unwrap_or_default();
-            match self.unpack_for_client(id, rest, &mut plain) {
-                Ok(None) => break,
-                Ok(Some(len)) => at += len,
-                Err(fault) => return self.refuse_packed(id, fault),
-            }
-        }
-        if used == plain.len() {
-            self.fx.buffers.give(std::mem::take(&mut plain));
-            used = 0;
-        }
-        let rest = remaining(received, bytes, at);
-        self.keep_received(id, rest, (plain, used));
     }
 
     /// Whether a client's next packet may be unpacked. While an answer is under way it may not,
@@ -300,69 +263,6 @@ impl Worker {
         }
     }
 
-    /// Ends a client whose packets can't be unpacked, as servers do.
-    fn refuse_packed(&mut self, id: ClientId, fault: Unpackable) {
-        if self.clients.get(id).is_some_and(|it| matches!(it.phase, Phase::Forward(_))) {
-            // An answer of the server's may be under way.
-            return self.close_client(id);
-        }
-        let error = match fault {
-            Unpackable::OutOfOrder => ErrorKind::OutOfOrder.says("Got packets out of order"),
-            Unpackable::TooLarge => ErrorKind::PacketTooLarge
-                .says("Got a packet bigger than 'max_allowed_packet' bytes"),
-            Unpackable::Broken => {
-                ErrorKind::NotUnpackable.says("Couldn't uncompress communication packet")
-            }
-        };
-        self.refuse(id, 1, error);
-    }
-
-    /// Bytes of a server that compresses.
-    pub(crate) fn packed_server_read(&mut self, id: ConnId, bytes: &[u8]) {
-        self.unpack_server(id, bytes, |conn| !conn.is_paused);
-    }
-
-    /// A server has closed: what it said before counts, whether its client keeps up or not.
-    pub(crate) fn unpack_last_words(&mut self, id: ConnId) {
-        self.unpack_server(id, &[], |_| true);
-    }
-
-    fn unpack_server(&mut self, id: ConnId, bytes: &[u8], goes_on: impl Fn(&Conn) -> bool) {
-        let packing = self.servers.conns.get_mut(id).and_then(|conn| conn.packing.as_deref_mut());
-        let Some(packing) = packing else { return };
-        let mut received = std::mem::take(&mut packing.received);
-        let input = joined(&mut received, bytes);
-        let mut at = 0;
-        let mut plain = self.fx.buffers.take();
-        while let Some(conn) = self.servers.conns.get_mut(id).filter(|conn| goes_on(conn)) {
-            let Some(packing) = conn.packing.as_deref_mut() else {
-                break;
-            };
-            plain.clear();
-            let rest = input.get(at..).unwrap_or_default();
-            let (method, compressor) = (packing.method, &mut *self.fx.compressor);
-            let any = Expected::Any;
-            match packing.framing.unpack(rest, any, usize::MAX, method, compressor, &mut plain) {
-                Ok(None) => break,
-                Ok(Some(len)) => {
-                    at += len;
-                    self.server_read_plain(id, &plain);
-                }
-                Err(fault) => {
-                    self.fx.buffers.give(plain);
-                    return self.server_broke(id, &format!("sent {fault}"));
-                }
-            }
-        }
-        self.fx.buffers.give(plain);
-        let rest = remaining(received, bytes, at);
-        if let Some(conn) = self.servers.conns.get_mut(id)
-            && let Some(packing) = conn.packing.as_deref_mut()
-        {
-            packing.received = rest;
-        }
-    }
-
     /// Reads on from a socket that was paused.
     pub(crate) fn resume(&mut self, side: Side) {
         self.act(Action::Resume(side));
@@ -389,16 +289,56 @@ impl Worker {
             self.fx.unpacking.push_back(side);
         }
     }
+}
+
+impl Commands {
+    /// Bytes of a client that compresses.
+    pub(crate) fn packed_client_read(&mut self, id: ClientId, bytes: &[u8]) {
+        let received = match self.exchange.core.clients.get_mut(id) {
+            Some(client) if !matches!(client.phase, Phase::Closing) => client.packing.as_mut(),
+            _ => None,
+        };
+        let taken = received.map(|packing| {
+            (std::mem::take(&mut packing.received), std::mem::take(&mut packing.unpacked))
+        });
+        let Some((mut received, (mut plain, mut used))) = taken else {
+            return;
+        };
+        let input = joined(&mut received, bytes);
+        let mut at = 0;
+        while self.exchange.core.takes_packets(id) {
+            // In pieces: one packet may hold millions of commands, and answers may have to wait.
+            if let Some(piece) = piece_of(&plain, used) {
+                used += piece.len();
+                self.client_read_plain(id, piece);
+                continue;
+            }
+            plain.clear();
+            used = 0;
+            let rest = input.get(at..).unwrap_or_default();
+            match self.exchange.core.unpack_for_client(id, rest, &mut plain) {
+                Ok(None) => break,
+                Ok(Some(len)) => at += len,
+                Err(fault) => return self.exchange.refuse_packed(id, fault),
+            }
+        }
+        if used == plain.len() {
+            self.exchange.core.fx.buffers.give(std::mem::take(&mut plain));
+            used = 0;
+        }
+        let rest = remaining(received, bytes, at);
+        self.exchange.core.keep_received(id, rest, (plain, used));
+    }
 
     /// Unpacks for those that wait for it.
     pub(crate) fn unpack_waiting(&mut self) {
-        for _ in 0..self.fx.unpacking.len() {
-            let Some(side) = self.fx.unpacking.pop_front() else {
+        for _ in 0..self.exchange.core.fx.unpacking.len() {
+            let Some(side) = self.exchange.core.fx.unpacking.pop_front() else {
                 return;
             };
             match side {
                 Side::Client(id) => {
-                    if let Some(client) = self.clients.get_mut(id)
+                    if let Some(client) = self.exchange.core.clients.get_mut(id)
                         && let Some(packing) = client.packing.as_deref_mut()
                     {
                         packing.is_listed = false;
@@ -406,14 +346,80 @@ impl Worker {
                     }
                 }
                 Side::Server(id) => {
-                    if let Some(conn) = self.servers.conns.get_mut(id)
+                    if let Some(conn) = self.exchange.core.servers.conns.get_mut(id)
                         && let Some(packing) = conn.packing.as_deref_mut()
                     {
                         packing.is_listed = false;
-                        self.packed_server_read(id, &[]);
+                        self.exchange.packed_server_read(id, &[]);
                     }
                 }
             }
+        }
+    }
+}
+
+impl Exchange {
+    /// Ends a client whose packets can't be unpacked, as servers do.
+    fn refuse_packed(&mut self, id: ClientId, fault: Unpackable) {
+        if self.core.clients.get(id).is_some_and(|it| matches!(it.phase, Phase::Forward(_))) {
+            // An answer of the server's may be under way.
+            return self.close_client(id);
+        }
+        let error = match fault {
+            Unpackable::OutOfOrder => ErrorKind::OutOfOrder.says("Got packets out of order"),
+            Unpackable::TooLarge => ErrorKind::PacketTooLarge
+                .says("Got a packet bigger than 'max_allowed_packet' bytes"),
+            Unpackable::Broken => {
+                ErrorKind::NotUnpackable.says("Couldn't uncompress communication packet")
+            }
+        };
+        self.refuse(id, 1, error);
+    }
+
+    /// Bytes of a server that compresses.
+    pub(crate) fn packed_server_read(&mut self, id: ConnId, bytes: &[u8]) {
+        self.unpack_server(id, bytes, |conn| !conn.is_paused);
+    }
+
+    /// A server has closed: what it said before counts, whether its client keeps up or not.
+    pub(crate) fn unpack_last_words(&mut self, id: ConnId) {
+        self.unpack_server(id, &[], |_| true);
+    }
+
+    fn unpack_server(&mut self, id: ConnId, bytes: &[u8], goes_on: impl Fn(&Conn) -> bool) {
+        let packing =
+            self.core.servers.conns.get_mut(id).and_then(|conn| conn.packing.as_deref_mut());
+        let Some(packing) = packing else { return };
+        let mut received = std::mem::take(&mut packing.received);
+        let input = joined(&mut received, bytes);
+        let mut at = 0;
+        let mut plain = self.core.fx.buffers.take();
+        while let Some(conn) = self.core.servers.conns.get_mut(id).filter(|conn| goes_on(conn)) {
+            let Some(packing) = conn.packing.as_deref_mut() else {
+                break;
+            };
+            plain.clear();
+            let rest = input.get(at..).unwrap_or_default();
+            let (method, compressor) = (packing.method, &mut *self.core.fx.compressor);
+            let any = Expected::Any;
+            match packing.framing.unpack(rest, any, usize::MAX, method, compressor, &mut plain) {
+                Ok(None) => break,
+                Ok(Some(len)) => {
+                    at += len;
+                    self.server_read_plain(id, &plain);
+                }
+                Err(fault) => {
+                    self.core.fx.buffers.give(plain);
+                    return self.server_broke(id, &format!("sent {fault}"));
+                }
+            }
+        }
+        self.core.fx.buffers.give(plain);
+        let rest = remaining(received, bytes, at);
+        if let Some(conn) = self.core.servers.conns.get_mut(id)
+            && let Some(packing) = conn.packing.as_deref_mut()
+        {
+            packing.received = rest;
         }
     }
 }

@@ -18,6 +18,10 @@ pub(crate) struct Env {
     /// What clients are greeted with.
     pub greeting: Arc<Greeting>,
     pub now: Clock,
+    /// Since when the worker stops, ms.
+    pub stopping: Option<u64>,
+    /// Whether the driver has been told that it has stopped.
+    pub is_stopped: bool,
     /// Whether the driver can show clients a certificate.
     pub offers_tls: bool,
 }
@@ -37,6 +41,8 @@ impl Env {
             shared,
             greeting,
             now: Clock::default(),
+            stopping: None,
+            is_stopped: false,
             offers_tls: false,
         }
     }

@@ -19,7 +19,7 @@ impl Worker {
     #[inline]
     fn after<T>(&mut self, happens: impl FnOnce(&mut Self) -> T) -> T {
         let result = happens(self);
-        while let Some(wake) = self.fx.wakes.pop_front() {
+        while let Some(wake) = self.commands.exchange.core.fx.wakes.pop_front() {
             self.wake_up(wake);
         }
         result
@@ -27,48 +27,50 @@ impl Worker {
 
     fn wake_up(&mut self, wake: Wake) {
         match wake {
-            Wake::Commands(id) => self.drain_inbox(id),
-            Wake::Returning(id) => self.acquire_again(id),
-            Wake::PastTold(id) => self.go_on_with_past(id),
-            Wake::NameHost(id) => self.name_host(id),
-            Wake::Freed(id) => self.recycle(id),
-            Wake::Queue(hostgroup) => self.pump(hostgroup),
-            Wake::KillsWait(target) => self.send_waiting_kills(target),
+            Wake::Commands(id) => self.commands.drain_inbox(id),
+            Wake::Returning(id) => self.commands.exchange.acquire_again(id),
+            Wake::PastTold(id) => self.commands.exchange.go_on_with_past(id),
+            Wake::NameHost(id) => self.commands.exchange.name_host(id),
+            Wake::Freed(id) => self.commands.exchange.recycle(id),
+            Wake::Queue(hostgroup) => self.commands.exchange.pump(hostgroup),
+            Wake::KillsWait(target) => self.commands.exchange.send_waiting_kills(target),
             Wake::KillLost { id, via, may_go_again, text } => {
-                self.kill_lost(id, via, may_go_again, text);
+                self.commands.exchange.kill_lost(id, via, may_go_again, text);
             }
-            Wake::KillAnswered(asker, answer) => self.deliver_kill_answer(asker, answer),
+            Wake::KillAnswered(asker, answer) => {
+                self.commands.exchange.deliver_kill_answer(asker, answer)
+            }
         }
     }
 
     /// Answers that clients of this worker wait for were stored, or will not be.
     pub fn cache_woken(&mut self, clients: Vec<ClientId>) {
-        self.after(|worker| worker.on_cache_woken(clients))
+        self.after(|worker| worker.commands.exchange.core.on_cache_woken(clients))
     }
 
     /// The driver encrypted a password; `None` when the server's key was no key.
     pub fn server_encrypted(&mut self, id: ConnId, ciphertext: Option<Vec<u8>>) {
-        self.after(|worker| worker.on_server_encrypted(id, ciphertext))
+        self.after(|worker| worker.commands.exchange.on_server_encrypted(id, ciphertext))
     }
 
     /// The driver derived a key's seed; `None` when it could not.
     pub fn server_derived(&mut self, id: ConnId, seed: Option<Secret<[u8; 32]>>) {
-        self.after(|worker| worker.on_server_derived(id, seed))
+        self.after(|worker| worker.commands.exchange.on_server_derived(id, seed))
     }
 
     /// The driver could not connect.
     pub fn server_failed(&mut self, id: ConnId, reason: &str) {
-        self.after(|worker| worker.on_server_failed(id, reason))
+        self.after(|worker| worker.commands.exchange.on_server_failed(id, reason))
     }
 
     /// Worker `from` needs a connection to this server.
     pub fn peer_asks(&mut self, key: ServerKey, from: usize) {
-        self.after(|worker| worker.on_peer_asks(key, from))
+        self.after(|worker| worker.commands.exchange.core.on_peer_asks(key, from))
     }
 
     /// The adopted connection's socket is in place: it can be used.
     pub fn adopted(&mut self, id: ConnId) {
-        self.after(|worker| worker.on_adopted(id))
+        self.after(|worker| worker.commands.exchange.core.on_adopted(id))
     }
 
     /// Looks at deadlines. Called once per batch; does little unless something is due.
@@ -78,138 +80,138 @@ impl Worker {
 
     /// A client of this or another worker asks to end a client of this one.
     pub fn kill_asked(&mut self, request: KillRequest) {
-        self.after(|worker| worker.on_kill_asked(request))
+        self.after(|worker| worker.commands.exchange.on_kill_asked(request))
     }
 
     /// The worker that a request was to go to has stopped, and its clients with it; but those that
     /// had moved away from there may go on, and it alone knew where they are.
     pub fn kill_undelivered(&mut self, asker: KillAsker) {
-        self.after(|worker| worker.on_kill_undelivered(asker))
+        self.after(|worker| worker.commands.exchange.core.on_kill_undelivered(asker))
     }
 
     /// What came of a `KILL` of this worker's client.
     pub fn kill_answered(&mut self, asker: KillAsker, answer: KillAnswer) {
-        self.after(|worker| worker.on_kill_answered(asker, answer))
+        self.after(|worker| worker.commands.exchange.on_kill_answered(asker, answer))
     }
 
     /// A client connected: greets it. `nonce` is 20 random bytes without NUL. `None` when the
     /// worker is stopping; the driver closes the socket then.
     pub fn accept(&mut self, peer: Arc<Peer>, nonce: [u8; 20]) -> Option<ClientId> {
-        self.after(|worker| worker.on_accept(peer, nonce))
+        self.after(|worker| worker.commands.exchange.core.on_accept(peer, nonce))
     }
 
     /// The driver decrypted a password; `None` when that failed.
     pub fn client_decrypted(&mut self, id: ClientId, clear: Option<Vec<u8>>) {
-        self.after(|worker| worker.on_client_decrypted(id, clear))
+        self.after(|worker| worker.commands.exchange.on_client_decrypted(id, clear))
     }
 
     /// The driver checked a password against its hash.
     pub fn client_verified(&mut self, id: ClientId, is_right: bool) {
-        self.after(|worker| worker.on_client_verified(id, is_right))
+        self.after(|worker| worker.commands.exchange.on_client_verified(id, is_right))
     }
 
     /// The configuration has the users that servers have now, as far as could be found out.
     pub fn users_looked_up(&mut self) {
-        self.after(Self::on_users_looked_up)
+        self.after(|worker| worker.commands.exchange.on_users_looked_up())
     }
 
     /// Gives away those that were chosen and rest now. Called once per batch, when everything was
     /// written and nothing is read before the actions are carried out: what a client sends from
     /// here on is read by its next worker.
     pub fn let_leave(&mut self) {
-        self.after(Self::on_let_leave)
+        self.after(|worker| worker.commands.exchange.core.on_let_leave())
     }
 
     /// The adopted client's socket is in place: a worker that stops says goodbye.
     pub fn client_adopted(&mut self, id: ClientId) {
-        self.after(|worker| worker.on_client_adopted(id))
+        self.after(|worker| worker.commands.exchange.on_client_adopted(id))
     }
 
     /// A client that was to move could not: it is gone.
     pub fn client_lost(&mut self, moved: MovedClient) {
-        self.after(|worker| worker.on_client_lost(moved))
+        self.after(|worker| worker.commands.exchange.core.on_client_lost(moved))
     }
 
     /// What a host is called: the driver has found out.
     pub fn host_named(&mut self, addr: IpAddr, answer: HostAnswer) {
-        self.after(|worker| worker.on_host_named(addr, answer))
+        self.after(|worker| worker.commands.exchange.on_host_named(addr, answer))
     }
 
     /// The control plane has said what it could of names that these clients wait for.
     pub fn catalog_told(&mut self, clients: Vec<ClientId>) {
-        self.after(|worker| worker.on_catalog_told(clients))
+        self.after(|worker| worker.commands.on_catalog_told(clients))
     }
 
     /// Takes over a published configuration. Statements under way go on as they began; servers
     /// that are gone lose their idle connections now and the others when their sessions leave.
     pub fn apply_snapshot(&mut self, snapshot: Arc<Snapshot>) {
-        self.after(|worker| worker.on_apply_snapshot(snapshot))
+        self.after(|worker| worker.commands.on_apply_snapshot(snapshot))
     }
 
     /// What the servers greet with has become known or has changed; new clients see it.
     pub fn apply_greeting(&mut self, greeting: Arc<Greeting>) {
-        self.after(|worker| worker.on_apply_greeting(greeting))
+        self.after(|worker| worker.commands.exchange.on_apply_greeting(greeting))
     }
 
     /// Takes no more clients and ends the others as they become free; all of them at
     /// `deadline_ms` of the worker's clock. [`Action::Stopped`] says when it is done.
     pub fn stop_gracefully(&mut self, deadline_ms: u64) {
-        self.after(|worker| worker.on_stop_gracefully(deadline_ms))
+        self.after(|worker| worker.commands.exchange.on_stop_gracefully(deadline_ms))
     }
 
     /// Ends every client, whatever it is doing; the worker goes on.
     pub fn end_clients(&mut self) {
-        self.after(Self::on_end_clients)
+        self.after(|worker| worker.commands.exchange.on_end_clients())
     }
 
     /// A step of this client's panicked in the driver's hands: the client and the connections it
     /// held end, nothing else does.
     pub fn abandon(&mut self, side: Side) {
-        self.after(|worker| worker.on_abandon(side))
+        self.after(|worker| worker.commands.exchange.on_abandon(side))
     }
 
     /// TLS with a client is up: what it sends from now on came through it.
     pub fn client_tls_up(&mut self, id: ClientId, facts: TlsFacts) {
-        self.after(|worker| worker.on_client_tls_up(id, facts))
+        self.after(|worker| worker.commands.exchange.core.on_client_tls_up(id, facts))
     }
 
     /// TLS with a client did not come up, or broke; its socket is closed.
     pub fn client_tls_failed(&mut self, id: ClientId, reason: &str) {
-        self.after(|worker| worker.on_client_tls_failed(id, reason))
+        self.after(|worker| worker.commands.exchange.on_client_tls_failed(id, reason))
     }
 
     /// TLS with a server is up: the login goes on through it.
     pub fn server_tls_up(&mut self, id: ConnId, facts: TlsFacts) {
-        self.after(|worker| worker.on_server_tls_up(id, facts))
+        self.after(|worker| worker.commands.exchange.core.on_server_tls_up(id, facts))
     }
 
     /// TLS with a server did not come up, or broke; its socket is closed.
     pub fn server_tls_failed(&mut self, id: ConnId, reason: &str) {
-        self.after(|worker| worker.on_server_tls_failed(id, reason))
+        self.after(|worker| worker.commands.exchange.on_server_tls_failed(id, reason))
     }
 
     /// The kernel took `len` bytes of a socket's pending ones.
     pub fn wrote(&mut self, side: Side, len: usize) {
-        self.after(|worker| worker.on_wrote(side, len))
+        self.after(|worker| worker.commands.exchange.core.on_wrote(side, len))
     }
 
     /// Bytes from a client.
     pub fn client_read(&mut self, id: ClientId, bytes: &[u8]) {
-        self.after(|worker| worker.on_client_read(id, bytes))
+        self.after(|worker| worker.commands.on_client_read(id, bytes))
     }
 
     /// A client's socket ended or failed.
     pub fn client_closed(&mut self, id: ClientId) {
-        self.after(|worker| worker.on_client_closed(id))
+        self.after(|worker| worker.commands.exchange.on_client_closed(id))
     }
 
     /// Bytes from a server.
     pub fn server_read(&mut self, id: ConnId, bytes: &[u8]) {
-        self.after(|worker| worker.on_server_read(id, bytes))
+        self.after(|worker| worker.commands.exchange.on_server_read(id, bytes))
     }
 
     /// A server's socket ended, or failed with this reason.
     pub fn server_closed(&mut self, id: ConnId, reason: &str) {
-        self.after(|worker| worker.on_server_closed(id, reason))
+        self.after(|worker| worker.commands.exchange.on_server_closed(id, reason))
     }
 }

@@ -28,6 +28,7 @@ pub mod plants;
 
 // What all of them use.
 mod action;
+mod bytes;
 mod compressed;
 mod effects;
 mod env;
@@ -38,6 +39,7 @@ mod time;
 
 // The parts, and the events that a driver brings.
 mod incoming;
+mod rooms;
 mod worker;
 
 // The way of a statement.

@@ -25,7 +25,7 @@ use trunkline_stats::ClientRefusal;
 use trunkline_topology::{Password, User, wipe_front};
 
 use crate::{
-    Action, ClientId, Shared, Worker,
+    Action, ClientId, Shared,
     accept::arrival::Arrival,
     accept::host_names::needs_name,
     action::Peer,
@@ -33,6 +33,7 @@ use crate::{
     effects::Wake,
     env::Env,
     outbox::Outbox,
+    rooms::{Core, Exchange},
     servers::conn::AccountKey,
     session_past::LastStatement,
 };
@@ -67,10 +68,10 @@ impl Env {
     }
 }
 
-impl Worker {
-    /// See [`Worker::accept`].
+impl Core {
+    /// See [`Worker::accept`](crate::Worker::accept).
     pub(crate) fn on_accept(&mut self, peer: Arc<Peer>, nonce: [u8; 20]) -> Option<ClientId> {
-        if self.upkeep.stopping.is_some() {
+        if self.env.stopping.is_some() {
             return None;
         }
         self.fx.stats.counters.clients_accepted += 1;
@@ -127,261 +128,19 @@ impl Worker {
         match is_greeted {
             true => {
                 let deadline = active_ms + self.env.snapshot.settings.connect_timeout_client;
-                self.clients.logging_in.push_back((deadline, id));
+                self.clients.logins.logging_in.push_back((deadline, id));
             }
             false => self.act(Action::CloseClient { client: id, now: false }),
         }
         Some(id)
     }
 
-    /// Bytes of a client that logs in.
-    pub(crate) fn login_read(&mut self, id: ClientId, bytes: &[u8]) {
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
-        client.inbox.extend_from_slice(bytes);
-        let too_long = client.inbox.len() > LOGIN_BYTES_MAX;
-        if !self.settle_arrival(id) {
-            return;
-        }
-        while let Some(client) = self.clients.get_mut(id) {
-            let Phase::Login(handshake) = &mut client.phase else {
-                break;
-            };
-            if handshake.awaits_tls() {
-                // Not a packet: the driver takes it.
-                return;
-            }
-            let Some((header, payload, rest)) = frame::split_packet(&client.inbox) else {
-                if too_long || is_oversized(&client.inbox) {
-                    self.refuse_garbage(id);
-                }
-                return;
-            };
-            let answer_seq = header.seq.wrapping_add(1);
-            if let Arrival::TurnedAway(turned) = client.arrival {
-                return self.turn_away(id, turned, answer_seq);
-            }
-            let consumed = client.inbox.len() - rest.len();
-            let accounts = LoginAccounts::new(
-                &self.env.snapshot,
-                &self.env.shared,
-                &client.peer,
-                client.tls.is_some(),
-            );
-            let out = client.outbox.buf(&mut self.fx.buffers);
-            let step = handshake.on_packet(header, payload, &accounts, out);
-            wipe_front(&mut client.inbox, consumed);
-            self.touch_client(id);
-            self.login_step(id, step);
-        }
-        self.wake_commands(id);
-    }
-
-    /// See [`Worker::client_decrypted`].
-    pub(crate) fn on_client_decrypted(&mut self, id: ClientId, clear: Option<Vec<u8>>) {
-        self.login_resumed(id, |handshake, accounts, out| {
-            handshake.on_decrypted(clear, accounts, out)
-        });
-    }
-
-    /// See [`Worker::client_verified`].
-    pub(crate) fn on_client_verified(&mut self, id: ClientId, is_right: bool) {
-        self.login_resumed(id, |handshake, accounts, out| {
-            handshake.on_verified(is_right, accounts, out)
-        });
-    }
-
     /// Has the servers asked for their users, if nobody has yet; a client that waits for it goes
     /// on with [`users_looked_up`](Self::users_looked_up).
     pub(crate) fn look_up_users(&mut self, waiting: Option<ClientId>) {
-        self.clients.looking_up.extend(waiting);
-        if !std::mem::replace(&mut self.clients.has_asked_for_users, true) {
+        self.clients.logins.looking_up.extend(waiting);
+        if !std::mem::replace(&mut self.clients.logins.has_asked_for_users, true) {
             self.act(Action::LookUpUsers);
-        }
-    }
-
-    /// See [`Worker::users_looked_up`].
-    pub(crate) fn on_users_looked_up(&mut self) {
-        self.clients.has_asked_for_users = false;
-        for id in std::mem::take(&mut self.clients.looking_up) {
-            self.login_resumed(id, ClientHandshake::on_looked_up);
-        }
-    }
-
-    pub(crate) fn login_resumed(
-        &mut self,
-        id: ClientId,
-        resume: impl FnOnce(&mut ClientHandshake, &dyn Accounts, &mut Vec<u8>) -> Step,
-    ) {
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
-        let Phase::Login(handshake) = &mut client.phase else {
-            return;
-        };
-        let accounts = LoginAccounts::new(
-            &self.env.snapshot,
-            &self.env.shared,
-            &client.peer,
-            client.tls.is_some(),
-        );
-        let step = resume(handshake, &accounts, client.outbox.buf(&mut self.fx.buffers));
-        self.touch_client(id);
-        self.login_step(id, step);
-        self.login_read(id, &[]);
-    }
-
-    pub(crate) fn login_step(&mut self, id: ClientId, step: Step) {
-        if matches!(step, Step::Accepted(_) | Step::Refused(_)) {
-            self.act(Action::Wipe);
-        }
-        match step {
-            Step::Continue => {}
-            Step::StartTls => self.let_encrypt(id),
-            Step::Decrypt(ciphertext) => self.act(Action::Decrypt { client: id, ciphertext }),
-            Step::VerifyHash { clear, hash } => {
-                self.act(Action::VerifyHash { client: id, clear, hash });
-            }
-            Step::AskServer { name, user, clear } => {
-                let hostgroup = user.default_hostgroup;
-                self.act(Action::AskServer { client: id, name, hostgroup, clear });
-            }
-            Step::LookUp => self.look_up_users(Some(id)),
-            Step::NameHost => self.fx.wake(Wake::NameHost(id)),
-            Step::Accepted(identity) => self.authenticated(id, *identity),
-            Step::Refused(because) => {
-                if because == Refusal::AccessDenied {
-                    self.count_failed_login(id);
-                }
-                self.log_session(id, "MySQL_Client_Connect_ERR", || format!("{because:?}"));
-                self.fx.stats.counters.client_refused(match because {
-                    Refusal::AccessDenied | Refusal::OutdatedAuthentication => {
-                        ClientRefusal::AccessDenied
-                    }
-                    Refusal::TlsRequired => ClientRefusal::TlsRequired,
-                    Refusal::BadHandshake | Refusal::TlsNotOffered | Refusal::OutOfOrder => {
-                        ClientRefusal::HandshakeMalformed
-                    }
-                });
-                if !self.keeps_after(id, because) {
-                    self.close_client(id);
-                }
-            }
-        }
-    }
-
-    /// The client is who it says; it becomes a session if there is room and its schema exists.
-    fn authenticated(&mut self, id: ClientId, identity: ClientIdentity) {
-        let user = Arc::clone(&identity.user);
-        if let Some((hash, proof)) = &identity.proven_sha2 {
-            self.env.shared.remember_verified(&user.key(), hash.expose().clone(), *proof);
-        }
-        if let Some(charset) = unfit_charset(self.env.greeting.flavor(), identity.collation) {
-            let text =
-                format!("Variable 'character_set_client' can't be set to the value of '{charset}'");
-            return self.refuse(id, identity.next_seq, ErrorKind::WrongValue.says(text));
-        }
-        if !self.is_encrypted_as_required(id, &user, identity.next_seq) {
-            return;
-        }
-        self.count_good_login(id);
-        self.prepare_proof(id, &identity);
-        let is_first = self.clients.get(id).is_some_and(|client| client.session.is_none());
-        // A change of user gives the old user's place back before it takes the new one.
-        self.follow_globals();
-        self.part_from_session(id);
-        let Some(place) = self.place_of_user(id, &user) else {
-            self.fx.stats.counters.client_refused(ClientRefusal::UserConnections);
-            let text = format!(
-                "User '{}' has exceeded the 'max_user_connections' resource (current value: {})",
-                user.name, user.max_connections
-            );
-            self.refuse_change(id, identity.next_seq, ErrorKind::LimitReached.says(text));
-            return;
-        };
-        let behaviour = identity.capabilities.intersection(BEHAVIOUR);
-        let backend = user.backend.as_ref().map(|backend| Arc::from(&*backend.user));
-        let key = AccountKey { user: Arc::from(&*user.key()), backend, behaviour };
-        let account = self.servers.accounts.intern(key);
-        let schema = identity.schema.clone().filter(|name| !name.is_empty());
-        let schema = schema.or_else(|| user.default_schema.clone().map(String::into_bytes));
-        let charset = Charset::Collation(identity.collation);
-        let mut state = SessionState::new(Schema::None, charset.clone());
-        if is_first || self.env.greeting.flavor() == Flavor::MySql {
-            ignore_spaces(&mut state, identity.capabilities);
-        }
-        let modes =
-            self.statements.default_modes.of_session(&state, self.env.greeting.flavor(), None);
-        let session = Session {
-            place: Some(place),
-            account,
-            credential: Arc::new(self.env.server_credential(&user, &identity.credential)),
-            format: ReplyFormat::of(identity.capabilities),
-            capabilities: identity.capabilities,
-            attributes: kept(identity.attributes),
-            zstd_level: identity.zstd_level,
-            state: self.statements.states.intern(state),
-            handshake_charset: charset,
-            modes,
-            leases: Vec::new(),
-            last_insert_id: 0,
-            last_conn: None,
-            insert_conn: None,
-            past: LastStatement::default(),
-            told: TrackerFilter::DEFAULT,
-            status: status::AUTOCOMMIT,
-            next_flag: 0,
-            accepted_sets: Vec::new(),
-            prepared: Default::default(),
-            reading: Default::default(),
-            soiled: Vec::new(),
-            has_asked_names: false,
-            begins_read_only: false,
-            prepares_definitions: false,
-            lost: None,
-            user,
-        };
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
-        client.session = Some(Box::new(session));
-        client.phase = Phase::Idle;
-        self.begin_autocommit(id);
-        self.fx.stats.counters.clients_authenticated += 1;
-        self.log_session(id, "MySQL_Client_Connect_OK", String::new);
-        match schema {
-            None => self.welcome(id, identity.next_seq),
-            Some(schema) => self.log_in_to_schema(id, &schema, identity.next_seq),
-        }
-    }
-
-    /// The login's schema is tried on a server, as a server itself would, unless that was done
-    /// a moment ago. Where no connection stands, one is opened by it: the servers may be others by
-    /// now, whose sessions begin otherwise.
-    fn log_in_to_schema(&mut self, id: ClientId, schema: &[u8], seq: u8) {
-        let Some(session) = self.clients.get(id).and_then(|client| client.session.as_ref()) else {
-            return;
-        };
-        if session.user.fast_forward {
-            // The dedicated connection names the schema when it logs in.
-            self.enter_schema(id, schema);
-            self.welcome(id, seq);
-            return;
-        }
-        let key = (session.account, schema.into());
-        let confirmed_ms = self.servers.schemas.get(&key).copied();
-        let is_fresh = |at: u64| self.env.now.ms().saturating_sub(at) < SCHEMA_BELIEVED_MS;
-        let servers =
-            self.env.snapshot.hostgroup(session.user.default_hostgroup).map(|it| &it.servers);
-        let is_connected = servers.is_some_and(|all| all.iter().any(|it| it.health.is_connected()));
-        // What bytes name in one character set they may not in another.
-        let is_plain = is_plain_name(schema);
-        if is_plain && is_connected && confirmed_ms.is_some_and(is_fresh) {
-            self.enter_schema(id, schema);
-            self.welcome(id, seq);
-        } else {
-            self.run_init_db(id, schema, Purpose::LoginSchema(schema.into(), seq));
         }
     }
 
@@ -406,13 +165,261 @@ impl Worker {
         };
         let mut state = (*session.state).clone();
         state.schema = schema.into();
-        session.state = self.statements.states.intern(state);
+        session.state = self.servers.states.intern(state);
+    }
+}
+
+impl Exchange {
+    /// Bytes of a client that logs in.
+    pub(crate) fn login_read(&mut self, id: ClientId, bytes: &[u8]) {
+        let Some(client) = self.core.clients.get_mut(id) else {
+            return;
+        };
+        client.inbox.extend_from_slice(bytes);
+        let too_long = client.inbox.len() > LOGIN_BYTES_MAX;
+        if !self.settle_arrival(id) {
+            return;
+        }
+        while let Some(client) = self.core.clients.get_mut(id) {
+            let Phase::Login(handshake) = &mut client.phase else {
+                break;
+            };
+            if handshake.awaits_tls() {
+                // Not a packet: the driver takes it.
+                return;
+            }
+            let Some((header, payload, rest)) = frame::split_packet(&client.inbox) else {
+                if too_long || is_oversized(&client.inbox) {
+                    self.refuse_garbage(id);
+                }
+                return;
+            };
+            let answer_seq = header.seq.wrapping_add(1);
+            if let Arrival::TurnedAway(turned) = client.arrival {
+                return self.turn_away(id, turned, answer_seq);
+            }
+            let consumed = client.inbox.len() - rest.len();
+            let accounts = LoginAccounts::new(
+                &self.core.env.snapshot,
+                &self.core.env.shared,
+                &client.peer,
+                client.tls.is_some(),
+            );
+            let out = client.outbox.buf(&mut self.core.fx.buffers);
+            let step = handshake.on_packet(header, payload, &accounts, out);
+            wipe_front(&mut client.inbox, consumed);
+            self.core.touch_client(id);
+            self.login_step(id, step);
+        }
+        self.core.wake_commands(id);
+    }
+
+    /// See [`Worker::client_decrypted`](crate::Worker::client_decrypted).
+    pub(crate) fn on_client_decrypted(&mut self, id: ClientId, clear: Option<Vec<u8>>) {
+        self.login_resumed(id, |handshake, accounts, out| {
+            handshake.on_decrypted(clear, accounts, out)
+        });
+    }
+
+    /// See [`Worker::client_verified`](crate::Worker::client_verified).
+    pub(crate) fn on_client_verified(&mut self, id: ClientId, is_right: bool) {
+        self.login_resumed(id, |handshake, accounts, out| {
+            handshake.on_verified(is_right, accounts, out)
+        });
+    }
+
+    /// See [`Worker::users_looked_up`](crate::Worker::users_looked_up).
+    pub(crate) fn on_users_looked_up(&mut self) {
+        self.core.clients.logins.has_asked_for_users = false;
+        for id in std::mem::take(&mut self.core.clients.logins.looking_up) {
+            self.login_resumed(id, ClientHandshake::on_looked_up);
+        }
+    }
+
+    pub(crate) fn login_resumed(
+        &mut self,
+        id: ClientId,
+        resume: impl FnOnce(&mut ClientHandshake, &dyn Accounts, &mut Vec<u8>) -> Step,
+    ) {
+        let Some(client) = self.core.clients.get_mut(id) else {
+            return;
+        };
+        let Phase::Login(handshake) = &mut client.phase else {
+            return;
+        };
+        let accounts = LoginAccounts::new(
+            &self.core.env.snapshot,
+            &self.core.env.shared,
+            &client.peer,
+            client.tls.is_some(),
+        );
+        let step = resume(handshake, &accounts, client.outbox.buf(&mut self.core.fx.buffers));
+        self.core.touch_client(id);
+        self.login_step(id, step);
+        self.login_read(id, &[]);
+    }
+
+    pub(crate) fn login_step(&mut self, id: ClientId, step: Step) {
+        if matches!(step, Step::Accepted(_) | Step::Refused(_)) {
+            self.core.act(Action::Wipe);
+        }
+        match step {
+            Step::Continue => {}
+            Step::StartTls => self.let_encrypt(id),
+            Step::Decrypt(ciphertext) => self.core.act(Action::Decrypt { client: id, ciphertext }),
+            Step::VerifyHash { clear, hash } => {
+                self.core.act(Action::VerifyHash { client: id, clear, hash });
+            }
+            Step::AskServer { name, user, clear } => {
+                let hostgroup = user.default_hostgroup;
+                self.core.act(Action::AskServer { client: id, name, hostgroup, clear });
+            }
+            Step::LookUp => self.core.look_up_users(Some(id)),
+            Step::NameHost => self.core.fx.wake(Wake::NameHost(id)),
+            Step::Accepted(identity) => self.authenticated(id, *identity),
+            Step::Refused(because) => {
+                if because == Refusal::AccessDenied {
+                    self.core.count_failed_login(id);
+                }
+                self.core.log_session(id, "MySQL_Client_Connect_ERR", || format!("{because:?}"));
+                self.core.fx.stats.counters.client_refused(match because {
+                    Refusal::AccessDenied | Refusal::OutdatedAuthentication => {
+                        ClientRefusal::AccessDenied
+                    }
+                    Refusal::TlsRequired => ClientRefusal::TlsRequired,
+                    Refusal::BadHandshake | Refusal::TlsNotOffered | Refusal::OutOfOrder => {
+                        ClientRefusal::HandshakeMalformed
+                    }
+                });
+                if !self.core.keeps_after(id, because) {
+                    self.close_client(id);
+                }
+            }
+        }
+    }
+
+    /// The client is who it says; it becomes a session if there is room and its schema exists.
+    fn authenticated(&mut self, id: ClientId, identity: ClientIdentity) {
+        let user = Arc::clone(&identity.user);
+        if let Some((hash, proof)) = &identity.proven_sha2 {
+            self.core.env.shared.remember_verified(&user.key(), hash.expose().clone(), *proof);
+        }
+        if let Some(charset) = unfit_charset(self.core.env.greeting.flavor(), identity.collation) {
+            let text =
+                format!("Variable 'character_set_client' can't be set to the value of '{charset}'");
+            return self.refuse(id, identity.next_seq, ErrorKind::WrongValue.says(text));
+        }
+        if !self.is_encrypted_as_required(id, &user, identity.next_seq) {
+            return;
+        }
+        self.core.count_good_login(id);
+        self.core.prepare_proof(id, &identity);
+        let is_first = self.core.clients.get(id).is_some_and(|client| client.session.is_none());
+        // A change of user gives the old user's place back before it takes the new one.
+        self.core.follow_globals();
+        self.core.part_from_session(id);
+        let Some(place) = self.core.place_of_user(id, &user) else {
+            self.core.fx.stats.counters.client_refused(ClientRefusal::UserConnections);
+            let text = format!(
+                "User '{}' has exceeded the 'max_user_connections' resource (current value: {})",
+                user.name, user.max_connections
+            );
+            self.refuse_change(id, identity.next_seq, ErrorKind::LimitReached.says(text));
+            return;
+        };
+        let behaviour = identity.capabilities.intersection(BEHAVIOUR);
+        let backend = user.backend.as_ref().map(|backend| Arc::from(&*backend.user));
+        let key = AccountKey { user: Arc::from(&*user.key()), backend, behaviour };
+        let account = self.core.servers.accounts.intern(key);
+        let schema = identity.schema.clone().filter(|name| !name.is_empty());
+        let schema = schema.or_else(|| user.default_schema.clone().map(String::into_bytes));
+        let charset = Charset::Collation(identity.collation);
+        let mut state = SessionState::new(Schema::None, charset.clone());
+        if is_first || self.core.env.greeting.flavor() == Flavor::MySql {
+            ignore_spaces(&mut state, identity.capabilities);
+        }
+        let modes = self.core.servers.defaults.modes.of_session(
+            &state,
+            self.core.env.greeting.flavor(),
+            None,
+        );
+        let session = Session {
+            place: Some(place),
+            account,
+            credential: Arc::new(self.core.env.server_credential(&user, &identity.credential)),
+            format: ReplyFormat::of(identity.capabilities),
+            capabilities: identity.capabilities,
+            attributes: kept(identity.attributes),
+            zstd_level: identity.zstd_level,
+            state: self.core.servers.states.intern(state),
+            handshake_charset: charset,
+            modes,
+            leases: Vec::new(),
+            last_insert_id: 0,
+            last_conn: None,
+            insert_conn: None,
+            past: LastStatement::default(),
+            told: TrackerFilter::DEFAULT,
+            status: status::AUTOCOMMIT,
+            next_flag: 0,
+            accepted_sets: Vec::new(),
+            prepared: Default::default(),
+            reading: Default::default(),
+            soiled: Vec::new(),
+            has_asked_names: false,
+            begins_read_only: false,
+            prepares_definitions: false,
+            lost: None,
+            user,
+        };
+        let Some(client) = self.core.clients.get_mut(id) else {
+            return;
+        };
+        client.session = Some(Box::new(session));
+        client.phase = Phase::Idle;
+        self.core.begin_autocommit(id);
+        self.core.fx.stats.counters.clients_authenticated += 1;
+        self.core.log_session(id, "MySQL_Client_Connect_OK", String::new);
+        match schema {
+            None => self.welcome(id, identity.next_seq),
+            Some(schema) => self.log_in_to_schema(id, &schema, identity.next_seq),
+        }
+    }
+
+    /// The login's schema is tried on a server, as a server itself would, unless that was done
+    /// a moment ago. Where no connection stands, one is opened by it: the servers may be others by
+    /// now, whose sessions begin otherwise.
+    fn log_in_to_schema(&mut self, id: ClientId, schema: &[u8], seq: u8) {
+        let Some(session) = self.core.clients.get(id).and_then(|client| client.session.as_ref())
+        else {
+            return;
+        };
+        if session.user.fast_forward {
+            // The dedicated connection names the schema when it logs in.
+            self.core.enter_schema(id, schema);
+            self.welcome(id, seq);
+            return;
+        }
+        let key = (session.account, schema.into());
+        let confirmed_ms = self.core.servers.schemas.get(&key).copied();
+        let is_fresh = |at: u64| self.core.env.now.ms().saturating_sub(at) < SCHEMA_BELIEVED_MS;
+        let servers =
+            self.core.env.snapshot.hostgroup(session.user.default_hostgroup).map(|it| &it.servers);
+        let is_connected = servers.is_some_and(|all| all.iter().any(|it| it.health.is_connected()));
+        // What bytes name in one character set they may not in another.
+        let is_plain = is_plain_name(schema);
+        if is_plain && is_connected && confirmed_ms.is_some_and(is_fresh) {
+            self.core.enter_schema(id, schema);
+            self.welcome(id, seq);
+        } else {
+            self.run_init_db(id, schema, Purpose::LoginSchema(schema.into(), seq));
+        }
     }
 
     /// Acknowledges the login.
     pub(crate) fn welcome(&mut self, id: ClientId, seq: u8) {
-        self.clients.forget_former(id);
-        let Some(client) = self.clients.get_mut(id) else {
+        self.core.clients.forget_former(id);
+        let Some(client) = self.core.clients.get_mut(id) else {
             return;
         };
         let Some(session) = client.session.as_ref() else {
@@ -423,10 +430,10 @@ impl Worker {
         let ok = OkPacket { status: session.status, info, ..OkPacket::default() };
         let format = session.format;
         let is_fast_forward = session.user.fast_forward;
-        self.write_client(id, |out| {
+        self.core.write_client(id, |out| {
             put_ok(out, seq, &ok, format);
         });
-        self.begin_client_packing(id);
+        self.core.begin_client_packing(id);
         if is_fast_forward {
             self.begin_forward(id);
         }
@@ -434,20 +441,20 @@ impl Worker {
 
     /// Forgets a client whose socket has gone.
     pub(crate) fn remove_client(&mut self, id: ClientId) {
-        self.clients.set_timer(id, 0);
+        self.core.clients.set_timer(id, 0);
         self.leave_statement(id);
-        self.end_session(id);
-        if let Some(mut client) = self.clients.table.remove(id) {
-            client.outbox.discard(&mut self.fx.buffers);
-            self.clients.waiting_bytes -= client.waiting_held;
-            self.clients.numbers.remove(&client.number);
-            self.tell_home(client.number);
+        self.core.end_session(id);
+        if let Some(mut client) = self.core.clients.table.remove(id) {
+            client.outbox.discard(&mut self.core.fx.buffers);
+            self.core.clients.waiting_bytes -= client.waiting_held;
+            self.core.clients.numbers.remove(&client.number);
+            self.core.tell_home(client.number);
             if client.has_place {
-                self.env.shared.give_back_client();
+                self.core.env.shared.give_back_client();
             }
             match client.is_mirror {
-                true => self.mirrors.running -= 1,
-                false => self.fx.stats.counters.clients_disconnected += 1,
+                true => self.core.clients.copies.running -= 1,
+                false => self.core.fx.stats.counters.clients_disconnected += 1,
             }
         }
     }

@@ -26,14 +26,16 @@ use trunkline_stats::MirrorSample;
 use trunkline_topology::{Address, HostgroupId, Server};
 
 use crate::{
-    ClientId, Worker,
+    ClientId,
     accept::arrival::Arrival,
     action::Peer,
     cache::capture::{Capture, numbered},
+    clients::Copies,
     clients::client::{Client, Phase, Purpose, Session, Stage, Statement},
     env::Env,
     outbox::Outbox,
     prepared::{ClientStmts, Reading},
+    rooms::{Commands, Core, Exchange},
     routing::route::Route,
     session_past::LastStatement,
     shared::UserPlace,
@@ -131,10 +133,6 @@ struct Job {
 pub(crate) struct Mirrors {
     queue: VecDeque<Job>,
     queued_bytes: usize,
-    /// Copies that run: so many clients have no socket.
-    pub running: usize,
-    /// Those whose statement is over; they go at the end of the batch.
-    pub over: Vec<ClientId>,
     next_ticket: u64,
     halves: HashMap<u64, Seen, FixedState>,
 }
@@ -174,7 +172,7 @@ impl Env {
     }
 }
 
-impl Worker {
+impl Commands {
     /// Makes a copy of a statement that goes its way, if its rules say so.
     pub(crate) fn mirror(
         &mut self,
@@ -197,64 +195,61 @@ impl Worker {
         let place = self.mirror_place(id, statement, text_len, order);
         // Its names may mean something else there.
         let place = place.zip(statement.known.clone()).map(|(place, known)| {
-            (place, self.proof_for(id, &known, statement.stmt_id, place), known)
+            (place, self.exchange.core.proof_for(id, &known, statement.stmt_id, place), known)
         });
         let place = place.filter(|(place, proven, known)| {
             let is_read = statement.is_read && proven.proof.reads;
-            let replication = &self.env.snapshot.replication;
+            let replication = &self.exchange.core.env.snapshot.replication;
             let is_reader = replication.iter().any(|group| group.reader_hostgroup == *place);
             (is_read || !order.is_hint || !is_reader)
-                && self.env.may_copy(statement, known, is_read, (*original, *place))
+                && self.exchange.core.env.may_copy(statement, known, is_read, (*original, *place))
         });
         let Some((hostgroup, proven, known)) = place else {
-            self.fx.stats.counters.mirrors_skipped += 1;
+            self.exchange.core.fx.stats.counters.mirrors_skipped += 1;
             return;
         };
-        let settings = &self.env.snapshot.settings;
-        let queue_max = settings.mirror_max_queue_length.div_ceil(self.env.options.workers.max(1));
+        let settings = &self.exchange.core.env.snapshot.settings;
+        let queue_max = settings
+            .mirror_max_queue_length
+            .div_ceil(self.exchange.core.env.options.workers.max(1));
         let len = statement.frames.len();
-        let is_full = self.mirrors.queue.len() >= queue_max.max(self.mirrors_max())
-            || self.mirrors.queued_bytes + len > QUEUED_BYTES_MAX;
+        let is_full = self.exchange.mirrors.queue.len()
+            >= queue_max.max(self.exchange.core.mirrors_max())
+            || self.exchange.mirrors.queued_bytes + len > QUEUED_BYTES_MAX;
         let session = match is_full {
-            false => self.copied_session(id, statement),
+            false => self.exchange.core.copied_session(id, statement),
             true => None,
         };
-        let peer = self.clients.get(id).map(|client| Arc::clone(&client.peer));
-        let (Some(session), Some(peer), None) = (session, peer, self.upkeep.stopping) else {
-            self.fx.stats.counters.mirrors_dropped += 1;
+        let peer = self.exchange.core.clients.get(id).map(|client| Arc::clone(&client.peer));
+        let (Some(session), Some(peer), None) = (session, peer, self.exchange.core.env.stopping)
+        else {
+            self.exchange.core.fx.stats.counters.mirrors_dropped += 1;
             return;
         };
-        let mut copy =
-            self.statement(&statement.frames, ResponseShape::Query, statement.purpose.clone());
+        let mut copy = self.exchange.core.statement(
+            &statement.frames,
+            ResponseShape::Query,
+            statement.purpose.clone(),
+        );
         copy.attributes = statement.attributes.clone();
         copy.prove(&known, proven);
         copy.is_read &= statement.is_read;
         copy.known = Some(known);
         copy.stmt_id = statement.stmt_id;
         copy.hostgroup = hostgroup;
-        let snapshot = Arc::clone(&self.env.snapshot);
+        let snapshot = Arc::clone(&self.exchange.core.env.snapshot);
         copy.copy_of = Some(Box::new(CopyOf { original: *original, snapshot }));
         copy.orders.timeout_ms = statement.orders.timeout_ms;
         if order.compares {
-            let ticket = self.mirrors.next_ticket;
-            self.mirrors.next_ticket = ticket.wrapping_add(1);
+            let ticket = self.exchange.mirrors.next_ticket;
+            self.exchange.mirrors.next_ticket = ticket.wrapping_add(1);
             let hostgroups = (*original, hostgroup);
             statement.mirrored = Some(MirrorSide::new(ticket, false, hostgroups));
             copy.mirrored = Some(MirrorSide::new(ticket, true, hostgroups));
         }
-        self.mirrors.queued_bytes += len;
-        self.mirrors.queue.push_back(Job { peer, session, statement: copy });
-        self.fx.stats.counters.mirrors_queued += 1;
-    }
-
-    /// Copies that may run at once on this worker.
-    fn mirrors_max(&self) -> usize {
-        self.env
-            .snapshot
-            .settings
-            .mirror_max_concurrency
-            .div_ceil(self.env.options.workers.max(1))
-            .max(1)
+        self.exchange.mirrors.queued_bytes += len;
+        self.exchange.mirrors.queue.push_back(Job { peer, session, statement: copy });
+        self.exchange.core.fx.stats.counters.mirrors_queued += 1;
     }
 
     /// Where a copy goes: where its order says, or where its own rules send it.
@@ -266,7 +261,7 @@ impl Worker {
         order: MirrorOrder,
     ) -> Option<HostgroupId> {
         let known = statement.known.as_deref()?;
-        let client = self.clients.get(id)?;
+        let client = self.exchange.core.clients.get(id)?;
         let session = client.session.as_ref()?;
         let default = session.user.default_hostgroup;
         let Some(flag) = order.flag else {
@@ -285,17 +280,29 @@ impl Worker {
             client_addr: client.peer.client_addr,
             proxy_addr: client.peer.proxy_addr,
             proxy_port: client.peer.proxy_port,
-            digest: self.env.snapshot.settings.query_digests.then_some(known.digest),
+            digest: self.exchange.core.env.snapshot.settings.query_digests.then_some(known.digest),
             digest_text: &known.digest_text,
             query,
             may_rewrite: false,
             chance: self.router.chance,
         };
-        let rules = &self.env.snapshot.rules;
+        let rules = &self.exchange.core.env.snapshot.rules;
         let decision = self.router.decisions.decide(rules, &question, &mut self.router.hits);
         let is_answered = decision.answer().is_some();
         let hostgroup = decision.effects.destination_hostgroup.or(order.hostgroup);
         (!is_answered).then_some(hostgroup.unwrap_or(default))
+    }
+}
+
+impl Core {
+    /// Copies that may run at once on this worker.
+    fn mirrors_max(&self) -> usize {
+        self.env
+            .snapshot
+            .settings
+            .mirror_max_concurrency
+            .div_ceil(self.env.options.workers.max(1))
+            .max(1)
     }
 
     /// The session of a copy: the original's user and state, nothing of its past.
@@ -335,20 +342,32 @@ impl Worker {
             begins_read_only: false,
             prepares_definitions: false,
             lost: None,
-            state: self.statements.states.intern(state),
+            state: self.servers.states.intern(state),
         }))
     }
 
+    /// Counts a copy that was answered, or was not.
+    pub(crate) fn count_mirrored(&mut self, server: Option<usize>, error: Option<u16>) {
+        let counters = &mut self.fx.stats.counters;
+        counters.mirrors_run += 1;
+        counters.mirrors_failed += u64::from(error.is_some());
+        if let Some(server) = server {
+            self.fx.stats.server_mut(server).statements += 1;
+        }
+    }
+}
+
+impl Exchange {
     /// Copies that are over go, and others begin.
     pub(crate) fn pump_mirrors(&mut self) {
-        if self.mirrors.over.is_empty() && self.mirrors.queue.is_empty() {
+        if self.core.clients.copies.over.is_empty() && self.mirrors.queue.is_empty() {
             return;
         }
         for _ in 0..BEGUN_MAX {
-            for id in std::mem::take(&mut self.mirrors.over) {
+            for id in std::mem::take(&mut self.core.clients.copies.over) {
                 self.remove_client(id);
             }
-            if self.mirrors.running >= self.mirrors_max() {
+            if self.core.clients.copies.running >= self.core.mirrors_max() {
                 return;
             }
             let Some(job) = self.mirrors.queue.pop_front() else {
@@ -360,21 +379,22 @@ impl Worker {
 
     /// Whether there is something for [`pump_mirrors`](Self::pump_mirrors) to do at once.
     pub(crate) fn has_mirrors_to_pump(&self) -> bool {
-        let Mirrors { queue, running, over, .. } = &self.mirrors;
-        !over.is_empty() || !queue.is_empty() && *running < self.mirrors_max()
+        let Copies { running, over } = &self.core.clients.copies;
+        let has_room = *running < self.core.mirrors_max();
+        !over.is_empty() || !self.mirrors.queue.is_empty() && has_room
     }
 
     fn begin_copy(&mut self, job: Job) {
         let Job { peer, session, mut statement } = job;
         self.mirrors.queued_bytes -= statement.frames.len();
-        self.mirrors.running += 1;
-        statement.begun_us = self.env.now.us;
+        self.core.clients.copies.running += 1;
+        statement.begun_us = self.core.env.now.us;
         statement.deadline_ms = match statement.orders.timeout_ms {
             0 => 0,
-            ms => self.env.now.ms() + ms,
+            ms => self.core.env.now.ms() + ms,
         };
-        let active_ms = self.env.now.ms();
-        let id = self.clients.table.insert_with(|_| Client {
+        let active_ms = self.core.env.now.ms();
+        let id = self.core.clients.table.insert_with(|_| Client {
             peer,
             number: 0,
             nonce: [0; 20],
@@ -398,27 +418,29 @@ impl Worker {
             failed_changes: 0,
             former: None,
         });
-        self.clients.begin(id, statement);
+        self.core.clients.begin(id, statement);
         self.acquire(id);
     }
 
     /// Before a copy goes out: drops it where it may not be made any more. What was a read may have
     /// become a write by DDL, and hostgroups may have other servers by now.
     pub(crate) fn drops_copy(&mut self, id: ClientId) -> bool {
-        let Some(Phase::Running(statement)) = self.clients.get(id).map(|client| &client.phase)
+        let Some(Phase::Running(statement)) = self.core.clients.get(id).map(|client| &client.phase)
         else {
             return false;
         };
         let Some(copy_of) = statement.copy_of.as_deref() else {
             return false;
         };
-        let is_as_then = statement.is_read || Arc::ptr_eq(&copy_of.snapshot, &self.env.snapshot);
+        let is_as_then =
+            statement.is_read || Arc::ptr_eq(&copy_of.snapshot, &self.core.env.snapshot);
         let places = (copy_of.original, statement.hostgroup);
-        let fits = |known: &Known| self.env.may_copy(statement, known, statement.is_read, places);
+        let fits =
+            |known: &Known| self.core.env.may_copy(statement, known, statement.is_read, places);
         if is_as_then && statement.known.as_deref().is_some_and(fits) {
             return false;
         }
-        self.fx.stats.counters.mirrors_skipped += 1;
+        self.core.fx.stats.counters.mirrors_skipped += 1;
         self.close_client(id);
         true
     }
@@ -426,25 +448,15 @@ impl Worker {
     /// The worker stops: what waits does not begin any more, nor is it sent.
     pub(crate) fn drop_mirrors(&mut self) {
         let dropped = std::mem::take(&mut self.mirrors.queue);
-        self.fx.stats.counters.mirrors_dropped += dropped.len() as u64;
+        self.core.fx.stats.counters.mirrors_dropped += dropped.len() as u64;
         self.mirrors.queued_bytes = 0;
         let waits = |client: &Client| {
             client.is_mirror
                 && matches!(&client.phase, Phase::Running(statement)
                     if statement.stage == Stage::Queued)
         };
-        for id in self.clients.table.keys_where(waits) {
+        for id in self.core.clients.table.keys_where(waits) {
             self.close_client(id);
-        }
-    }
-
-    /// Counts a copy that was answered, or was not.
-    pub(crate) fn count_mirrored(&mut self, server: Option<usize>, error: Option<u16>) {
-        let counters = &mut self.fx.stats.counters;
-        counters.mirrors_run += 1;
-        counters.mirrors_failed += u64::from(error.is_some());
-        if let Some(server) = server {
-            self.fx.stats.server_mut(server).statements += 1;
         }
     }
 
@@ -459,14 +471,15 @@ impl Worker {
         else {
             return;
         };
-        let format = self.servers.conns.get(conn_id).map(|conn| conn.format).unwrap_or_default();
+        let format =
+            self.core.servers.conns.get(conn_id).map(|conn| conn.format).unwrap_or_default();
         let seen = Seen {
             is_copy: half.is_copy,
             rows: outcome.rows,
             rows_affected: outcome.affected_rows,
             error: outcome.error.as_ref().map(|error| error.code),
             checksum: half.copy.bytes().and_then(|bytes| checksum(bytes, format)),
-            took_us: self.env.now.us.saturating_sub(statement.sent_us),
+            took_us: self.core.env.now.us.saturating_sub(statement.sent_us),
         };
         let Some(other) = self.mirrors.halves.remove(&half.ticket) else {
             if self.mirrors.halves.len() >= HALVES_MAX {
@@ -479,7 +492,7 @@ impl Worker {
         let has_rows_alike =
             (original.rows, original.rows_affected) == (copy.rows, copy.rows_affected);
         let differs = |a: Option<u64>, b: Option<u64>| a.zip(b).is_some_and(|(a, b)| a != b);
-        self.fx.stats.mirrored(&MirrorSample {
+        self.core.fx.stats.mirrored(&MirrorSample {
             digest: known.digest,
             digest_text: &known.digest_text,
             hostgroup: half.hostgroups.0.0,

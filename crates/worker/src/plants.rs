@@ -1,7 +1,7 @@
 //! Bugs planted on purpose, so that the simulator can show that it finds them. Compiled only with
 //! the feature `plants`, which nothing but the simulator's own test asks for.
 
-use crate::Worker;
+use crate::rooms::Core;
 
 /// A bug. Each is a small slip in one place; the comments say what goes wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,9 +86,9 @@ impl Plant {
     ];
 }
 
-impl Worker {
-    /// Makes this worker err so from now on.
-    pub fn plant(&mut self, plant: Plant) {
+impl Core {
+    /// See [`Worker::plant`](crate::Worker::plant).
+    pub(crate) fn plant(&mut self, plant: Plant) {
         self.env.plant = Some(plant);
     }
 }

@@ -19,6 +19,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use foldhash::fast::FixedState;
 use trunkline_pool::{AccountId, ConnId, Pool, SlotId};
+use trunkline_session::tracker::StateTable;
 use trunkline_topology::{HostgroupId, ServerKey};
 
 use crate::{
@@ -30,6 +31,7 @@ use crate::{
     servers::sharing::Patience,
     servers::sharing::coalesce::Coalescing,
     servers::trackers::Lists,
+    statement::sql_modes::DefaultModes,
     table::Table,
 };
 
@@ -47,6 +49,9 @@ pub(crate) struct Servers {
     pub resetting: HashSet<SlotId, FixedState>,
     /// Schemas that a server confirmed lately, by account: ms of the confirmation.
     pub schemas: HashMap<(AccountId, Box<[u8]>), u64, FixedState>,
+    /// What sessions and connections may be in: each state once.
+    pub states: StateTable,
+    pub defaults: Defaults,
     /// Lists of statements that servers are told to keep none of.
     pub lists_off: Lists,
     pub kills: Kills,
@@ -65,12 +70,24 @@ impl Servers {
             accepted_sets: HashSet::with_hasher(FixedState::default()),
             resetting: HashSet::with_hasher(FixedState::default()),
             schemas: HashMap::with_hasher(FixedState::default()),
+            states: StateTable::default(),
+            defaults: Defaults::default(),
             lists_off: [true; _],
             kills: Kills::default(),
             peers: Peers::default(),
             sharing: Sharing::default(),
         }
     }
+}
+
+/// What sessions begin with on the servers.
+#[derive(Default)]
+pub(crate) struct Defaults {
+    pub modes: DefaultModes,
+    /// What [`Shared::globals_set`](crate::Shared) said when the modes were learnt.
+    pub modes_seen: u64,
+    /// What it said when connections were looked at last.
+    pub globals_seen: u64,
 }
 
 /// `KILL`s on their way to servers.

@@ -30,10 +30,11 @@ use trunkline_sql::{
 };
 
 use crate::{
-    ClientId, Worker,
+    ClientId,
     clients::client::{Phase, Session, Statement, Waiting},
     effects::Wake,
     exchange::send::put_own_query,
+    rooms::{Core, Exchange},
     servers::Servers,
     servers::conn::{Conn, InFlight, Owner},
     statement::proof::Validity,
@@ -262,7 +263,7 @@ impl Servers {
     }
 }
 
-impl Worker {
+impl Core {
     /// Fetches what the session that had a connection last may yet ask for, before `next` gets
     /// it. `keeps`: what the same session left before stays there for it.
     #[inline]
@@ -396,6 +397,36 @@ impl Worker {
         });
     }
 
+    /// Nothing more will come of a trace that was fetched from this connection.
+    pub(crate) fn trace_gone(&mut self, conn_id: ConnId, id: ClientId, trace: Trace) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        let Some(session) = client.session.as_mut() else {
+            return;
+        };
+        let awaits = match trace {
+            Trace::Warnings => &mut session.past.awaits_warnings,
+            Trace::FoundRows => &mut session.past.awaits_found_rows,
+            Trace::InsertId => &mut session.past.awaits_insert_id,
+        };
+        if *awaits == Some(conn_id) {
+            *awaits = None;
+        }
+        if matches!(&client.phase, Phase::Running(statement) if statement.waiting.is_some()) {
+            self.fx.wake(Wake::PastTold(id));
+        }
+    }
+
+    /// Connections that have gone leave traces behind that never come.
+    pub(crate) fn traces_gone(&mut self, conn_id: ConnId, in_flight: &[(ClientId, Trace)]) {
+        for (client, trace) in in_flight {
+            self.trace_gone(conn_id, *client, *trace);
+        }
+    }
+}
+
+impl Exchange {
     /// What was fetched has come.
     pub(crate) fn trace_answered(
         &mut self,
@@ -404,12 +435,12 @@ impl Worker {
         trace: Trace,
         outcome: &Outcome,
     ) {
-        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
+        let Some(conn) = self.core.servers.conns.get_mut(conn_id) else {
             return;
         };
         let captured = std::mem::take(&mut conn.captured);
         let here = (conn_id, conn.turn);
-        let session = self.clients.get_mut(client).and_then(|client| client.session.as_mut());
+        let session = self.core.clients.get_mut(client).and_then(|client| client.session.as_mut());
         if let Some(session) = session {
             match trace {
                 Trace::Warnings if session.past.awaits_warnings == Some(conn_id) => {
@@ -432,40 +463,19 @@ impl Worker {
                 Trace::Warnings | Trace::FoundRows | Trace::InsertId => {}
             }
         }
-        if self.servers.conns.get(conn_id).is_some_and(|conn| conn.list.is_resetting()) {
+        if self.core.servers.conns.get(conn_id).is_some_and(|conn| conn.list.is_resetting()) {
             self.free_if_quiet(conn_id);
         }
-        self.trace_gone(conn_id, client, trace);
+        self.core.trace_gone(conn_id, client, trace);
         self.dump_when_quiet(conn_id);
         if trace != Trace::Warnings {
             self.go_on_synchronised(client, conn_id);
         }
     }
 
-    /// Nothing more will come of a trace that was fetched from this connection.
-    pub(crate) fn trace_gone(&mut self, conn_id: ConnId, id: ClientId, trace: Trace) {
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
-        let Some(session) = client.session.as_mut() else {
-            return;
-        };
-        let awaits = match trace {
-            Trace::Warnings => &mut session.past.awaits_warnings,
-            Trace::FoundRows => &mut session.past.awaits_found_rows,
-            Trace::InsertId => &mut session.past.awaits_insert_id,
-        };
-        if *awaits == Some(conn_id) {
-            *awaits = None;
-        }
-        if matches!(&client.phase, Phase::Running(statement) if statement.waiting.is_some()) {
-            self.fx.wake(Wake::PastTold(id));
-        }
-    }
-
     /// A statement that has waited for what an earlier one left goes on, or waits for more of it.
     pub(crate) fn go_on_with_past(&mut self, id: ClientId) {
-        let Some(client) = self.clients.get_mut(id) else {
+        let Some(client) = self.core.clients.get_mut(id) else {
             return;
         };
         let Phase::Running(statement) = &mut client.phase else {
@@ -477,13 +487,6 @@ impl Worker {
         if let Phase::Running(statement) = std::mem::replace(&mut client.phase, Phase::Idle) {
             let Waiting { route, text_len, .. } = *waiting;
             self.follow_past(id, route, statement, text_len);
-        }
-    }
-
-    /// Connections that have gone leave traces behind that never come.
-    pub(crate) fn traces_gone(&mut self, conn_id: ConnId, in_flight: &[(ClientId, Trace)]) {
-        for (client, trace) in in_flight {
-            self.trace_gone(conn_id, *client, *trace);
         }
     }
 }

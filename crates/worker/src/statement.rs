@@ -12,21 +12,12 @@ use std::collections::HashSet;
 use foldhash::fast::FixedState;
 use trunkline_catalog::Name;
 use trunkline_config::Settings;
-use trunkline_session::tracker::StateTable;
 
-use crate::{
-    clients::client::Statement, prepared::Entries, statement::analysis::Analyses,
-    statement::definition::Orphan, statement::sql_modes::DefaultModes,
-};
+use crate::{prepared::Entries, statement::analysis::Analyses, statement::definition::Orphan};
 
 /// Memories of texts and of what is known of them.
 pub(crate) struct Statements {
     pub analyses: Analyses,
-    /// What sessions may be in: each state once.
-    pub states: StateTable,
-    pub default_modes: DefaultModes,
-    /// Up to which the modes are known that texts are read in.
-    pub modes_seen: u64,
     /// Prepared texts.
     pub entries: Entries,
     /// Names that a statement has waited for in vain.
@@ -35,23 +26,19 @@ pub(crate) struct Statements {
     pub orphans: Vec<Orphan>,
     /// Statements that were looked at for the query log.
     pub query_events: u64,
-    /// Memory of statements that are over, for those to come.
-    #[expect(clippy::vec_box, reason = "the boxes themselves are what is used again")]
-    pub spare: Vec<Box<Statement>>,
+    /// Room for the key under which an answer is looked up in the cache.
+    pub cache_key: Vec<u8>,
 }
 
 impl Statements {
     pub(crate) fn new(settings: &Settings) -> Self {
         Self {
             analyses: Analyses::new(settings),
-            states: StateTable::default(),
-            default_modes: DefaultModes::default(),
-            modes_seen: 0,
             entries: Entries::default(),
             unanswered: HashSet::with_hasher(FixedState::default()),
             orphans: Vec::new(),
             query_events: 0,
-            spare: Vec::new(),
+            cache_key: Vec::new(),
         }
     }
 }

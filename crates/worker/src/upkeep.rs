@@ -21,9 +21,4 @@ pub(crate) struct Upkeep {
     pub has_short_rests: bool,
     pub conns_swept_ms: u64,
     pub waiters_checked_ms: u64,
-    /// What [`Shared::globals_set`](crate::Shared) said when connections were looked at last.
-    pub globals_seen: u64,
-    /// Since when it stops, ms.
-    pub stopping: Option<u64>,
-    pub is_stopped: bool,
 }

@@ -2,14 +2,26 @@
 
 use std::sync::Arc;
 
+use trunkline_catalog::Catalog;
 use trunkline_config::Snapshot;
 use trunkline_pool::ConnId;
 use trunkline_protocol::{codec::compressed::Compressor, packet::greeting::Greeting};
+use trunkline_stats::{DigestQuery, DigestRow, Inventory, Report, SessionList, SessionQuery};
+use trunkline_topology::{ServerKey, TlsOffer};
 
+#[cfg(feature = "plants")]
+use crate::plants::Plant;
 use crate::{
-    Action, ClientId, Now, Shared, Side, cache::StoredAnswers, clients::Clients,
-    clients::client::Phase, effects::Effects, env::Env, mirror::Mirrors, routing::Router,
-    servers::Servers, servers::conn::ConnPhase, statement::Statements, upkeep::Upkeep,
+    Action, ClientId, MovedClient, MovedConn, Now, Shared, Side,
+    clients::Clients,
+    effects::Effects,
+    env::Env,
+    mirror::Mirrors,
+    rooms::{Commands, Core, Exchange},
+    routing::Router,
+    servers::Servers,
+    statement::Statements,
+    upkeep::{Upkeep, report::new_stats},
 };
 
 /// What distinguishes one worker from the others.
@@ -25,16 +37,8 @@ pub struct WorkerOptions {
 
 /// One worker of the data plane. See the crate's documentation.
 pub struct Worker {
-    pub(crate) env: Env,
-    pub(crate) clients: Clients,
-    pub(crate) statements: Statements,
-    pub(crate) router: Router,
-    pub(crate) cache: StoredAnswers,
-    /// Copies of statements for other hostgroups.
-    pub(crate) mirrors: Mirrors,
-    pub(crate) servers: Servers,
+    pub(crate) commands: Commands,
     pub(crate) upkeep: Upkeep,
-    pub(crate) fx: Effects,
 }
 
 impl Worker {
@@ -46,52 +50,61 @@ impl Worker {
         greeting: Arc<Greeting>,
         compressor: Box<dyn Compressor>,
     ) -> Self {
-        let mut worker = Self {
+        let stats = new_stats(&snapshot.settings, options.seed);
+        let statements = Statements::new(&snapshot.settings);
+        let router = Router::new(&snapshot, options);
+        let core = Core {
             clients: Clients::default(),
-            statements: Statements::new(&snapshot.settings),
-            router: Router::new(&snapshot, options),
-            cache: StoredAnswers::new(Arc::clone(shared.cache())),
-            mirrors: Mirrors::default(),
             servers: Servers::new(options.seed),
-            upkeep: Upkeep::default(),
-            fx: Effects::new(
-                compressor,
-                crate::upkeep::report::new_stats(&snapshot.settings, options.seed),
-            ),
+            fx: Effects::new(compressor, stats),
             env: Env::new(options, snapshot, shared, greeting),
         };
-        worker.resize_cache();
-        worker.apply_servers();
-        worker
+        let mut exchange = Exchange { core, statements, mirrors: Mirrors::default() };
+        exchange.core.resize_cache();
+        exchange.core.apply_servers();
+        Self { commands: Commands { exchange, router }, upkeep: Upkeep::default() }
     }
 
     /// Begins a batch of events that all happen at `now`.
     pub fn begin_batch(&mut self, now: Now) {
-        debug_assert!(now.us >= self.env.now.us, "time goes back");
-        debug_assert!(self.fx.wakes.is_empty(), "an event is over: {:?}", self.fx.wakes);
-        self.env.now = now.into();
+        debug_assert!(now.us >= self.commands.exchange.core.env.now.us, "time goes back");
+        debug_assert!(
+            self.commands.exchange.core.fx.wakes.is_empty(),
+            "an event is over: {:?}",
+            self.commands.exchange.core.fx.wakes
+        );
+        self.commands.exchange.core.env.now = now.into();
     }
 
     /// What the driver has to do; call until `None` after each batch.
     pub fn take_actions(&mut self) -> Vec<Action> {
-        std::mem::take(&mut self.fx.actions)
+        std::mem::take(&mut self.commands.exchange.core.fx.actions)
     }
 
     /// Gives the emptied list of actions back, to be filled again.
     pub fn recycle_actions(&mut self, mut actions: Vec<Action>) {
-        if self.fx.actions.is_empty() {
+        if self.commands.exchange.core.fx.actions.is_empty() {
             actions.clear();
-            self.fx.actions = actions;
+            self.commands.exchange.core.fx.actions = actions;
         }
     }
 
     /// A socket with bytes to write; call until `None` after each batch.
     pub fn next_dirty(&mut self) -> Option<Side> {
         // One that has gone meanwhile must not keep the rest from their turn.
-        while let Some(side) = self.fx.dirty.0.pop_front() {
+        while let Some(side) = self.commands.exchange.core.fx.dirty.0.pop_front() {
             let outbox = match side {
-                Side::Client(id) => self.clients.get_mut(id).map(|client| &mut client.outbox),
-                Side::Server(id) => self.servers.conns.get_mut(id).map(|conn| &mut conn.outbox),
+                Side::Client(id) => {
+                    self.commands.exchange.core.clients.get_mut(id).map(|client| &mut client.outbox)
+                }
+                Side::Server(id) => self
+                    .commands
+                    .exchange
+                    .core
+                    .servers
+                    .conns
+                    .get_mut(id)
+                    .map(|conn| &mut conn.outbox),
             };
             if let Some(outbox) = outbox {
                 outbox.is_listed = false;
@@ -103,189 +116,123 @@ impl Worker {
 
     /// Whether any socket has bytes that the driver has not been told of.
     pub fn has_dirty(&self) -> bool {
-        !self.fx.dirty.0.is_empty()
+        !self.commands.exchange.core.fx.dirty.0.is_empty()
     }
 
     /// The bytes to write to a socket.
     pub fn pending(&mut self, side: Side) -> &[u8] {
         let (outbox, packing) = match side {
-            Side::Client(id) => match self.clients.get_mut(id) {
+            Side::Client(id) => match self.commands.exchange.core.clients.get_mut(id) {
                 Some(client) => (&mut client.outbox, &mut client.packing),
                 None => return &[],
             },
-            Side::Server(id) => match self.servers.conns.get_mut(id) {
+            Side::Server(id) => match self.commands.exchange.core.servers.conns.get_mut(id) {
                 Some(conn) => (&mut conn.outbox, &mut conn.packing),
                 None => return &[],
             },
         };
         match packing {
             None => outbox.pending(),
-            Some(packing) => {
-                packing.pending(outbox, &mut self.fx.buffers, &mut *self.fx.compressor)
-            }
+            Some(packing) => packing.pending(
+                outbox,
+                &mut self.commands.exchange.core.fx.buffers,
+                &mut *self.commands.exchange.core.fx.compressor,
+            ),
         }
-    }
-
-    /// See [`Worker::wrote`].
-    pub(crate) fn on_wrote(&mut self, side: Side, len: usize) {
-        match side {
-            Side::Client(id) => {
-                let Some(client) = self.clients.get_mut(id) else {
-                    return;
-                };
-                // It rests from its answer on, not from its question.
-                client.active_ms = self.env.now.ms();
-                match client.packing.as_deref_mut() {
-                    None => client.outbox.advance(len, &mut self.fx.buffers),
-                    Some(packing) => packing.advance(len, &mut self.fx.buffers),
-                }
-                self.after_client_write(id);
-            }
-            Side::Server(id) => {
-                let Some(conn) = self.servers.conns.get_mut(id) else {
-                    return;
-                };
-                if matches!(conn.phase, ConnPhase::Login(_)) {
-                    // The password may be in it.
-                    conn.outbox.wipe(len);
-                }
-                match conn.packing.as_deref_mut() {
-                    None => conn.outbox.advance(len, &mut self.fx.buffers),
-                    Some(packing) => packing.advance(len, &mut self.fx.buffers),
-                }
-                self.after_server_write(id);
-            }
-        }
-    }
-
-    /// See [`Worker::client_read`].
-    pub(crate) fn on_client_read(&mut self, id: ClientId, bytes: &[u8]) {
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
-        client.active_ms = self.env.now.ms();
-        match client.packing.is_some() {
-            false => self.client_read_plain(id, bytes),
-            true => self.packed_client_read(id, bytes),
-        }
-    }
-
-    /// Bytes from a client, unpacked.
-    #[inline]
-    pub(crate) fn client_read_plain(&mut self, id: ClientId, bytes: &[u8]) {
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
-        match &client.phase {
-            Phase::Login(_) => self.login_read(id, bytes),
-            Phase::Idle => self.commands_read(id, bytes),
-            Phase::Running(_) | Phase::AwaitKill(_) | Phase::AwaitNames(_) => {
-                client.inbox.extend_from_slice(bytes);
-                match self.clients.is_uploading(id) {
-                    true => self.upload(id),
-                    false => self.pause_if_full(id),
-                }
-            }
-            Phase::Forward(conn) => {
-                let conn = *conn;
-                self.forward_to_server(id, conn, bytes);
-            }
-            Phase::Closing => {}
-        }
-    }
-
-    /// See [`Worker::client_closed`].
-    pub(crate) fn on_client_closed(&mut self, id: ClientId) {
-        self.remove_client(id);
-    }
-
-    /// See [`Worker::server_read`].
-    pub(crate) fn on_server_read(&mut self, id: ConnId, bytes: &[u8]) {
-        let Some(conn) = self.servers.conns.get(id) else {
-            return;
-        };
-        match conn.packing.is_some() {
-            false => self.server_read_plain(id, bytes),
-            true => self.packed_server_read(id, bytes),
-        }
-    }
-
-    /// Bytes from a server, unpacked.
-    #[inline]
-    pub(crate) fn server_read_plain(&mut self, id: ConnId, bytes: &[u8]) {
-        let Some(conn) = self.servers.conns.get(id) else {
-            return;
-        };
-        match &conn.phase {
-            ConnPhase::Connecting(_) => self.server_broke(id, "sent bytes before it was connected"),
-            ConnPhase::Login(_) if conn.in_flight.is_empty() => self.server_login_read(id, bytes),
-            // An idle connection logs in again before what came before is answered.
-            ConnPhase::Login(_) => self.reply_read(id, bytes),
-            ConnPhase::Ready => self.reply_read(id, bytes),
-            ConnPhase::Forward(client) => {
-                let client = *client;
-                self.forward_to_client(id, client, bytes);
-            }
-        }
-    }
-
-    /// See [`Worker::server_closed`].
-    pub(crate) fn on_server_closed(&mut self, id: ConnId, reason: &str) {
-        self.unpack_last_words(id);
-        self.lose_conn(id, reason);
     }
 
     /// How many clients this worker has.
     pub fn clients(&self) -> usize {
-        self.clients.table.len() - self.mirrors.running
+        self.commands.exchange.core.clients.table.len()
+            - self.commands.exchange.core.clients.copies.running
     }
 
-    pub(crate) fn act(&mut self, action: Action) {
-        self.fx.act(action);
+    #[cfg(feature = "plants")]
+    /// Makes this worker err so from now on.
+    pub fn plant(&mut self, plant: Plant) {
+        self.commands.exchange.core.plant(plant)
     }
 
-    pub(crate) fn log(&mut self, is_warning: bool, text: impl FnOnce() -> String) {
-        self.fx.log(is_warning, text);
+    /// Whether the driver can show clients a certificate.
+    pub fn offer_tls(&mut self, is_offered: bool) {
+        self.commands.exchange.core.offer_tls(is_offered)
     }
 
-    /// Notes that a client's outbox has bytes.
-    pub(crate) fn touch_client(&mut self, id: ClientId) {
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
-        if client.is_mirror {
-            return client.outbox.discard(&mut self.fx.buffers);
-        }
-        if !client.outbox.is_listed {
-            client.outbox.is_listed = true;
-            self.fx.dirty.0.push_back(Side::Client(id));
-        }
+    /// What came behind the packet that asked for TLS; it belongs to TLS.
+    pub fn received(&mut self, side: Side) -> Vec<u8> {
+        self.commands.exchange.core.received(side)
     }
 
-    /// Notes that a server connection's outbox has bytes.
-    pub(crate) fn touch_server(&mut self, id: ConnId) {
-        let Some(conn) = self.servers.conns.get_mut(id) else {
-            return;
-        };
-        if !conn.outbox.is_listed {
-            conn.outbox.is_listed = true;
-            self.fx.dirty.0.push_back(Side::Server(id));
-        }
+    /// What a listener says of TLS, by its place in `listen`.
+    pub fn listener_tls(&self, listener: usize) -> Option<TlsOffer> {
+        self.commands.exchange.core.listener_tls(listener)
     }
 
-    /// Appends to a client's outbox.
-    pub(crate) fn write_client(&mut self, id: ClientId, write: impl FnOnce(&mut Vec<u8>)) {
-        if let Some(client) = self.clients.get_mut(id) {
-            write(client.outbox.buf(&mut self.fx.buffers));
-            self.touch_client(id);
-        }
+    /// Takes in another worker's client. Its socket may have bytes to read.
+    pub fn adopt_client(&mut self, moved: MovedClient) -> ClientId {
+        self.commands.exchange.adopt_client(moved)
     }
 
-    /// Appends to a server connection's outbox.
-    pub(crate) fn write_server(&mut self, id: ConnId, write: impl FnOnce(&mut Vec<u8>)) {
-        if let Some(conn) = self.servers.conns.get_mut(id) {
-            write(conn.outbox.buf(&mut self.fx.buffers));
-            self.touch_server(id);
-        }
+    /// A client whose home this is has gone, wherever it was.
+    pub fn client_left(&mut self, number: u32) {
+        self.commands.exchange.core.client_left(number)
+    }
+
+    /// The socket is connected; the server speaks first.
+    pub fn server_connected(&mut self, id: ConnId) {
+        self.commands.exchange.core.server_connected(id)
+    }
+
+    /// Takes in a connection of another worker's; `None` when this worker does not know its
+    /// server any more, and the driver closes it.
+    pub fn adopt(&mut self, moved: MovedConn) -> Option<ConnId> {
+        self.commands.exchange.core.adopt(moved)
+    }
+
+    /// Connections that carry a `KILL` to this server, or will: one for each account, perhaps
+    /// beyond the server's `max_connections`.
+    pub fn kill_carriers(&self, server: &ServerKey) -> usize {
+        self.commands.exchange.core.kill_carriers(server)
+    }
+
+    /// At most `rows_max` rows of each kind.
+    pub fn inventory(&self, rows_max: usize) -> Inventory {
+        self.commands.exchange.inventory(rows_max)
+    }
+
+    /// How long the driver leaves its sockets alone before it waits for events again, µs: what
+    /// comes meanwhile is one batch. Called once per batch, after everything was written.
+    pub fn pause_us(&mut self) -> u64 {
+        self.commands.exchange.core.pause_us()
+    }
+
+    /// Sessions, as many as asked for, and how many there are.
+    pub fn sessions(&self, query: SessionQuery) -> SessionList {
+        self.commands.exchange.core.sessions(query)
+    }
+
+    /// Whether it takes no more clients, for good.
+    pub fn is_stopping(&self) -> bool {
+        self.commands.exchange.core.is_stopping()
+    }
+
+    /// A copy of all numbers.
+    pub fn report(&self, digests: DigestQuery) -> Report {
+        self.commands.report(digests)
+    }
+
+    /// At most `rows_max` rows of the digest table from this place on; fewer only at its end.
+    pub fn digests(&self, from: usize, rows_max: usize) -> Vec<DigestRow> {
+        self.commands.exchange.core.digests(from, rows_max)
+    }
+
+    /// The counters, for what only the driver can count.
+    pub fn counters_mut(&mut self) -> &mut trunkline_stats::Counters {
+        self.commands.exchange.core.counters_mut()
+    }
+
+    /// What names mean on the servers; all workers have the same.
+    pub fn catalog(&self) -> &Arc<Catalog> {
+        self.commands.exchange.core.catalog()
     }
 }

@@ -13,11 +13,12 @@ use trunkline_stats::ClientRefusal;
 use trunkline_topology::AllowList;
 
 use crate::{
-    ClientId, Worker,
+    ClientId,
     accept::address_limits::{AddressPlace, FailedLoginLimit},
     action::Peer,
     clients::client::Phase,
     env::Env,
+    rooms::{Core, Exchange},
 };
 
 /// What is settled of where a client comes from.
@@ -109,7 +110,7 @@ impl Env {
     }
 }
 
-impl Worker {
+impl Core {
     /// What is settled of a client that has just connected, and why it is refused.
     pub(crate) fn arrive(
         &self,
@@ -129,55 +130,6 @@ impl Worker {
         }
     }
 
-    /// Looks for a balancer's header in what a greeted client has sent. Whether its login can be
-    /// read.
-    pub(crate) fn settle_arrival(&mut self, id: ClientId) -> bool {
-        let Some(client) = self.clients.get_mut(id) else {
-            return false;
-        };
-        if client.arrival != Arrival::AwaitHeader {
-            self.judge_again(id);
-            return true;
-        }
-        match proxy_header::scan(&client.inbox) {
-            Ok(Opening::Partial) => return false,
-            Ok(Opening::Absent) => {}
-            Ok(Opening::Whole(header, len)) => {
-                let told = header.describe();
-                if !told.is_empty() {
-                    let told = Some(told.into());
-                    client.peer = Arc::new(Peer { told, ..(*client.peer).clone() });
-                }
-                if !header.is_local {
-                    // The process that is known is the balancer's.
-                    client.peer = Arc::new(Peer { client_uid: None, ..(*client.peer).clone() });
-                }
-                if let Some((addr, _)) = header.addresses {
-                    let client_addr = Some(addr.ip().to_canonical());
-                    client.peer = Arc::new(Peer { client_addr, ..(*client.peer).clone() });
-                    self.fx.stats.counters.proxy_headers += 1;
-                }
-                client.inbox.drain(..len);
-            }
-            Err(error) => {
-                self.refuse_header(id, error);
-                return false;
-            }
-        }
-        let peer = Arc::clone(&client.peer);
-        let verdict = self.env.judge(&peer);
-        if let Some(client) = self.clients.get_mut(id) {
-            client.arrival = match verdict {
-                Ok(place) => {
-                    client._address_place = place;
-                    Arrival::Admitted
-                }
-                Err(turned) => Arrival::TurnedAway(turned),
-            };
-        }
-        true
-    }
-
     /// Who has been greeted guesses no further when others from there have failed meanwhile.
     fn judge_again(&mut self, id: ClientId) {
         let now_ms = self.env.now.ms();
@@ -190,62 +142,6 @@ impl Worker {
         if wait_ms > 0 && client.arrival == Arrival::Admitted {
             client.arrival = Arrival::TurnedAway(Turned::Blocked(wait_ms));
         }
-    }
-
-    fn refuse_header(&mut self, id: ClientId, error: HeaderError) {
-        let host = self.clients.get(id).map(|client| client.peer.host()).unwrap_or_default();
-        self.log(true, || format!("balancer {host} sent a PROXY header that is wrong: {error}"));
-        self.fx.stats.counters.client_refused(ClientRefusal::ProxyHeader);
-        let text = format!("Bad handshake: the PROXY header is wrong: {error}");
-        self.refuse(id, FIRST_ANSWER_SEQ, ErrorKind::BadHandshake.says(text));
-    }
-
-    /// Refuses a client whose login is due and of whose header only a part has come. Whether it
-    /// did.
-    pub(crate) fn refuse_late_header(&mut self, id: ClientId) -> bool {
-        let Some(client) = self.clients.get(id) else {
-            return false;
-        };
-        if client.arrival != Arrival::AwaitHeader || client.inbox.is_empty() {
-            return false;
-        }
-        let host = client.peer.host();
-        self.log(true, || format!("balancer {host} sent a part of a PROXY header, and no more"));
-        self.fx.stats.counters.client_refused(ClientRefusal::ProxyHeader);
-        let text = "Bad handshake: the PROXY header did not come in time";
-        self.refuse(id, FIRST_ANSWER_SEQ, ErrorKind::BadHandshake.says(text));
-        true
-    }
-
-    /// Answers the first packet of a client that may not log in.
-    pub(crate) fn turn_away(&mut self, id: ClientId, turned: Turned, seq: u8) {
-        let Some(client) = self.clients.get(id) else {
-            return;
-        };
-        let error = turned.error(&client.peer.host());
-        self.fx.stats.counters.client_refused(turned.cause());
-        self.refuse(id, seq, error);
-    }
-
-    /// Bytes that are no login: if they are a header, from where none is taken, that is said.
-    pub(crate) fn refuse_garbage(&mut self, id: ClientId) {
-        let Some(client) = self.clients.get(id) else {
-            return;
-        };
-        let is_header = matches!(client.phase, Phase::Login(_))
-            && !matches!(proxy_header::scan(&client.inbox), Ok(Opening::Absent));
-        let host = client.peer.host();
-        let (cause, seq) = match is_header {
-            true => (ClientRefusal::ProxyHeader, FIRST_ANSWER_SEQ),
-            false => (ClientRefusal::HandshakeMalformed, 1),
-        };
-        if is_header {
-            self.log(true, || {
-                format!("{host} sent a PROXY header, and is not in proxy_protocol_networks")
-            });
-        }
-        self.fx.stats.counters.client_refused(cause);
-        self.refuse(id, seq, ErrorKind::BadHandshake.says("Bad handshake"));
     }
 
     /// A login failed: too many of them, and the address has to wait.
@@ -273,6 +169,115 @@ impl Worker {
         if let Some(addr) = addr.filter(|_| self.env.snapshot.settings.failed_logins_max > 0) {
             self.env.shared.addresses().succeeded(addr);
         }
+    }
+}
+
+impl Exchange {
+    /// Looks for a balancer's header in what a greeted client has sent. Whether its login can be
+    /// read.
+    pub(crate) fn settle_arrival(&mut self, id: ClientId) -> bool {
+        let Some(client) = self.core.clients.get_mut(id) else {
+            return false;
+        };
+        if client.arrival != Arrival::AwaitHeader {
+            self.core.judge_again(id);
+            return true;
+        }
+        match proxy_header::scan(&client.inbox) {
+            Ok(Opening::Partial) => return false,
+            Ok(Opening::Absent) => {}
+            Ok(Opening::Whole(header, len)) => {
+                let told = header.describe();
+                if !told.is_empty() {
+                    let told = Some(told.into());
+                    client.peer = Arc::new(Peer { told, ..(*client.peer).clone() });
+                }
+                if !header.is_local {
+                    // The process that is known is the balancer's.
+                    client.peer = Arc::new(Peer { client_uid: None, ..(*client.peer).clone() });
+                }
+                if let Some((addr, _)) = header.addresses {
+                    let client_addr = Some(addr.ip().to_canonical());
+                    client.peer = Arc::new(Peer { client_addr, ..(*client.peer).clone() });
+                    self.core.fx.stats.counters.proxy_headers += 1;
+                }
+                client.inbox.drain(..len);
+            }
+            Err(error) => {
+                self.refuse_header(id, error);
+                return false;
+            }
+        }
+        let peer = Arc::clone(&client.peer);
+        let verdict = self.core.env.judge(&peer);
+        if let Some(client) = self.core.clients.get_mut(id) {
+            client.arrival = match verdict {
+                Ok(place) => {
+                    client._address_place = place;
+                    Arrival::Admitted
+                }
+                Err(turned) => Arrival::TurnedAway(turned),
+            };
+        }
+        true
+    }
+
+    fn refuse_header(&mut self, id: ClientId, error: HeaderError) {
+        let host = self.core.clients.get(id).map(|client| client.peer.host()).unwrap_or_default();
+        self.core
+            .log(true, || format!("balancer {host} sent a PROXY header that is wrong: {error}"));
+        self.core.fx.stats.counters.client_refused(ClientRefusal::ProxyHeader);
+        let text = format!("Bad handshake: the PROXY header is wrong: {error}");
+        self.refuse(id, FIRST_ANSWER_SEQ, ErrorKind::BadHandshake.says(text));
+    }
+
+    /// Refuses a client whose login is due and of whose header only a part has come. Whether it
+    /// did.
+    pub(crate) fn refuse_late_header(&mut self, id: ClientId) -> bool {
+        let Some(client) = self.core.clients.get(id) else {
+            return false;
+        };
+        if client.arrival != Arrival::AwaitHeader || client.inbox.is_empty() {
+            return false;
+        }
+        let host = client.peer.host();
+        self.core
+            .log(true, || format!("balancer {host} sent a part of a PROXY header, and no more"));
+        self.core.fx.stats.counters.client_refused(ClientRefusal::ProxyHeader);
+        let text = "Bad handshake: the PROXY header did not come in time";
+        self.refuse(id, FIRST_ANSWER_SEQ, ErrorKind::BadHandshake.says(text));
+        true
+    }
+
+    /// Answers the first packet of a client that may not log in.
+    pub(crate) fn turn_away(&mut self, id: ClientId, turned: Turned, seq: u8) {
+        let Some(client) = self.core.clients.get(id) else {
+            return;
+        };
+        let error = turned.error(&client.peer.host());
+        self.core.fx.stats.counters.client_refused(turned.cause());
+        self.refuse(id, seq, error);
+    }
+
+    /// Bytes that are no login: if they are a header, from where none is taken, that is said.
+    pub(crate) fn refuse_garbage(&mut self, id: ClientId) {
+        let Some(client) = self.core.clients.get(id) else {
+            return;
+        };
+        let is_header = matches!(client.phase, Phase::Login(_))
+            && !matches!(proxy_header::scan(&client.inbox), Ok(Opening::Absent));
+        let host = client.peer.host();
+        let (cause, seq) = match is_header {
+            true => (ClientRefusal::ProxyHeader, FIRST_ANSWER_SEQ),
+            false => (ClientRefusal::HandshakeMalformed, 1),
+        };
+        if is_header {
+            self.core.log(true, || {
+                format!("{host} sent a PROXY header, and is not in proxy_protocol_networks")
+            });
+        }
+        self.core.fx.stats.counters.client_refused(cause);
+        self.refuse(id, seq, ErrorKind::BadHandshake.says("Bad handshake"));
     }
 }
 

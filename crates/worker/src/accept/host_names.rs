@@ -13,7 +13,8 @@ use trunkline_stats::ClientRefusal;
 use trunkline_topology::{HostAnswer, HostName};
 
 use crate::{
-    Action, ClientId, Worker, accept::arrival::Turned, action::Peer, clients::client::Phase,
+    Action, ClientId, accept::arrival::Turned, action::Peer, clients::client::Phase,
+    rooms::Exchange,
 };
 
 /// Addresses whose names are remembered; with more of them all are asked for again.
@@ -68,30 +69,31 @@ pub(crate) fn needs_name(snapshot: &Snapshot, peer: &Peer) -> bool {
     snapshot.names_hosts || !is_listed
 }
 
-impl Worker {
+impl Exchange {
     /// Has a client wait for what its host is called, unless that is known.
     pub(crate) fn name_host(&mut self, id: ClientId) {
-        let Some(addr) = self.clients.get(id).and_then(|client| client.peer.client_addr) else {
+        let Some(addr) = self.core.clients.get(id).and_then(|client| client.peer.client_addr)
+        else {
             return;
         };
-        if let Some(name) = self.env.shared.host_names().find(addr, self.env.now.ms()) {
+        if let Some(name) = self.core.env.shared.host_names().find(addr, self.core.env.now.ms()) {
             return self.go_on_named(id, name);
         }
-        if let Some(waiting) = self.clients.naming.get_mut(&addr) {
+        if let Some(waiting) = self.core.clients.logins.naming.get_mut(&addr) {
             waiting.push(id);
-        } else if self.clients.naming.len() < ASKING_MAX {
-            self.clients.naming.insert(addr, vec![id]);
-            self.act(Action::LookUpHost(addr));
+        } else if self.core.clients.logins.naming.len() < ASKING_MAX {
+            self.core.clients.logins.naming.insert(addr, vec![id]);
+            self.core.act(Action::LookUpHost(addr));
         } else {
-            self.fx.stats.counters.host_names_unasked += 1;
+            self.core.fx.stats.counters.host_names_unasked += 1;
             self.go_on_named(id, HostName::Nameless);
         }
     }
 
-    /// See [`Worker::host_named`].
+    /// See [`Worker::host_named`](crate::Worker::host_named).
     pub(crate) fn on_host_named(&mut self, addr: IpAddr, answer: HostAnswer) {
-        let now_ms = self.env.now.ms();
-        let counters = &mut self.fx.stats.counters;
+        let now_ms = self.core.env.now.ms();
+        let counters = &mut self.core.fx.stats.counters;
         let (name, kept_ms) = match answer {
             HostAnswer::Named(name) => {
                 counters.host_names_found += 1;
@@ -103,7 +105,7 @@ impl Worker {
             }
             HostAnswer::Unconfirmed(name) => {
                 counters.host_names_unconfirmed += 1;
-                self.log(true, || {
+                self.core.log(true, || {
                     format!(
                         "{addr} is called {name}, and {name} is not {addr}: it has no name here"
                     )
@@ -112,12 +114,16 @@ impl Worker {
             }
             HostAnswer::Failed(reason) => {
                 counters.host_names_failed += 1;
-                self.log(true, || format!("what {addr} is called is not known: {reason}"));
+                self.core.log(true, || format!("what {addr} is called is not known: {reason}"));
                 (HostName::Nameless, FAILURE_KEPT_MS)
             }
         };
-        self.env.shared.host_names().remember(addr, name.clone(), now_ms.saturating_add(kept_ms));
-        for id in self.clients.naming.remove(&addr).unwrap_or_default() {
+        self.core.env.shared.host_names().remember(
+            addr,
+            name.clone(),
+            now_ms.saturating_add(kept_ms),
+        );
+        for id in self.core.clients.logins.naming.remove(&addr).unwrap_or_default() {
             self.go_on_named(id, name.clone());
         }
     }
@@ -125,7 +131,7 @@ impl Worker {
     /// A client's login goes on, unless its listener does not take hosts of that name.
     fn go_on_named(&mut self, id: ClientId, name: HostName) {
         debug_assert!(name != HostName::Unasked);
-        let Some(client) = self.clients.get_mut(id) else {
+        let Some(client) = self.core.clients.get_mut(id) else {
             return;
         };
         let Phase::Login(handshake) = &client.phase else {
@@ -137,8 +143,8 @@ impl Worker {
         Arc::make_mut(&mut client.peer).host_name = name;
         let peer = Arc::clone(&client.peer);
         // Who is logged in already was judged when it came.
-        if client.session.is_none() && !self.env.is_allowed(&peer) {
-            self.fx.stats.counters.client_refused(ClientRefusal::AddressNotAllowed);
+        if client.session.is_none() && !self.core.env.is_allowed(&peer) {
+            self.core.fx.stats.counters.client_refused(ClientRefusal::AddressNotAllowed);
             let error = Turned::NotAllowed.error(&peer.host());
             return self.refuse(id, answer_seq, error);
         }

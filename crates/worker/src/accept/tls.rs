@@ -10,7 +10,11 @@ use trunkline_stats::ClientRefusal;
 use trunkline_topology::{TlsFacts, TlsOffer, TlsVersion, User};
 
 use crate::{
-    Action, ClientId, Side, Worker, action::Peer, clients::client::Phase, env::Env,
+    Action, ClientId, Side,
+    action::Peer,
+    clients::client::Phase,
+    env::Env,
+    rooms::{Core, Exchange},
     servers::conn::ConnPhase,
 };
 
@@ -37,25 +41,10 @@ impl Env {
     }
 }
 
-impl Worker {
-    /// Whether the driver can show clients a certificate.
-    pub fn offer_tls(&mut self, is_offered: bool) {
+impl Core {
+    /// See [`Worker::offer_tls`](crate::Worker::offer_tls).
+    pub(crate) fn offer_tls(&mut self, is_offered: bool) {
         self.env.offers_tls = is_offered;
-    }
-
-    /// Judges a client's encryption by what its user requires; one that lacks it is refused.
-    pub(crate) fn is_encrypted_as_required(&mut self, id: ClientId, user: &User, seq: u8) -> bool {
-        let Some(client) = self.clients.get(id) else {
-            return false;
-        };
-        let Err(missing) = user.require.check(client.tls.as_deref()) else {
-            return true;
-        };
-        let host = client.peer.host();
-        self.fx.stats.counters.client_refused(ClientRefusal::TlsRequired);
-        let text = format!("Access denied for user '{}'@'{host}' ({missing})", user.name);
-        self.refuse_change(id, seq, ErrorKind::AccessDenied.says(text));
-        false
     }
 
     /// Makes what the login is acknowledged with to prove the certificate, where enough is known.
@@ -74,8 +63,8 @@ impl Worker {
         });
     }
 
-    /// What came behind the packet that asked for TLS; it belongs to TLS.
-    pub fn received(&mut self, side: Side) -> Vec<u8> {
+    /// See [`Worker::received`](crate::Worker::received).
+    pub(crate) fn received(&mut self, side: Side) -> Vec<u8> {
         let inbox = match side {
             Side::Client(id) => self.clients.get_mut(id).map(|client| &mut client.inbox),
             Side::Server(id) => self.servers.conns.get_mut(id).map(|conn| &mut conn.inbox),
@@ -83,15 +72,15 @@ impl Worker {
         inbox.map(std::mem::take).unwrap_or_default()
     }
 
-    /// What a listener says of TLS, by its place in `listen`.
-    pub fn listener_tls(&self, listener: usize) -> Option<TlsOffer> {
+    /// See [`Worker::listener_tls`](crate::Worker::listener_tls).
+    pub(crate) fn listener_tls(&self, listener: usize) -> Option<TlsOffer> {
         let settings = &self.env.snapshot.settings;
         let address = settings.listen.get(listener)?;
         let own = settings.listen_tls.iter().find(|own| own.address == *address);
         own.map(|own| own.offer)
     }
 
-    /// See [`Worker::client_tls_up`].
+    /// See [`Worker::client_tls_up`](crate::Worker::client_tls_up).
     pub(crate) fn on_client_tls_up(&mut self, id: ClientId, facts: TlsFacts) {
         let Some(client) = self.clients.get_mut(id) else {
             return;
@@ -116,38 +105,6 @@ impl Worker {
         }
     }
 
-    /// See [`Worker::client_tls_failed`].
-    pub(crate) fn on_client_tls_failed(&mut self, id: ClientId, reason: &str) {
-        let Some(client) = self.clients.get(id) else {
-            return;
-        };
-        let host = client.peer.host();
-        if matches!(&client.phase, Phase::Login(handshake) if handshake.awaits_tls()) {
-            self.fx.stats.counters.client_tls_failed += 1;
-            self.fx.stats.counters.client_refused(ClientRefusal::TlsFailed);
-        }
-        self.log(false, || format!("TLS with client {host} failed: {reason}"));
-        self.on_client_closed(id);
-    }
-
-    /// Has TLS begin with a client, unless its address has had enough of it in this second.
-    pub(crate) fn let_encrypt(&mut self, id: ClientId) {
-        let max = self.env.snapshot.settings.tls_handshakes_per_address_max;
-        let addr = self.clients.get(id).and_then(|client| client.peer.client_addr);
-        let Some(addr) = addr.filter(|_| max > 0) else {
-            return self.act(Action::StartClientTls(id));
-        };
-        if self.env.shared.addresses().take_handshake(addr, self.env.now.ms(), max) {
-            return self.act(Action::StartClientTls(id));
-        }
-        self.fx.stats.counters.client_refused(ClientRefusal::AddressBlocked);
-        self.log(false, || {
-            format!("client {addr} began more than {max} TLS handshakes in a second")
-        });
-        let text = format!("Host '{addr}' is blocked because of many TLS handshakes");
-        self.refuse(id, 2, ErrorKind::HostBlocked.says(text));
-    }
-
     /// Says of a client whose time is up if it is TLS that did not come up.
     pub(crate) fn tell_of_late_tls(&mut self, id: ClientId) {
         let Some(client) = self.clients.get(id) else {
@@ -163,21 +120,7 @@ impl Worker {
         }
     }
 
-    pub(crate) fn start_server_tls(&mut self, id: ConnId) {
-        let Some(conn) = self.servers.conns.get(id) else {
-            return;
-        };
-        let (Some(slot), Some(account)) =
-            (self.servers.pool.slot(conn.slot), self.servers.accounts.key(conn.account))
-        else {
-            return self.lose_conn(id, "its server has gone");
-        };
-        let server = Arc::clone(&slot.server);
-        let params = Arc::clone(server.tls.params_of(account.server_user()));
-        self.act(Action::StartServerTls { conn: id, server, params });
-    }
-
-    /// See [`Worker::server_tls_up`].
+    /// See [`Worker::server_tls_up`](crate::Worker::server_tls_up).
     pub(crate) fn on_server_tls_up(&mut self, id: ConnId, facts: TlsFacts) {
         let Some(conn) = self.servers.conns.get_mut(id) else {
             return;
@@ -198,21 +141,84 @@ impl Worker {
         self.touch_server(id);
     }
 
-    /// See [`Worker::server_tls_failed`].
-    pub(crate) fn on_server_tls_failed(&mut self, id: ConnId, reason: &str) {
-        let conn = self.servers.conns.get(id);
-        if conn.is_some_and(
-            |conn| matches!(&conn.phase, ConnPhase::Login(handshake) if handshake.awaits_tls()),
-        ) {
-            self.fx.stats.counters.server_tls_failed += 1;
-        }
-        self.on_server_closed(id, &format!("TLS failed: {reason}"));
-    }
-
     /// Clients and server connections that are encrypted now.
     pub(crate) fn encrypted(&self) -> (u64, u64) {
         let clients = self.clients.table.values().filter(|client| client.tls.is_some()).count();
         let conns = self.servers.conns.values().filter(|conn| conn.tls.is_some()).count();
         (clients as u64, conns as u64)
+    }
+}
+
+impl Exchange {
+    /// Judges a client's encryption by what its user requires; one that lacks it is refused.
+    pub(crate) fn is_encrypted_as_required(&mut self, id: ClientId, user: &User, seq: u8) -> bool {
+        let Some(client) = self.core.clients.get(id) else {
+            return false;
+        };
+        let Err(missing) = user.require.check(client.tls.as_deref()) else {
+            return true;
+        };
+        let host = client.peer.host();
+        self.core.fx.stats.counters.client_refused(ClientRefusal::TlsRequired);
+        let text = format!("Access denied for user '{}'@'{host}' ({missing})", user.name);
+        self.refuse_change(id, seq, ErrorKind::AccessDenied.says(text));
+        false
+    }
+
+    /// See [`Worker::client_tls_failed`](crate::Worker::client_tls_failed).
+    pub(crate) fn on_client_tls_failed(&mut self, id: ClientId, reason: &str) {
+        let Some(client) = self.core.clients.get(id) else {
+            return;
+        };
+        let host = client.peer.host();
+        if matches!(&client.phase, Phase::Login(handshake) if handshake.awaits_tls()) {
+            self.core.fx.stats.counters.client_tls_failed += 1;
+            self.core.fx.stats.counters.client_refused(ClientRefusal::TlsFailed);
+        }
+        self.core.log(false, || format!("TLS with client {host} failed: {reason}"));
+        self.on_client_closed(id);
+    }
+
+    /// Has TLS begin with a client, unless its address has had enough of it in this second.
+    pub(crate) fn let_encrypt(&mut self, id: ClientId) {
+        let max = self.core.env.snapshot.settings.tls_handshakes_per_address_max;
+        let addr = self.core.clients.get(id).and_then(|client| client.peer.client_addr);
+        let Some(addr) = addr.filter(|_| max > 0) else {
+            return self.core.act(Action::StartClientTls(id));
+        };
+        if self.core.env.shared.addresses().take_handshake(addr, self.core.env.now.ms(), max) {
+            return self.core.act(Action::StartClientTls(id));
+        }
+        self.core.fx.stats.counters.client_refused(ClientRefusal::AddressBlocked);
+        self.core.log(false, || {
+            format!("client {addr} began more than {max} TLS handshakes in a second")
+        });
+        let text = format!("Host '{addr}' is blocked because of many TLS handshakes");
+        self.refuse(id, 2, ErrorKind::HostBlocked.says(text));
+    }
+
+    pub(crate) fn start_server_tls(&mut self, id: ConnId) {
+        let Some(conn) = self.core.servers.conns.get(id) else {
+            return;
+        };
+        let (Some(slot), Some(account)) =
+            (self.core.servers.pool.slot(conn.slot), self.core.servers.accounts.key(conn.account))
+        else {
+            return self.lose_conn(id, "its server has gone");
+        };
+        let server = Arc::clone(&slot.server);
+        let params = Arc::clone(server.tls.params_of(account.server_user()));
+        self.core.act(Action::StartServerTls { conn: id, server, params });
+    }
+
+    /// See [`Worker::server_tls_failed`](crate::Worker::server_tls_failed).
+    pub(crate) fn on_server_tls_failed(&mut self, id: ConnId, reason: &str) {
+        let conn = self.core.servers.conns.get(id);
+        if conn.is_some_and(
+            |conn| matches!(&conn.phase, ConnPhase::Login(handshake) if handshake.awaits_tls()),
+        ) {
+            self.core.fx.stats.counters.server_tls_failed += 1;
+        }
+        self.on_server_closed(id, &format!("TLS failed: {reason}"));
     }
 }

@@ -11,8 +11,9 @@ use trunkline_topology::{Address, Server};
 
 use super::{CacheFill, CacheOrder, LOCAL_LEN, put};
 use crate::{
-    Action, ClientId, Worker,
+    Action, ClientId,
     clients::client::{Statement, Waiting},
+    rooms::{Core, Exchange},
     routing::route::Route,
 };
 
@@ -24,12 +25,12 @@ pub(super) struct SharedPlace {
     generation: u64,
 }
 
-impl Worker {
+impl Core {
     /// The place of an answer, if there is a shared cache that answers. The numbers of hostgroups
     /// and the names of users mean something for one proxy only: the servers, and who its user is
     /// there, take part in the key.
     pub(super) fn shared_place(&self, key: &[u8], route: &Route) -> Option<SharedPlace> {
-        let shared = self.cache.answers.shared();
+        let shared = self.env.shared.cache().shared();
         let (Route::Hostgroup(hostgroup) | Route::Reader(hostgroup) | Route::Lease(hostgroup, _)) =
             route
         else {
@@ -61,6 +62,31 @@ impl Worker {
         statement.fill.as_ref().is_some_and(|fill| fill.shared.is_some())
     }
 
+    /// A statement that awaited the shared cache goes on without it.
+    pub(crate) fn count_shared_timeout(&mut self, statement: &Statement) {
+        if let Some(order) = statement.orders.cache.filter(|_| statement.fill.is_some()) {
+            self.fx.stats.counters.cache_shared_timeouts += 1;
+            self.count_miss(order);
+        }
+    }
+
+    /// Sends an answer that was stored here to the shared cache too.
+    pub(super) fn store_shared(&mut self, fill: &CacheFill, reply: &Reply) {
+        let Some(place) = fill.shared.as_ref().filter(|_| fill.cache.is_current(fill.ticket))
+        else {
+            return;
+        };
+        if reply.expires_us <= self.env.now.us || !self.env.shared.cache().shared().is_up() {
+            return;
+        }
+        let (shared_key, generation) = (Arc::clone(&place.key), place.generation);
+        let (value, expires_us) = (pack(reply), reply.expires_us);
+        let store = SharedStore { shared_key, generation, value, expires_us };
+        self.act(Action::StoreShared(Box::new(store)));
+    }
+}
+
+impl Exchange {
     /// Holds a statement back until the shared cache has been asked, or for as long as the
     /// settings say.
     pub(super) fn ask_shared(
@@ -77,22 +103,22 @@ impl Worker {
         };
         let ClientId { index, generation } = id;
         let ask = SharedAsk {
-            waiter: Waiter { worker: self.env.options.index, index, generation },
+            waiter: Waiter { worker: self.core.env.options.index, index, generation },
             key: Arc::from(&*fill.key),
             shared_key: Arc::clone(&place.key),
             ticket: fill.ticket,
             reply_max: fill.copy.bytes_max(),
         };
         let awaits_cache = Some(fill.key.clone());
-        self.act(Action::AskShared(Box::new(ask)));
-        self.fx.stats.counters.cache_shared_asked += 1;
-        let mut wait_ms = self.env.snapshot.settings.query_cache_redis_timeout;
+        self.core.act(Action::AskShared(Box::new(ask)));
+        self.core.fx.stats.counters.cache_shared_asked += 1;
+        let mut wait_ms = self.core.env.snapshot.settings.query_cache_redis_timeout;
         if statement.orders.timeout_ms > 0 {
             wait_ms = wait_ms.min(statement.orders.timeout_ms);
         }
         statement.held_back = Some(Box::new(Waiting { route, text_len, awaits_cache }));
-        self.clients.begin(id, statement);
-        self.clients.set_timer(id, self.env.now.ms() + wait_ms);
+        self.core.clients.begin(id, statement);
+        self.core.clients.set_timer(id, self.core.env.now.ms() + wait_ms);
     }
 
     /// The shared cache has been asked: what it had is on the first level by now.
@@ -105,41 +131,18 @@ impl Worker {
         order: CacheOrder,
     ) {
         let key = statement.fill.as_ref().map(|fill| &*fill.key).unwrap_or_default();
-        match self.cache.answers.get(key, order.ttl_us(), self.env.now.us) {
+        match self.core.env.shared.cache().get(key, order.ttl_us(), self.core.env.now.us) {
             Some(reply) => {
-                self.drop_fill(&mut statement);
-                self.fx.stats.counters.cache_shared_hits += 1;
+                self.core.drop_fill(&mut statement);
+                self.core.fx.stats.counters.cache_shared_hits += 1;
                 self.answer_cached(id, &mut statement, order, &reply);
                 self.retire(statement);
                 self.after_statement(id);
             }
             None => {
-                self.count_miss(order);
+                self.core.count_miss(order);
                 self.delay_or_start(id, route, statement, text_len);
             }
         }
-    }
-
-    /// A statement that awaited the shared cache goes on without it.
-    pub(crate) fn count_shared_timeout(&mut self, statement: &Statement) {
-        if let Some(order) = statement.orders.cache.filter(|_| statement.fill.is_some()) {
-            self.fx.stats.counters.cache_shared_timeouts += 1;
-            self.count_miss(order);
-        }
-    }
-
-    /// Sends an answer that was stored here to the shared cache too.
-    pub(super) fn store_shared(&mut self, fill: &CacheFill, reply: &Reply) {
-        let Some(place) = fill.shared.as_ref().filter(|_| fill.cache.is_current(fill.ticket))
-        else {
-            return;
-        };
-        if reply.expires_us <= self.env.now.us || !self.cache.answers.shared().is_up() {
-            return;
-        }
-        let (shared_key, generation) = (Arc::clone(&place.key), place.generation);
-        let (value, expires_us) = (pack(reply), reply.expires_us);
-        let store = SharedStore { shared_key, generation, value, expires_us };
-        self.act(Action::StoreShared(Box::new(store)));
     }
 }

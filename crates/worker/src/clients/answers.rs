@@ -3,7 +3,12 @@
 use trunkline_protocol::error::ClientError;
 use trunkline_session::tracker::PinReason;
 
-use crate::{Action, ClientId, Worker, clients::Clients, clients::client::Phase};
+use crate::{
+    Action, ClientId,
+    clients::Clients,
+    clients::client::Phase,
+    rooms::{Core, Exchange},
+};
 
 impl Clients {
     /// What the session may ask for next is this error, which its client was told in place of what
@@ -27,7 +32,7 @@ impl Clients {
     }
 }
 
-impl Worker {
+impl Core {
     /// Answers a command with OK and the session's status.
     pub(crate) fn answer_ok(&mut self, id: ClientId) {
         self.answer_ok_with(id, b"");
@@ -42,10 +47,12 @@ impl Worker {
             error.put(out, 1);
         });
     }
+}
 
+impl Exchange {
     /// Answers with an error packet and ends the connection.
     pub(crate) fn refuse(&mut self, id: ClientId, seq: u8, error: ClientError) {
-        self.write_client(id, |out| {
+        self.core.write_client(id, |out| {
             error.put(out, seq);
         });
         self.close_client(id);
@@ -53,21 +60,21 @@ impl Worker {
 
     /// Ends a client connection once its outbox is empty.
     pub(crate) fn close_client(&mut self, id: ClientId) {
-        let Some(client) = self.clients.get_mut(id) else {
+        let Some(client) = self.core.clients.get_mut(id) else {
             return;
         };
-        let now_ms = self.env.now.ms();
+        let now_ms = self.core.env.now.ms();
         if !matches!(client.phase, Phase::Closing) {
             self.leave_statement(id);
-            self.end_session(id);
-            if let Some(client) = self.clients.get_mut(id) {
+            self.core.end_session(id);
+            if let Some(client) = self.core.clients.get_mut(id) {
                 client.phase = Phase::Closing;
                 client.inbox = Vec::new();
                 client.active_ms = now_ms;
             }
-            match self.clients.get(id).is_some_and(|client| client.is_mirror) {
-                true => self.mirrors.over.push(id),
-                false => self.act(Action::CloseClient { client: id, now: false }),
+            match self.core.clients.get(id).is_some_and(|client| client.is_mirror) {
+                true => self.core.clients.copies.over.push(id),
+                false => self.core.act(Action::CloseClient { client: id, now: false }),
             }
         }
     }

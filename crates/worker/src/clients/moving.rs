@@ -18,7 +18,7 @@ use trunkline_sql::token::Modes;
 use trunkline_topology::{TlsFacts, User};
 
 use crate::{
-    Action, ClientId, Worker,
+    Action, ClientId,
     accept::address_limits::AddressPlace,
     accept::arrival::Arrival,
     action::Peer,
@@ -26,6 +26,7 @@ use crate::{
     clients::client::{Client, Phase, Session},
     outbox::Outbox,
     prepared::MovedStmts,
+    rooms::{Core, Exchange},
     servers::conn::AccountKey,
     servers::kill::worker_of,
     session_past::LastStatement,
@@ -67,12 +68,12 @@ struct MovedSession {
     stmts: MovedStmts,
 }
 
-impl Worker {
+impl Core {
     /// Once a second: tells the others how busy this worker is, and marks sessions that are to
     /// leave if it is too busy.
     pub(crate) fn balance(&mut self) {
         let threshold = u64::from(self.env.snapshot.settings.rebalance_threshold);
-        if threshold == 0 || self.env.options.workers < 2 || self.upkeep.stopping.is_some() {
+        if threshold == 0 || self.env.options.workers < 2 || self.env.stopping.is_some() {
             return;
         }
         let mut sessions = Vec::new();
@@ -81,8 +82,7 @@ impl Worker {
         self.clients.table.for_each_mut(|id, client| {
             let commands = std::mem::take(&mut client.recent_commands);
             load += u64::from(commands);
-            if commands > 0 && is_mobile(client) && reads_alike(client, &mut self.statements.states)
-            {
+            if commands > 0 && is_mobile(client) && reads_alike(client, &mut self.servers.states) {
                 let home = worker_of(client.number, workers);
                 sessions.push(Candidate { commands, id, home });
             }
@@ -95,7 +95,7 @@ impl Worker {
         self.clients.leaving.extend(plan.sessions.into_iter().map(|id| (id, plan.to)));
     }
 
-    /// See [`Worker::let_leave`].
+    /// See [`Worker::let_leave`](crate::Worker::let_leave).
     pub(crate) fn on_let_leave(&mut self) {
         let mut left = 0;
         while let Some((id, to)) = self.clients.leaving.get(left).copied() {
@@ -119,9 +119,9 @@ impl Worker {
             && client.proof.is_none()
             && client.waiting_held == 0
             && client.timer_ms == 0
-            && self.upkeep.stopping.is_none()
+            && self.env.stopping.is_none()
             && is_mobile(client)
-            && reads_alike(client, &mut self.statements.states)
+            && reads_alike(client, &mut self.servers.states)
     }
 
     fn give_client(&mut self, id: ClientId, to: usize) {
@@ -170,19 +170,44 @@ impl Worker {
         self.act(Action::MoveClient { client: id, moved, to });
     }
 
-    /// Takes in another worker's client. Its socket may have bytes to read.
-    pub fn adopt_client(&mut self, moved: MovedClient) -> ClientId {
+    /// See [`Worker::client_lost`](crate::Worker::client_lost).
+    pub(crate) fn on_client_lost(&mut self, moved: MovedClient) {
+        self.env.shared.give_back_client();
+        self.fx.stats.counters.sessions_arrived += 1;
+        self.fx.stats.counters.clients_disconnected += 1;
+        self.clients.away.remove(&moved.number);
+        self.tell_home(moved.number);
+    }
+
+    /// See [`Worker::client_left`](crate::Worker::client_left).
+    pub(crate) fn client_left(&mut self, number: u32) {
+        self.clients.away.remove(&number);
+    }
+
+    /// Tells the worker that gave a client its number that nobody has it any more.
+    pub(crate) fn tell_home(&mut self, number: u32) {
+        let home = worker_of(number, self.env.options.workers);
+        // A copy of another client's statement has no number.
+        if number != 0 && home != self.env.options.index {
+            self.act(Action::ClientLeft { to: home, number });
+        }
+    }
+}
+
+impl Exchange {
+    /// See [`Worker::adopt_client`](crate::Worker::adopt_client).
+    pub(crate) fn adopt_client(&mut self, moved: MovedClient) -> ClientId {
         let MovedClient { peer, address_place, number, nonce, tls, active_ms, session } = moved;
         let mut own = Session {
             user: session.user,
             place: session.place,
-            account: self.servers.accounts.intern(session.account),
+            account: self.core.servers.accounts.intern(session.account),
             credential: session.credential,
             capabilities: session.capabilities,
             attributes: session.attributes,
             zstd_level: session.zstd_level,
             format: session.format,
-            state: self.statements.states.intern(session.state),
+            state: self.core.servers.states.intern(session.state),
             handshake_charset: session.handshake_charset,
             modes: session.modes,
             leases: Vec::new(),
@@ -204,10 +229,13 @@ impl Worker {
             prepares_definitions: false,
             lost: None,
         };
-        own.modes =
-            self.statements.default_modes.follow(own.modes, &own.state, self.env.greeting.flavor());
+        own.modes = self.core.servers.defaults.modes.follow(
+            own.modes,
+            &own.state,
+            self.core.env.greeting.flavor(),
+        );
         self.unpack_stmts(&mut own, session.stmts);
-        let id = self.clients.table.insert_with(|_| Client {
+        let id = self.core.clients.table.insert_with(|_| Client {
             peer,
             number,
             nonce,
@@ -231,41 +259,18 @@ impl Worker {
             failed_changes: 0,
             former: None,
         });
-        self.clients.numbers.insert(number, id);
-        self.clients.away.remove(&number);
-        self.fx.stats.counters.sessions_arrived += 1;
+        self.core.clients.numbers.insert(number, id);
+        self.core.clients.away.remove(&number);
+        self.core.fx.stats.counters.sessions_arrived += 1;
         // A new configuration may have come here while it was on its way.
-        self.follow_user(id, None);
+        self.core.follow_user(id, None);
         id
     }
 
-    /// See [`Worker::client_adopted`].
+    /// See [`Worker::client_adopted`](crate::Worker::client_adopted).
     pub(crate) fn on_client_adopted(&mut self, id: ClientId) {
-        if self.upkeep.stopping.is_some() {
+        if self.core.env.stopping.is_some() {
             self.close_client(id);
-        }
-    }
-
-    /// See [`Worker::client_lost`].
-    pub(crate) fn on_client_lost(&mut self, moved: MovedClient) {
-        self.env.shared.give_back_client();
-        self.fx.stats.counters.sessions_arrived += 1;
-        self.fx.stats.counters.clients_disconnected += 1;
-        self.clients.away.remove(&moved.number);
-        self.tell_home(moved.number);
-    }
-
-    /// A client whose home this is has gone, wherever it was.
-    pub fn client_left(&mut self, number: u32) {
-        self.clients.away.remove(&number);
-    }
-
-    /// Tells the worker that gave a client its number that nobody has it any more.
-    pub(crate) fn tell_home(&mut self, number: u32) {
-        let home = worker_of(number, self.env.options.workers);
-        // A copy of another client's statement has no number.
-        if number != 0 && home != self.env.options.index {
-            self.act(Action::ClientLeft { to: home, number });
         }
     }
 }

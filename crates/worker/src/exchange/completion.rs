@@ -18,9 +18,10 @@ use trunkline_sql::analysis::{Analysis, Depends, Effect};
 use trunkline_stats::{ClientRefusal, ErrorSample, ResetReason, StatementSample};
 
 use crate::{
-    ClientId, Worker,
+    ClientId,
     clients::client::{Ending, Phase, Purpose, Stage, Statement},
     exchange::lost::makes_state,
+    rooms::{Core, Exchange},
     servers::dirt::{Dirt, dirt_of},
     servers::trackers::{Behind, ask_trackers},
     session_past::keeps_conditions,
@@ -38,7 +39,7 @@ const LASTING_STATUS: u16 = status::IN_TRANS
 /// Statements kept for reuse; more than that go back to the allocator.
 const SPARE_STATEMENTS_MAX: usize = 256;
 
-impl Worker {
+impl Exchange {
     /// The reply to a client's command has been relayed to its end.
     pub(crate) fn complete(
         &mut self,
@@ -47,7 +48,7 @@ impl Worker {
         outcome: Outcome,
         service_us: u64,
     ) {
-        let Some(client) = self.clients.get_mut(id) else {
+        let Some(client) = self.core.clients.get_mut(id) else {
             return;
         };
         let mut statement = match std::mem::replace(&mut client.phase, Phase::Idle) {
@@ -60,24 +61,24 @@ impl Worker {
         let error = statement.prepare_error.take();
         let was_run = error.is_none();
         let outcome = match error {
-            Some(error) => self.answer_prepare_error(id, *error),
+            Some(error) => self.core.answer_prepare_error(id, *error),
             None => outcome,
         };
         if statement.ending == Some(Ending::Withheld) {
-            self.answer_timed_out(id);
+            self.core.answer_timed_out(id);
         }
         self.account(id, conn_id, &statement, &outcome);
-        self.learn(id, conn_id, &statement, &outcome, was_run);
+        self.core.learn(id, conn_id, &statement, &outcome, was_run);
         if reported_timeout(&statement, &outcome) {
-            self.note_timed_out(id);
+            self.core.note_timed_out(id);
         } else if let (false, Some(error)) = (was_run, &outcome.error) {
             // Its server may have been told to run it all the same, and says why it could not.
-            self.clients.record_client_error(id, &error.into());
+            self.core.clients.record_client_error(id, &error.into());
         }
         self.finish_purpose(id, conn_id, &statement, &outcome, was_run);
         if let (Some(Ending::Withheld), Some(stmt_id)) = (statement.ending, statement.stmt_id) {
             // Its client was told that it failed: there are no rows to be fetched.
-            self.close_cursor(id, stmt_id);
+            self.core.close_cursor(id, stmt_id);
         }
         let stage = statement.stage;
         let is_tainted = matches!(stage, Stage::Shared(_)) && reports_change(&outcome);
@@ -87,28 +88,28 @@ impl Worker {
             let is_good = outcome.error.is_none() && outcome.warnings == 0 && !is_tainted;
             known.pace.observe(service_us, is_good);
         }
-        let took_us = self.env.now.us.saturating_sub(statement.sent_us);
+        let took_us = self.core.env.now.us.saturating_sub(statement.sent_us);
         if statement.fill.is_some() {
-            self.finish_fill(conn_id, &mut statement, &outcome, was_run);
+            self.core.finish_fill(conn_id, &mut statement, &outcome, was_run);
         }
         if statement.mirrored.is_some() {
             self.finish_half(conn_id, &mut statement, &outcome);
         }
         if matches!(stage, Stage::Shared(_)) {
-            self.keep_warnings_of_shared(id, conn_id, &statement, &outcome);
+            self.core.keep_warnings_of_shared(id, conn_id, &statement, &outcome);
         }
-        let is_over = self.ends_session(id, conn_id, &statement, &outcome);
+        let is_over = self.core.ends_session(id, conn_id, &statement, &outcome);
         statement.definition = None;
         self.retire(statement);
         match stage {
             Stage::Shared(_) if is_tainted => {
-                if let Some(conn) = self.servers.conns.get_mut(conn_id).filter(|_| lasts) {
+                if let Some(conn) = self.core.servers.conns.get_mut(conn_id).filter(|_| lasts) {
                     conn.close_on_release = true;
                 }
                 self.clean_shared(conn_id);
             }
             Stage::Shared(_) => {
-                self.fx.stats.counters.shared_wait_us += took_us.saturating_sub(service_us);
+                self.core.fx.stats.counters.shared_wait_us += took_us.saturating_sub(service_us);
                 self.settle_shared(conn_id, Some(took_us));
             }
             Stage::Sent(_)
@@ -116,7 +117,7 @@ impl Worker {
             | Stage::Returning
             | Stage::Preparing(_)
             | Stage::Synchronising(_) => {
-                self.settle_lease(id, conn_id);
+                self.core.settle_lease(id, conn_id);
             }
         }
         match is_over {
@@ -128,32 +129,262 @@ impl Worker {
     /// Keeps a statement's memory for the next one.
     pub(crate) fn retire(&mut self, mut statement: Box<Statement>) {
         if statement.fill.is_some() {
-            self.drop_fill(&mut statement);
+            self.core.drop_fill(&mut statement);
         }
         statement.mirrored = None;
         statement.copy_of = None;
         self.orphan_definition(&mut statement);
-        self.fx.buffers.give(std::mem::take(&mut statement.frames));
+        self.core.fx.buffers.give(std::mem::take(&mut statement.frames));
         statement.known = None;
         statement.prepare_error = None;
         statement.attributes = None;
         statement.entry = None;
-        if self.statements.spare.len() < SPARE_STATEMENTS_MAX {
-            self.statements.spare.push(statement);
+        if self.core.clients.spare_statements.len() < SPARE_STATEMENTS_MAX {
+            self.core.clients.spare_statements.push(statement);
         }
     }
 
     /// What follows a statement, however it ended.
     pub(crate) fn after_statement(&mut self, id: ClientId) {
-        if self.clients.get(id).is_some_and(|client| client.is_mirror) {
-            return self.mirrors.over.push(id);
+        if self.core.clients.get(id).is_some_and(|client| client.is_mirror) {
+            return self.core.clients.copies.over.push(id);
         }
-        if self.upkeep.stopping.is_some() {
+        if self.core.env.stopping.is_some() {
             self.close_if_free(id);
         }
-        self.wake_commands(id);
+        self.core.wake_commands(id);
     }
 
+    /// What a command means beyond its reply.
+    fn finish_purpose(
+        &mut self,
+        id: ClientId,
+        conn_id: ConnId,
+        statement: &Statement,
+        outcome: &Outcome,
+        was_run: bool,
+    ) {
+        let succeeded = outcome.error.is_none();
+        match &statement.purpose {
+            Purpose::Query | Purpose::Other => {}
+            Purpose::Execute => self.core.stmt_executed(id, conn_id, statement, outcome, was_run),
+            Purpose::Fetch => self.core.stmt_fetched(id, conn_id, statement, outcome),
+            Purpose::Prepare => self.stmt_prepared(id, conn_id, statement, outcome),
+            Purpose::InitDb(schema) if succeeded => {
+                self.core.confirm_schema(id, schema);
+                self.core.enter_schema(id, reported_schema(&outcome.changes).unwrap_or(schema));
+                self.core.agree(id, conn_id);
+            }
+            Purpose::LoginSchema(schema, seq) => match &outcome.error {
+                None => {
+                    self.core.confirm_schema(id, schema);
+                    self.core.enter_schema(id, reported_schema(&outcome.changes).unwrap_or(schema));
+                    self.core.agree(id, conn_id);
+                    self.core.begin_autocommit(id);
+                    self.welcome(id, *seq);
+                }
+                Some(error) => {
+                    self.core.fx.stats.counters.client_refused(ClientRefusal::UnknownSchema);
+                    self.refuse_change(id, *seq, error.into());
+                }
+            },
+            Purpose::Reset if succeeded => {
+                self.core.learn_autocommit(conn_id, outcome.status);
+                self.core.forget_state(id);
+                let session =
+                    self.core.clients.get_mut(id).and_then(|client| client.session.as_mut());
+                if let Some(lease) = session.and_then(|session| session.lease_mut(conn_id)) {
+                    lease.pins.reset();
+                }
+                if let Some(conn) = self.core.servers.conns.get_mut(conn_id) {
+                    conn.was_reset();
+                }
+                self.core.forget_stmts(conn_id);
+                self.core.forget_conn_state(conn_id);
+                self.core.switch_trackers_on(conn_id, Behind::Reset);
+            }
+            Purpose::Register if succeeded => {
+                let session =
+                    self.core.clients.get_mut(id).and_then(|client| client.session.as_mut());
+                if let Some(lease) = session.and_then(|session| session.lease_mut(conn_id)) {
+                    lease.pins.pin(PinReason::Other);
+                }
+            }
+            // Its connection has been left before anything is answered.
+            Purpose::Dump | Purpose::Register => {}
+            Purpose::InitDb(_) | Purpose::Reset => {}
+        }
+    }
+
+    /// Ends a statement that got no reply with an error, and the connection with it if the login
+    /// was not over.
+    pub(crate) fn fail_statement(&mut self, id: ClientId, error: ClientError) {
+        self.fail_statement_numbered(id, 1, error);
+    }
+
+    /// Ends a statement that no server was sent with an error. What its client has sent ahead, or
+    /// sends before it has read the error, is meant for a session in which it has run: unless it
+    /// only reads, the session ends where something was sent ahead, or would change its meaning.
+    pub(crate) fn fail_unsent(&mut self, id: ClientId, error: ClientError) {
+        let ends = self.core.clients.get(id).is_some_and(|client| {
+            let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session)
+            else {
+                return false;
+            };
+            !statement.is_read && (client.has_sent_ahead() || makes_state(statement, session))
+        });
+        match ends {
+            true => {
+                self.tell_failure(id, 1, &error);
+                self.close_client(id);
+            }
+            false => self.fail_statement(id, error),
+        }
+    }
+
+    /// Ends a statement with an error, as packet `seq` of a reply that has begun.
+    pub(crate) fn fail_statement_numbered(&mut self, id: ClientId, seq: u8, error: ClientError) {
+        if self.tell_failure(id, seq, &error) {
+            self.after_statement(id);
+        }
+    }
+
+    /// Ends a statement with an error, as packet `seq`, without beginning what the client has sent
+    /// behind it. False when the session is over.
+    pub(crate) fn tell_failure(&mut self, id: ClientId, seq: u8, error: &ClientError) -> bool {
+        let Some(client) = self.core.clients.get_mut(id) else {
+            return false;
+        };
+        let statement = match std::mem::replace(&mut client.phase, Phase::Idle) {
+            Phase::Running(statement) => statement,
+            other => {
+                client.phase = other;
+                return false;
+            }
+        };
+        self.account_failed(id, &statement, error.code);
+        self.core.long_data_used(id, &statement);
+        let purpose = statement.purpose.clone();
+        self.retire(statement);
+        if let Purpose::LoginSchema(_, seq) = purpose {
+            self.refuse_change(id, seq, error.clone());
+            return self.core.clients.get(id).is_some_and(|it| matches!(it.phase, Phase::Idle));
+        }
+        self.core.clients.note_error(id, error);
+        self.core.write_client(id, |out| {
+            error.put(out, seq);
+        });
+        true
+    }
+
+    /// The client goes while its statement is under way.
+    pub(crate) fn leave_statement(&mut self, id: ClientId) {
+        let Some(client) = self.core.clients.get_mut(id) else {
+            return;
+        };
+        let statement = match std::mem::replace(&mut client.phase, Phase::Closing) {
+            Phase::Running(statement) => statement,
+            Phase::Forward(conn) => return self.core.drop_conn(conn),
+            other => {
+                client.phase = other;
+                return;
+            }
+        };
+        match statement.stage {
+            Stage::Queued | Stage::Returning => {
+                self.core.servers.pool.waiters(statement.hostgroup).remove(id)
+            }
+            Stage::Shared(conn) => self.core.leave_shared(id, conn),
+            // Its server waits for the rest of a file that will not come.
+            Stage::Sent(conn) if matches!(statement.upload, Upload::Sending { .. }) => {
+                self.core.drop_conn(conn);
+            }
+            // The session's end frees the connection.
+            Stage::Synchronising(_) | Stage::Preparing(_) | Stage::Sent(_) => {}
+        }
+        self.retire(statement);
+    }
+
+    /// Counts a statement that a server answered.
+    fn account(&mut self, id: ClientId, conn_id: ConnId, statement: &Statement, outcome: &Outcome) {
+        let slot = self.core.servers.slot_of(conn_id);
+        if let Some(slot) = slot.and_then(|slot| self.core.servers.pool.slot_mut(slot)) {
+            slot.width().answered(self.core.env.now.us, 0);
+        }
+        self.sample(id, statement, slot.map(|slot| slot.index()), Some(outcome), None);
+    }
+
+    /// Counts a statement that the proxy answered with an error.
+    fn account_failed(&mut self, id: ClientId, statement: &Statement, code: u16) {
+        self.sample(id, statement, None, None, Some(code));
+    }
+
+    pub(crate) fn sample(
+        &mut self,
+        id: ClientId,
+        statement: &Statement,
+        server: Option<usize>,
+        outcome: Option<&Outcome>,
+        error: Option<u16>,
+    ) {
+        let Some(known) = &statement.known else {
+            return;
+        };
+        let error = error.or(outcome.and_then(|outcome| Some(outcome.error.as_ref()?.code)));
+        let queued_until = match statement.sent_us {
+            0 => self.core.env.now.us,
+            sent_us => sent_us,
+        };
+        let has_log = !self.core.env.snapshot.settings.query_log.is_empty();
+        if has_log {
+            self.log_query(id, statement, server, outcome, error);
+        } else if statement.orders.is_logged {
+            self.core.log_statement(id, statement, error);
+        }
+        let Some(client) = self.core.clients.get(id) else {
+            return;
+        };
+        if client.is_mirror {
+            return self.core.count_mirrored(server, error);
+        }
+        let Some(session) = client.session.as_ref() else {
+            return;
+        };
+        if let (Some(slot), Some(error)) = (server, outcome.and_then(|it| it.error.as_ref())) {
+            let found = self.core.servers.pool.slots().find(|(id, _)| id.index() == slot);
+            let server = found.map(|(_, slot)| slot.server.key.address.to_string());
+            self.core.fx.stats.server_error(&ErrorSample {
+                hostgroup: statement.hostgroup.0,
+                server: &server.unwrap_or_default(),
+                username: &session.user.name,
+                schema: session.state.schema.name(),
+                code: error.code,
+                text: &error.message,
+                now_unix_sec: self.core.env.now.unix_sec,
+            });
+        }
+        let keeps_digest = self.core.env.snapshot.settings.query_digests;
+        self.core.fx.stats.statement(&StatementSample {
+            digest: keeps_digest.then_some(known.digest),
+            digest_text: &known.digest_text,
+            username: &session.user.name,
+            schema: session.state.schema.name(),
+            hostgroup: statement.hostgroup.0,
+            kind: known.analysis.kind.index(),
+            server,
+            latency_us: self.core.env.now.us.saturating_sub(statement.begun_us),
+            queue_us: queued_until.saturating_sub(statement.begun_us),
+            rows_sent: outcome.map_or(0, |outcome| outcome.rows),
+            rows_affected: outcome.map_or(0, |outcome| outcome.affected_rows),
+            bytes_in: statement.frames.len() as u64,
+            bytes_out: outcome.map_or(0, |outcome| outcome.bytes),
+            error,
+            now_unix_sec: self.core.env.now.unix_sec,
+        });
+    }
+}
+
+impl Core {
     /// The session's record takes over what the statement changed.
     fn learn(
         &mut self,
@@ -183,7 +414,7 @@ impl Worker {
             crate::exchange::pins::is_in_transaction(session, conn_id, purpose, analysis, outcome);
         if let Some(flags) = outcome.status {
             session.status = flags & LASTING_STATUS;
-            self.statements.default_modes.learn_status(&mut session.modes, &session.state, flags);
+            self.servers.defaults.modes.learn_status(&mut session.modes, &session.state, flags);
         }
         // One that fails leaves its own error.
         let keeps_conditions = outcome.error.is_none() && keeps_conditions(statement, flavor);
@@ -246,12 +477,11 @@ impl Worker {
         }
         let applied = applied.unwrap_or_default();
         if let Some(state) = applied.state {
-            let state = self.statements.states.intern(state);
+            let state = self.servers.states.intern(state);
             session.state = state;
             let escapes = session.modes.escapes();
-            session.modes =
-                self.statements.default_modes.of_session(&session.state, flavor, escapes);
-            session.modes = self.statements.default_modes.settle(session.modes);
+            session.modes = self.servers.defaults.modes.of_session(&session.state, flavor, escapes);
+            session.modes = self.servers.defaults.modes.settle(session.modes);
         }
         if let (Some(analysis), None, true) = (analysis, &outcome.error, has_run) {
             ask_trackers(&mut session.told, analysis);
@@ -301,65 +531,6 @@ impl Worker {
         }
         if let Some(before) = before {
             self.remember_set(id, conn_id, statement, outcome, &before);
-        }
-    }
-
-    /// What a command means beyond its reply.
-    fn finish_purpose(
-        &mut self,
-        id: ClientId,
-        conn_id: ConnId,
-        statement: &Statement,
-        outcome: &Outcome,
-        was_run: bool,
-    ) {
-        let succeeded = outcome.error.is_none();
-        match &statement.purpose {
-            Purpose::Query | Purpose::Other => {}
-            Purpose::Execute => self.stmt_executed(id, conn_id, statement, outcome, was_run),
-            Purpose::Fetch => self.stmt_fetched(id, conn_id, statement, outcome),
-            Purpose::Prepare => self.stmt_prepared(id, conn_id, statement, outcome),
-            Purpose::InitDb(schema) if succeeded => {
-                self.confirm_schema(id, schema);
-                self.enter_schema(id, reported_schema(&outcome.changes).unwrap_or(schema));
-                self.agree(id, conn_id);
-            }
-            Purpose::LoginSchema(schema, seq) => match &outcome.error {
-                None => {
-                    self.confirm_schema(id, schema);
-                    self.enter_schema(id, reported_schema(&outcome.changes).unwrap_or(schema));
-                    self.agree(id, conn_id);
-                    self.begin_autocommit(id);
-                    self.welcome(id, *seq);
-                }
-                Some(error) => {
-                    self.fx.stats.counters.client_refused(ClientRefusal::UnknownSchema);
-                    self.refuse_change(id, *seq, error.into());
-                }
-            },
-            Purpose::Reset if succeeded => {
-                self.learn_autocommit(conn_id, outcome.status);
-                self.forget_state(id);
-                let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
-                if let Some(lease) = session.and_then(|session| session.lease_mut(conn_id)) {
-                    lease.pins.reset();
-                }
-                if let Some(conn) = self.servers.conns.get_mut(conn_id) {
-                    conn.was_reset();
-                }
-                self.forget_stmts(conn_id);
-                self.forget_conn_state(conn_id);
-                self.switch_trackers_on(conn_id, Behind::Reset);
-            }
-            Purpose::Register if succeeded => {
-                let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
-                if let Some(lease) = session.and_then(|session| session.lease_mut(conn_id)) {
-                    lease.pins.pin(PinReason::Other);
-                }
-            }
-            // Its connection has been left before anything is answered.
-            Purpose::Dump | Purpose::Register => {}
-            Purpose::InitDb(_) | Purpose::Reset => {}
         }
     }
 
@@ -448,95 +619,6 @@ impl Worker {
         }
     }
 
-    /// Ends a statement that got no reply with an error, and the connection with it if the login
-    /// was not over.
-    pub(crate) fn fail_statement(&mut self, id: ClientId, error: ClientError) {
-        self.fail_statement_numbered(id, 1, error);
-    }
-
-    /// Ends a statement that no server was sent with an error. What its client has sent ahead, or
-    /// sends before it has read the error, is meant for a session in which it has run: unless it
-    /// only reads, the session ends where something was sent ahead, or would change its meaning.
-    pub(crate) fn fail_unsent(&mut self, id: ClientId, error: ClientError) {
-        let ends = self.clients.get(id).is_some_and(|client| {
-            let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session)
-            else {
-                return false;
-            };
-            !statement.is_read && (client.has_sent_ahead() || makes_state(statement, session))
-        });
-        match ends {
-            true => {
-                self.tell_failure(id, 1, &error);
-                self.close_client(id);
-            }
-            false => self.fail_statement(id, error),
-        }
-    }
-
-    /// Ends a statement with an error, as packet `seq` of a reply that has begun.
-    pub(crate) fn fail_statement_numbered(&mut self, id: ClientId, seq: u8, error: ClientError) {
-        if self.tell_failure(id, seq, &error) {
-            self.after_statement(id);
-        }
-    }
-
-    /// Ends a statement with an error, as packet `seq`, without beginning what the client has sent
-    /// behind it. False when the session is over.
-    pub(crate) fn tell_failure(&mut self, id: ClientId, seq: u8, error: &ClientError) -> bool {
-        let Some(client) = self.clients.get_mut(id) else {
-            return false;
-        };
-        let statement = match std::mem::replace(&mut client.phase, Phase::Idle) {
-            Phase::Running(statement) => statement,
-            other => {
-                client.phase = other;
-                return false;
-            }
-        };
-        self.account_failed(id, &statement, error.code);
-        self.long_data_used(id, &statement);
-        let purpose = statement.purpose.clone();
-        self.retire(statement);
-        if let Purpose::LoginSchema(_, seq) = purpose {
-            self.refuse_change(id, seq, error.clone());
-            return self.clients.get(id).is_some_and(|it| matches!(it.phase, Phase::Idle));
-        }
-        self.clients.note_error(id, error);
-        self.write_client(id, |out| {
-            error.put(out, seq);
-        });
-        true
-    }
-
-    /// The client goes while its statement is under way.
-    pub(crate) fn leave_statement(&mut self, id: ClientId) {
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
-        let statement = match std::mem::replace(&mut client.phase, Phase::Closing) {
-            Phase::Running(statement) => statement,
-            Phase::Forward(conn) => return self.drop_conn(conn),
-            other => {
-                client.phase = other;
-                return;
-            }
-        };
-        match statement.stage {
-            Stage::Queued | Stage::Returning => {
-                self.servers.pool.waiters(statement.hostgroup).remove(id)
-            }
-            Stage::Shared(conn) => self.leave_shared(id, conn),
-            // Its server waits for the rest of a file that will not come.
-            Stage::Sent(conn) if matches!(statement.upload, Upload::Sending { .. }) => {
-                self.drop_conn(conn);
-            }
-            // The session's end frees the connection.
-            Stage::Synchronising(_) | Stage::Preparing(_) | Stage::Sent(_) => {}
-        }
-        self.retire(statement);
-    }
-
     /// A session keeps at most one connection when it is reset: the others are freed.
     pub(crate) fn keep_one_lease(&mut self, id: ClientId) {
         let Some(session) = self.clients.get_mut(id).and_then(|client| client.session.as_mut())
@@ -566,83 +648,5 @@ impl Worker {
         let next_us = if has_more { now_us } else { 0 };
         let since_us = std::mem::replace(&mut conn.busy_since_us, next_us);
         now_us.saturating_sub(since_us)
-    }
-
-    /// Counts a statement that a server answered.
-    fn account(&mut self, id: ClientId, conn_id: ConnId, statement: &Statement, outcome: &Outcome) {
-        let slot = self.servers.slot_of(conn_id);
-        if let Some(slot) = slot.and_then(|slot| self.servers.pool.slot_mut(slot)) {
-            slot.width().answered(self.env.now.us, 0);
-        }
-        self.sample(id, statement, slot.map(|slot| slot.index()), Some(outcome), None);
-    }
-
-    /// Counts a statement that the proxy answered with an error.
-    fn account_failed(&mut self, id: ClientId, statement: &Statement, code: u16) {
-        self.sample(id, statement, None, None, Some(code));
-    }
-
-    pub(crate) fn sample(
-        &mut self,
-        id: ClientId,
-        statement: &Statement,
-        server: Option<usize>,
-        outcome: Option<&Outcome>,
-        error: Option<u16>,
-    ) {
-        let Some(known) = &statement.known else {
-            return;
-        };
-        let error = error.or(outcome.and_then(|outcome| Some(outcome.error.as_ref()?.code)));
-        let queued_until = match statement.sent_us {
-            0 => self.env.now.us,
-            sent_us => sent_us,
-        };
-        let has_log = !self.env.snapshot.settings.query_log.is_empty();
-        if has_log {
-            self.log_query(id, statement, server, outcome, error);
-        } else if statement.orders.is_logged {
-            self.log_statement(id, statement, error);
-        }
-        let Some(client) = self.clients.get(id) else {
-            return;
-        };
-        if client.is_mirror {
-            return self.count_mirrored(server, error);
-        }
-        let Some(session) = client.session.as_ref() else {
-            return;
-        };
-        if let (Some(slot), Some(error)) = (server, outcome.and_then(|it| it.error.as_ref())) {
-            let found = self.servers.pool.slots().find(|(id, _)| id.index() == slot);
-            let server = found.map(|(_, slot)| slot.server.key.address.to_string());
-            self.fx.stats.server_error(&ErrorSample {
-                hostgroup: statement.hostgroup.0,
-                server: &server.unwrap_or_default(),
-                username: &session.user.name,
-                schema: session.state.schema.name(),
-                code: error.code,
-                text: &error.message,
-                now_unix_sec: self.env.now.unix_sec,
-            });
-        }
-        let keeps_digest = self.env.snapshot.settings.query_digests;
-        self.fx.stats.statement(&StatementSample {
-            digest: keeps_digest.then_some(known.digest),
-            digest_text: &known.digest_text,
-            username: &session.user.name,
-            schema: session.state.schema.name(),
-            hostgroup: statement.hostgroup.0,
-            kind: known.analysis.kind.index(),
-            server,
-            latency_us: self.env.now.us.saturating_sub(statement.begun_us),
-            queue_us: queued_until.saturating_sub(statement.begun_us),
-            rows_sent: outcome.map_or(0, |outcome| outcome.rows),
-            rows_affected: outcome.map_or(0, |outcome| outcome.affected_rows),
-            bytes_in: statement.frames.len() as u64,
-            bytes_out: outcome.map_or(0, |outcome| outcome.bytes),
-            error,
-            now_unix_sec: self.env.now.unix_sec,
-        });
     }
 }

@@ -6,10 +6,11 @@ use trunkline_session::tracker::PinReason;
 use trunkline_sql::analysis::{Effect, StatementKind, TransactionEffect};
 
 use crate::{
-    Action, ClientId, Worker,
+    Action, ClientId,
     clients::client::{Ending, Phase, Purpose, Session, Stage, Statement},
     effects::Wake,
     exchange::send::LOST,
+    rooms::Exchange,
     servers::closing::traces_of,
     servers::conn::{Conn, ConnPhase, Owner},
     statement::analysis::Known,
@@ -18,17 +19,17 @@ use crate::{
 /// Connects to one server that fail one behind the other, before the next one waits for a moment.
 const FAILURES_AT_ONCE_MAX: u32 = 8;
 
-impl Worker {
+impl Exchange {
     /// A server connection ended, for this reason.
     pub(crate) fn lose_conn(&mut self, id: ConnId, reason: &str) {
-        let Some(conn) = self.servers.conns.get(id) else {
+        let Some(conn) = self.core.servers.conns.get(id) else {
             return;
         };
         match &conn.phase {
             ConnPhase::Connecting(_) | ConnPhase::Login(_) => self.connect_failed(id, reason),
             ConnPhase::Forward(client) => {
                 let client = *client;
-                self.drop_conn(id);
+                self.core.drop_conn(id);
                 self.close_client(client);
             }
             ConnPhase::Ready => self.lose_ready(id, reason),
@@ -37,44 +38,44 @@ impl Worker {
 
     /// A server violated the protocol; its bytes can't be trusted any more.
     pub(crate) fn server_broke(&mut self, id: ConnId, what: &str) {
-        let slot = self.servers.slot_of(id).and_then(|slot| self.servers.pool.slot(slot));
+        let slot = self.core.servers.slot_of(id).and_then(|slot| self.core.servers.pool.slot(slot));
         let address = slot.map(|slot| slot.server.key.address.to_string()).unwrap_or_default();
-        self.fx.stats.counters.server_protocol_errors += 1;
-        self.log(true, || format!("server {address} {what}; connection closed"));
+        self.core.fx.stats.counters.server_protocol_errors += 1;
+        self.core.log(true, || format!("server {address} {what}; connection closed"));
         self.lose_conn(id, what);
     }
 
-    /// See [`Worker::server_failed`].
+    /// See [`Worker::server_failed`](crate::Worker::server_failed).
     pub(crate) fn on_server_failed(&mut self, id: ConnId, reason: &str) {
         self.lose_conn(id, reason);
     }
 
     /// A connection did not come up: that counts against the server, and another one is tried.
     pub(crate) fn connect_failed(&mut self, id: ConnId, reason: &str) {
-        let Some(conn) = self.servers.conns.get(id) else {
+        let Some(conn) = self.core.servers.conns.get(id) else {
             return;
         };
         let (hostgroup, slot, forwards) = (conn.hostgroup, conn.slot, conn.forwards);
-        self.fx.stats.server_mut(slot.index()).connect_err += 1;
-        let settings = &self.env.snapshot.settings;
-        let until_ms = self.env.now.ms() + settings.shun_recovery_time_sec * 1_000;
+        self.core.fx.stats.server_mut(slot.index()).connect_err += 1;
+        let settings = &self.core.env.snapshot.settings;
+        let until_ms = self.core.env.now.ms() + settings.shun_recovery_time_sec * 1_000;
         let failures_max = settings.shun_on_failures;
         let mut failures = 0;
-        if let Some(slot) = self.servers.pool.slot(slot) {
+        if let Some(slot) = self.core.servers.pool.slot(slot) {
             let health = &slot.server.health;
             let address = slot.server.key.address.to_string();
             failures = health.count_failure();
             if failures >= failures_max && failures_max > 0 {
                 health.shun(until_ms);
-                self.fx.stats.counters.servers_shunned += 1;
-                self.log(true, || format!("server {address} shunned: {reason}"));
+                self.core.fx.stats.counters.servers_shunned += 1;
+                self.core.log(true, || format!("server {address} shunned: {reason}"));
             } else {
-                self.log(true, || format!("server {address} gave no connection: {reason}"));
+                self.core.log(true, || format!("server {address} gave no connection: {reason}"));
             }
         }
-        self.servers.last_failures.insert(hostgroup, reason.to_owned());
-        self.kill_carrier_lost(id, 0, reason);
-        self.drop_conn(id);
+        self.core.servers.last_failures.insert(hostgroup, reason.to_owned());
+        self.core.kill_carrier_lost(id, 0, reason);
+        self.core.drop_conn(id);
         if let Some(client) = forwards {
             let text = format!("no connection to hostgroup {hostgroup}: {reason}");
             self.refuse(client, 1, ErrorKind::NoConnection.says(text));
@@ -82,19 +83,19 @@ impl Worker {
         // A server that goes on saying no is asked again when the queue is looked at next, and not
         // as fast as it answers.
         if failures <= FAILURES_AT_ONCE_MAX {
-            self.fx.wake(Wake::Queue(hostgroup));
+            self.core.fx.wake(Wake::Queue(hostgroup));
         }
     }
 
     /// A connection that took commands ended.
     fn lose_ready(&mut self, id: ConnId, reason: &str) {
-        let Some(mut conn) = self.forget_conn(id) else {
+        let Some(mut conn) = self.core.forget_conn(id) else {
             return;
         };
         let losers = losers(&mut conn);
-        self.fx.stats.counters.server_connections_lost += 1;
-        self.act(Action::CloseServer { conn: id, farewell: &[] });
-        self.servers.sweep_slot(conn.slot);
+        self.core.fx.stats.counters.server_connections_lost += 1;
+        self.core.act(Action::CloseServer { conn: id, farewell: &[] });
+        self.core.servers.sweep_slot(conn.slot);
         for (client, begun, break_off_seq) in losers {
             let loss = Loss {
                 conn: id,
@@ -106,22 +107,22 @@ impl Worker {
             self.lose_lease(client, &loss, reason);
         }
         let (written, traces) = (conn.outbox.written_total(), traces_of(&conn));
-        conn.outbox.discard(&mut self.fx.buffers);
-        self.kill_carrier_lost(id, written, reason);
-        self.traces_gone(id, &traces);
-        self.kills_go_on(id);
-        self.fx.wake(Wake::Queue(conn.hostgroup));
+        conn.outbox.discard(&mut self.core.fx.buffers);
+        self.core.kill_carrier_lost(id, written, reason);
+        self.core.traces_gone(id, &traces);
+        self.core.kills_go_on(id);
+        self.core.fx.wake(Wake::Queue(conn.hostgroup));
     }
 
     /// A session's connection is gone. What can safely be sent again is sent elsewhere; anything
     /// else is an error, and a session that had state there ends.
     fn lose_lease(&mut self, client_id: ClientId, loss: &Loss, reason: &str) {
-        let phase = self.clients.get(client_id).map(|client| &client.phase);
+        let phase = self.core.clients.get(client_id).map(|client| &client.phase);
         if matches!(phase, Some(Phase::Running(it)) if it.stage.conn() == Some(loss.conn)) {
             // Whether it may be sent again is what is proven of it by now.
-            self.prove_again(client_id);
+            self.core.prove_again(client_id);
         }
-        let Some(client) = self.clients.get_mut(client_id) else {
+        let Some(client) = self.core.clients.get_mut(client_id) else {
             return;
         };
         let has_sent_ahead = client.has_sent_ahead();
@@ -177,20 +178,21 @@ impl Worker {
             }
             return self.fail_timed_out(client_id);
         }
-        let begun = loss.begun && !has_plant!(self, RetryAfterFirstByte);
+        let begun = loss.begun && !has_plant!(self.core, RetryAfterFirstByte);
         // A default schema is chosen as well twice as once.
         let chooses = matches!(statement.purpose, Purpose::InitDb(_) | Purpose::LoginSchema(..));
-        let may_repeat = statement.may_be_sent_twice(self.env.shared.catalog(), self.env.now.ms())
+        let may_repeat = statement
+            .may_be_sent_twice(self.core.env.shared.catalog(), self.core.env.now.ms())
             || chooses
-            || has_plant!(self, RetryOfWrite);
+            || has_plant!(self.core, RetryOfWrite);
         let is_safe = !had_state && !begun && (!was_sent || may_repeat);
         if is_safe && statement.retries_left > 0 {
             statement.retries_left -= 1;
             // It may be what ended the connection: nobody is to follow it once more.
             statement.never_share = true;
-            self.fx.stats.counters.statements_retried += 1;
-            self.fx.stats.server_mut(loss.slot.index()).retried += 1;
-            return self.requeue(client_id);
+            self.core.fx.stats.counters.statements_retried += 1;
+            self.core.fx.stats.server_mut(loss.slot.index()).retried += 1;
+            return self.core.requeue(client_id);
         }
         // The client was told of what came before: of a transaction that has begun, perhaps.
         let is_partly_done = loss.begun && has_parts(statement);
@@ -221,22 +223,23 @@ impl Worker {
         set: Option<u64>,
         refusal: ClientError,
     ) {
-        self.fx.stats.counters.sessions_not_synchronised += 1;
-        if let (Some(conn), Some(set)) = (self.servers.conns.get_mut(conn_id), set) {
+        self.core.fx.stats.counters.sessions_not_synchronised += 1;
+        if let (Some(conn), Some(set)) = (self.core.servers.conns.get_mut(conn_id), set) {
             conn.accepted_sets.retain(|known| *known != set);
-            self.servers.accepted_sets.remove(&(conn.slot, conn.incarnation, set));
+            self.core.servers.accepted_sets.remove(&(conn.slot, conn.incarnation, set));
         }
-        let session = self.clients.get_mut(client).and_then(|client| client.session.as_mut());
+        let session = self.core.clients.get_mut(client).and_then(|client| client.session.as_mut());
         let lease = session.and_then(|session| {
             let place = session.leases.iter().position(|lease| lease.conn == conn_id)?;
             Some(session.leases.swap_remove(place))
         });
         let had_state = lease.as_ref().is_some_and(|lease| !lease.pins.is_empty());
         match lease {
-            Some(lease) => self.free_lease(&lease),
-            None => self.free_after_session(conn_id),
+            Some(lease) => self.core.free_lease(&lease),
+            None => self.core.free_after_session(conn_id),
         }
-        let (ending, may_be_done) = match self.clients.get(client).map(|client| &client.phase) {
+        let (ending, may_be_done) = match self.core.clients.get(client).map(|client| &client.phase)
+        {
             Some(Phase::Running(statement)) => {
                 let was_sent = statement.stage == Stage::Sent(conn_id);
                 (statement.ending, was_sent && !statement.is_read)

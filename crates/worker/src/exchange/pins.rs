@@ -19,11 +19,12 @@ use trunkline_sql::{
 };
 
 use crate::{
-    ClientId, Worker,
+    ClientId,
     clients::client::{Lease, Purpose, Session, Statement},
     effects::Wake,
     exchange::lost::makes_state,
     exchange::send::text_hash,
+    rooms::{Core, Exchange},
     special::local_infile::Upload,
     statement::analysis::Known,
 };
@@ -274,7 +275,7 @@ fn ends_connection(code: u16) -> bool {
     matches!(code, 1053 | 1152 | 1153 | 1156..=1161 | 1184 | 1927 | 3169 | 4031)
 }
 
-impl Worker {
+impl Core {
     /// Whether a session ends with this answer, which its client is told before. Where the server
     /// closes the connection behind it, nobody else gets that.
     pub(crate) fn ends_session(
@@ -350,6 +351,19 @@ impl Worker {
         }
     }
 
+    /// Frees a connection that its session leaves. What no reset takes back goes with the
+    /// connection.
+    pub(crate) fn free_lease(&mut self, lease: &Lease) {
+        if !lease.pins.survive_reset() {
+            return self.free_after_session(lease.conn);
+        }
+        self.drop_conn(lease.conn);
+        // Its place under the cap is somebody else's now.
+        self.fx.wake(Wake::Queue(lease.hostgroup));
+    }
+}
+
+impl Exchange {
     /// Answers a `SET` that a server has accepted from this session before and that changes
     /// nothing. False for any other statement, and for a session that is held on a connection.
     #[inline]
@@ -362,7 +376,7 @@ impl Worker {
 
     #[inline(never)]
     fn answer_left_out(&mut self, id: ClientId, statement: &Statement, known: &Known) -> bool {
-        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
+        let session = self.core.clients.get_mut(id).and_then(|client| client.session.as_mut());
         let Some(session) = session else { return false };
         let text = text_hash(statement.frames.get(HEADER_LEN..).unwrap_or_default());
         if statement.attributes.is_some() || sets_trackers(&known.analysis.effects) {
@@ -380,21 +394,10 @@ impl Worker {
         }
         // As behind any `SET`, nothing of the statements before is left to be read.
         session.last_conn = None;
-        session.past.learn(statement, &silent, self.env.greeting.flavor(), None, false);
-        self.fx.stats.counters.statements_answered += 1;
+        session.past.learn(statement, &silent, self.core.env.greeting.flavor(), None, false);
+        self.core.fx.stats.counters.statements_answered += 1;
         self.sample(id, statement, None, None, None);
-        self.answer_ok(id);
+        self.core.answer_ok(id);
         true
-    }
-
-    /// Frees a connection that its session leaves. What no reset takes back goes with the
-    /// connection.
-    pub(crate) fn free_lease(&mut self, lease: &Lease) {
-        if !lease.pins.survive_reset() {
-            return self.free_after_session(lease.conn);
-        }
-        self.drop_conn(lease.conn);
-        // Its place under the cap is somebody else's now.
-        self.fx.wake(Wake::Queue(lease.hostgroup));
     }
 }

@@ -4,11 +4,12 @@ use trunkline_pool::ConnId;
 use trunkline_protocol::{codec::frame, response::Outcome};
 
 use crate::{
-    Action, ClientId, Side, Worker,
+    Action, ClientId, Side,
     action::read_error,
     clients::Clients,
     clients::client::{Phase, Stage},
     effects::Wake,
+    rooms::{Core, Exchange},
     servers::Servers,
     servers::conn::{ConnPhase, InFlight, OTHERS_TURN, Owner},
     servers::dirt::RESET_PROOF,
@@ -40,14 +41,14 @@ impl Clients {
     }
 }
 
-impl Worker {
+impl Exchange {
     /// Bytes of a server connection that takes commands.
     pub(crate) fn reply_read(&mut self, id: ConnId, mut bytes: &[u8]) {
-        if let Some(slot) = self.servers.slot_of(id) {
-            self.fx.stats.server_mut(slot.index()).bytes_received += bytes.len() as u64;
+        if let Some(slot) = self.core.servers.slot_of(id) {
+            self.core.fx.stats.server_mut(slot.index()).bytes_received += bytes.len() as u64;
         }
         while !bytes.is_empty() {
-            let Some(conn) = self.servers.conns.get_mut(id) else {
+            let Some(conn) = self.core.servers.conns.get_mut(id) else {
                 return;
             };
             let Some(front) = conn.in_flight.front_mut() else {
@@ -60,12 +61,12 @@ impl Worker {
             };
             let owner = front.owner;
             let client = match owner {
-                Owner::Client(client) => self.clients.get_mut(client),
+                Owner::Client(client) => self.core.clients.get_mut(client),
                 _ => None,
             };
             let fed = match client {
                 Some(client) => {
-                    let fed = front.relay.feed(bytes, client.outbox.buf(&mut self.fx.buffers));
+                    let fed = front.relay.feed(bytes, client.outbox.buf(&mut self.core.fx.buffers));
                     let consumed = fed.as_ref().map_or(0, |fed| fed.consumed);
                     client.store(bytes.get(..consumed).unwrap_or_default());
                     fed
@@ -78,31 +79,125 @@ impl Worker {
             };
             bytes = bytes.get(fed.consumed..).unwrap_or_default();
             if let Owner::Client(client) = owner {
-                self.touch_client(client);
+                self.core.touch_client(client);
                 match fed.ended {
                     // What its client has yet to take is no reason to keep the next one waiting.
-                    true => self.let_go_on(id),
-                    false => self.hold_back(client, id),
+                    true => self.core.let_go_on(id),
+                    false => self.core.hold_back(client, id),
                 }
             }
             if fed.ended {
                 let entry =
-                    self.servers.conns.get_mut(id).and_then(|conn| conn.in_flight.pop_front());
+                    self.core.servers.conns.get_mut(id).and_then(|conn| conn.in_flight.pop_front());
                 if let Some(InFlight { relay, is_statement, .. }) = entry {
-                    let service_us = if is_statement { self.count_answered(id) } else { 0 };
+                    let service_us = if is_statement { self.core.count_answered(id) } else { 0 };
                     self.answered(id, owner, relay.into_outcome(), service_us);
-                    self.kills_go_on(id);
+                    self.core.kills_go_on(id);
                 }
             } else if let Owner::Trace(..) = owner {
-                self.servers.limit_captured(id);
-            } else if owner == Owner::Nobody && self.gives_up(id, fed.consumed) {
+                self.core.servers.limit_captured(id);
+            } else if owner == Owner::Nobody && self.core.gives_up(id, fed.consumed) {
                 return;
-            } else if let Some(seq) = self.servers.file_request(id) {
+            } else if let Some(seq) = self.core.servers.file_request(id) {
                 self.file_asked(id, seq);
             }
         }
     }
 
+    /// Bytes that no command asked for: a server says why it ends the connection.
+    fn unsolicited(&mut self, id: ConnId, bytes: &[u8]) {
+        let error = frame::split_packet(bytes).and_then(|(_, payload, _)| read_error(payload));
+        match error {
+            Some((code, text)) => {
+                self.lose_conn(id, &format!("the server ended the connection: {code} {text}"));
+            }
+            None => self.server_broke(id, "spoke without being asked"),
+        }
+    }
+
+    /// A command has been answered.
+    fn answered(&mut self, id: ConnId, owner: Owner, outcome: Outcome, service_us: u64) {
+        let leaves_conditions = outcome.warnings > 0 || outcome.error.is_some();
+        if let (true, Some(conn)) = (leaves_conditions, self.core.servers.conns.get_mut(id)) {
+            conn.conditions_turn = match owner {
+                Owner::Client(_) => Some(conn.turn),
+                _ => Some(OTHERS_TURN),
+            };
+        }
+        match owner {
+            Owner::Client(client) => self.complete(client, id, outcome, service_us),
+            Owner::Nobody => {
+                if let Some(conn) = self.core.servers.conns.get_mut(id) {
+                    conn.unwanted = 0;
+                }
+                self.free_if_quiet(id);
+            }
+            Owner::Sync(client, set) => match outcome.error {
+                Some(error) => self.sync_failed(client, id, set, (&error).into()),
+                None => {
+                    if set == Some(RESET_PROOF) {
+                        self.core.learn_autocommit(id, outcome.status);
+                    }
+                    self.synchronised(client, id, set);
+                }
+            },
+            Owner::Prepare(client) => self.prepared_again(client, id, outcome),
+            Owner::Again => self.free_if_quiet(id),
+            Owner::Setup => {
+                self.core.env.trackers_are_on(&outcome);
+                if let Some(error) = &outcome.error {
+                    self.core.trackers_refused(id, error);
+                }
+                self.core.learn_modes(id, &outcome.changes);
+                self.free_if_quiet(id);
+                self.dump_when_quiet(id);
+            }
+            Owner::Defaults => {
+                self.core.defaults_told(id, &outcome);
+                self.free_if_quiet(id);
+                self.dump_when_quiet(id);
+            }
+            Owner::Values(client) => self.values_told(id, client, &outcome),
+            Owner::Reset => match outcome.error {
+                Some(_) => self.core.drop_conn(id),
+                None => {
+                    self.core.learn_autocommit(id, outcome.status);
+                    self.core.reset_done(id);
+                }
+            },
+            Owner::Ping => self.core.freed(id),
+            Owner::Trace(client, trace) => self.trace_answered(id, client, trace, &outcome),
+            Owner::Kill(command) => self.kill_carried(id, command, outcome),
+            Owner::Cleanse => {
+                if let Some(owner) = self.core.servers.conns.get(id).and_then(|conn| conn.owner) {
+                    self.go_on_synchronised(owner, id);
+                }
+                self.free_if_quiet(id);
+            }
+        }
+    }
+
+    /// State was brought over; a statement that waited for the last of it goes out.
+    fn synchronised(&mut self, client: ClientId, id: ConnId, set: Option<u64>) {
+        if let Some(set) = set {
+            self.core.servers.prove(id, set);
+        }
+        let is_last = self.core.servers.conns.get(id).is_some_and(|conn| conn.in_flight.is_empty());
+        let waits = self.core.clients.get(client).is_some_and(|client| {
+            matches!(&client.phase, Phase::Running(statement)
+                if statement.stage == Stage::Synchronising(id))
+        });
+        if !waits || !is_last || self.ends_killed(client, id) {
+            return;
+        }
+        match self.core.is_taken_out(client, id) {
+            true => self.leave_removed(client, id),
+            false => self.send_statement(client, id, Stage::Sent(id)),
+        }
+    }
+}
+
+impl Core {
     /// Closes a connection whose answer nobody gets, if that is long: the server would go on for as
     /// long as somebody reads, and directly it would have noticed that its client has gone.
     fn gives_up(&mut self, id: ConnId, len: usize) -> bool {
@@ -186,97 +281,5 @@ impl Worker {
             Phase::Login(_) | Phase::AwaitKill(_) | Phase::AwaitNames(_) | Phase::Closing => return,
         };
         self.let_go_on(conn_id);
-    }
-
-    /// Bytes that no command asked for: a server says why it ends the connection.
-    fn unsolicited(&mut self, id: ConnId, bytes: &[u8]) {
-        let error = frame::split_packet(bytes).and_then(|(_, payload, _)| read_error(payload));
-        match error {
-            Some((code, text)) => {
-                self.lose_conn(id, &format!("the server ended the connection: {code} {text}"));
-            }
-            None => self.server_broke(id, "spoke without being asked"),
-        }
-    }
-
-    /// A command has been answered.
-    fn answered(&mut self, id: ConnId, owner: Owner, outcome: Outcome, service_us: u64) {
-        let leaves_conditions = outcome.warnings > 0 || outcome.error.is_some();
-        if let (true, Some(conn)) = (leaves_conditions, self.servers.conns.get_mut(id)) {
-            conn.conditions_turn = match owner {
-                Owner::Client(_) => Some(conn.turn),
-                _ => Some(OTHERS_TURN),
-            };
-        }
-        match owner {
-            Owner::Client(client) => self.complete(client, id, outcome, service_us),
-            Owner::Nobody => {
-                if let Some(conn) = self.servers.conns.get_mut(id) {
-                    conn.unwanted = 0;
-                }
-                self.free_if_quiet(id);
-            }
-            Owner::Sync(client, set) => match outcome.error {
-                Some(error) => self.sync_failed(client, id, set, (&error).into()),
-                None => {
-                    if set == Some(RESET_PROOF) {
-                        self.learn_autocommit(id, outcome.status);
-                    }
-                    self.synchronised(client, id, set);
-                }
-            },
-            Owner::Prepare(client) => self.prepared_again(client, id, outcome),
-            Owner::Again => self.free_if_quiet(id),
-            Owner::Setup => {
-                self.env.trackers_are_on(&outcome);
-                if let Some(error) = &outcome.error {
-                    self.trackers_refused(id, error);
-                }
-                self.learn_modes(id, &outcome.changes);
-                self.free_if_quiet(id);
-                self.dump_when_quiet(id);
-            }
-            Owner::Defaults => {
-                self.defaults_told(id, &outcome);
-                self.free_if_quiet(id);
-                self.dump_when_quiet(id);
-            }
-            Owner::Values(client) => self.values_told(id, client, &outcome),
-            Owner::Reset => match outcome.error {
-                Some(_) => self.drop_conn(id),
-                None => {
-                    self.learn_autocommit(id, outcome.status);
-                    self.reset_done(id);
-                }
-            },
-            Owner::Ping => self.freed(id),
-            Owner::Trace(client, trace) => self.trace_answered(id, client, trace, &outcome),
-            Owner::Kill(command) => self.kill_carried(id, command, outcome),
-            Owner::Cleanse => {
-                if let Some(owner) = self.servers.conns.get(id).and_then(|conn| conn.owner) {
-                    self.go_on_synchronised(owner, id);
-                }
-                self.free_if_quiet(id);
-            }
-        }
-    }
-
-    /// State was brought over; a statement that waited for the last of it goes out.
-    fn synchronised(&mut self, client: ClientId, id: ConnId, set: Option<u64>) {
-        if let Some(set) = set {
-            self.servers.prove(id, set);
-        }
-        let is_last = self.servers.conns.get(id).is_some_and(|conn| conn.in_flight.is_empty());
-        let waits = self.clients.get(client).is_some_and(|client| {
-            matches!(&client.phase, Phase::Running(statement)
-                if statement.stage == Stage::Synchronising(id))
-        });
-        if !waits || !is_last || self.ends_killed(client, id) {
-            return;
-        }
-        match self.is_taken_out(client, id) {
-            true => self.leave_removed(client, id),
-            false => self.send_statement(client, id, Stage::Sent(id)),
-        }
     }
 }

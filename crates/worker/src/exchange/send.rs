@@ -20,13 +20,14 @@ use trunkline_sql::analysis::{Analysis, Depends, StatementKind, TransactionEffec
 use trunkline_topology::RefusalCause;
 
 use crate::{
-    ClientId, Worker,
+    ClientId,
     clients::Clients,
     clients::client::{Lease, Phase, Purpose, Session, Stage, Statement},
     effects::Wake,
     exchange::hidden::may_read_past,
     exchange::pins::{PLAIN_VARIABLES, sets_next_transaction},
     prepared::{self, put_statement},
+    rooms::{Core, Exchange},
     servers::Servers,
     servers::conn::{Conn, InFlight, Owner},
     servers::dirt::{RESET_PROOF, may_last},
@@ -141,43 +142,47 @@ impl Clients {
     }
 }
 
-impl Worker {
+impl Exchange {
     /// Sends the statement that `id` has under way to a connection that its session holds.
     pub(crate) fn dispatch(&mut self, id: ClientId, conn_id: ConnId) {
-        if !self.looks_back(id, conn_id) {
-            self.follow_definitions(conn_id);
+        if !self.core.looks_back(id, conn_id) {
+            self.core.follow_definitions(conn_id);
         }
-        if self.waits_for_kills(id, conn_id) || self.ends_killed(id, conn_id) {
+        if self.core.waits_for_kills(id, conn_id) || self.ends_killed(id, conn_id) {
             return;
         }
-        let is_dirty = self.servers.conns.get(conn_id).is_some_and(Conn::has_others_dirt);
-        if is_dirty && self.logs_in_again(id, conn_id) {
+        let is_dirty = self.core.servers.conns.get(conn_id).is_some_and(Conn::has_others_dirt);
+        if is_dirty && self.core.logs_in_again(id, conn_id) {
             // That takes back what a reset does.
             return self.exchange(id, conn_id);
         }
-        let awaits_reset = is_dirty && self.reset_before(id, conn_id);
-        let Some(client) = self.clients.get(id) else {
+        let awaits_reset = is_dirty && self.core.reset_before(id, conn_id);
+        let Some(client) = self.core.clients.get(id) else {
             return;
         };
         let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session) else {
             return;
         };
-        let Some(conn) = self.servers.conns.get(conn_id) else {
+        let Some(conn) = self.core.servers.conns.get(conn_id) else {
             return self.fail_unsent(id, ErrorKind::ConnectionLost.says(LOST));
         };
-        let slot = self.servers.pool.slot(conn.slot);
+        let slot = self.core.servers.pool.slot(conn.slot);
         if slot.is_some_and(Slot::is_out) && may_leave(session, statement, conn_id) {
             return self.leave_removed(id, conn_id);
         }
         let is_online = || {
-            let state = slot.map(|slot| slot.server.health.state(self.env.now.ms()));
+            let state = slot.map(|slot| slot.server.health.state(self.core.env.now.ms()));
             state.is_none_or(|state| state == trunkline_topology::ServerState::Online)
         };
-        if has_plant!(self, DrainCutsTransaction) && session.is_in_transaction() && !is_online() {
+        if has_plant!(self.core, DrainCutsTransaction)
+            && session.is_in_transaction()
+            && !is_online()
+        {
             return self.lose_conn(conn_id, "drained");
         }
         let is_dump = statement.purpose == Purpose::Dump;
-        let reads = may_read_past(statement, session, conn.flavor, self.env.shared.finds_by_null());
+        let reads =
+            may_read_past(statement, session, conn.flavor, self.core.env.shared.finds_by_null());
         let here = (conn_id, conn.turn);
         let is_others = reads.diagnostics && conn.keeps_others_conditions();
         let needs_trace = is_others || reads.is_elsewhere(session, here);
@@ -185,10 +190,10 @@ impl Worker {
         let overwrites = needs_trace
             && conn.flavor == Flavor::MariaDb
             && reads.clears_first(session, here, conn);
-        if overwrites && self.asks_for_found_rows(id, conn_id) {
+        if overwrites && self.core.asks_for_found_rows(id, conn_id) {
             return;
         }
-        if reads.insert_id && has_id && self.asks_for_insert_id(id, conn_id) {
+        if reads.insert_id && has_id && self.core.asks_for_insert_id(id, conn_id) {
             return;
         }
         if reads.insert_id && !has_id && self.refuses_lost_insert_id(id) {
@@ -197,17 +202,17 @@ impl Worker {
         if !self.is_prepared(id, conn_id) {
             return;
         }
-        let Some(client) = self.clients.get_mut(id) else {
+        let Some(client) = self.core.clients.get_mut(id) else {
             return;
         };
         let Some(session) = client.session.as_mut() else {
             return;
         };
-        let Some(conn) = self.servers.conns.get(conn_id) else {
+        let Some(conn) = self.core.servers.conns.get(conn_id) else {
             return;
         };
         if Arc::ptr_eq(&conn.state, &session.state) && !needs_trace {
-            if is_dump && self.waits_to_dump(id, conn_id) {
+            if is_dump && self.core.waits_to_dump(id, conn_id) {
                 return;
             }
             return self.send_statement(id, conn_id, Stage::Sent(conn_id));
@@ -219,7 +224,7 @@ impl Worker {
             // The schema went on other servers. What is held here stays, in the one that is here.
             let mut there = (*state).clone();
             there.schema = conn.state.schema.clone();
-            state = self.statements.states.intern(there);
+            state = self.core.servers.states.intern(there);
             found = difference(&conn.state, &state, conn.flavor);
         }
         let mut sync = match found {
@@ -227,7 +232,7 @@ impl Worker {
             Difference::Sync(sync) => sync,
             Difference::ChangeUser => return self.exchange(id, conn_id),
         };
-        if has_plant!(self, SyncSkipped)
+        if has_plant!(self.core, SyncSkipped)
             && matches!(&client.phase, Phase::Running(statement) if statement.is_read)
         {
             sync.set = None;
@@ -249,21 +254,140 @@ impl Worker {
             if !has_id && session.past.knows_insert_id() {
                 session.insert_conn = Some(here);
             }
-            if let Some(conn) = self.servers.conns.get_mut(conn_id).filter(|_| clears) {
+            if let Some(conn) = self.core.servers.conns.get_mut(conn_id).filter(|_| clears) {
                 conn.conditions_turn = None;
             }
         }
-        let waits = is_dump || self.waits_for_sync(id, conn_id, &sync, proof, awaits_reset);
-        self.send_sync(id, conn_id, state, sync, proof);
+        let waits = is_dump || self.core.waits_for_sync(id, conn_id, &sync, proof, awaits_reset);
+        self.core.send_sync(id, conn_id, state, sync, proof);
         match waits {
             true => {
-                self.fx.stats.counters.statements_awaited_state += 1;
-                self.clients.set_stage(id, Stage::Synchronising(conn_id));
+                self.core.fx.stats.counters.statements_awaited_state += 1;
+                self.core.clients.set_stage(id, Stage::Synchronising(conn_id));
             }
             false => self.send_statement(id, conn_id, Stage::Sent(conn_id)),
         }
     }
 
+    /// An operator has taken the server out of its hostgroup: it may be another one's replica by
+    /// now. What is held there is lost, as with its connection.
+    pub(crate) fn leave_removed(&mut self, id: ClientId, conn_id: ConnId) {
+        if let Some(Phase::Running(statement)) =
+            self.core.clients.get_mut(id).map(|it| &mut it.phase)
+        {
+            statement.stage = Stage::Synchronising(conn_id);
+        }
+        self.lose_conn(conn_id, REMOVED);
+    }
+
+    /// Appends the statement to the connection's outbox and expects its answer.
+    pub(crate) fn send_statement(&mut self, id: ClientId, conn_id: ConnId, stage: Stage) {
+        let now_us = self.core.env.now.us;
+        self.core.send_ahead(id, conn_id);
+        let Some(client) = self.core.clients.get_mut(id) else {
+            return;
+        };
+        let (Phase::Running(statement), Some(session)) = (&mut client.phase, &mut client.session)
+        else {
+            return;
+        };
+        if statement.purpose == Purpose::Dump {
+            return self.begin_dump(id, conn_id);
+        }
+        let Some(conn) = self.core.servers.conns.get_mut(conn_id) else {
+            return;
+        };
+        let delivers = !matches!(statement.purpose, Purpose::LoginSchema(..)) && !client.is_mirror;
+        let mut relay = Relay::new(statement.shape, conn.format, session.format, delivers);
+        // A server may refuse a command of many packets before it has read them all.
+        if let Some((header, _, [])) = split_packet(&statement.frames) {
+            relay = relay.numbered_from(header.seq.wrapping_add(1));
+        }
+        relay.set_told(session.told.clone());
+        relay.set_status(session.status);
+        if !statement.opens_cursor() {
+            relay.set_without_cursor();
+        }
+        // What shares a connection has one result, whose numbers are right: they are checked.
+        if conn.packing.is_some() && !matches!(stage, Stage::Shared(_)) {
+            relay.renumber_from(statement.answer_seq);
+        }
+        prepared::know_columns(&mut relay, statement, session);
+        if let (Purpose::Prepare, Some(stmt_id)) = (&statement.purpose, statement.stmt_id) {
+            relay.set_stmt_id(stmt_id);
+        }
+        conn.in_flight.push_back(InFlight { owner: Owner::Client(id), relay, is_statement: true });
+        if conn.busy_since_us == 0 {
+            conn.busy_since_us = now_us;
+        }
+        statement.sent_at = conn.outbox.position();
+        statement.sent_us = now_us;
+        if let Some(fill) = &mut statement.fill {
+            fill.copy.restart();
+        }
+        if let Some(half) = &mut statement.mirrored {
+            half.copy.restart();
+        }
+        statement.stage = stage;
+        conn.may_last = may_last(statement);
+        let out = conn.outbox.buf(&mut self.core.fx.buffers);
+        let begin = out.len();
+        put_statement(out, statement, session, &mut conn.stmts, conn.takes_attributes);
+        let put = out.get(begin..).unwrap_or_default();
+        // It may take another number of packets than its client knows of.
+        let is_other = put.len() > PAYLOAD_MAX || statement.answer_seq != 1;
+        if let (true, Some(entry)) = (is_other, conn.in_flight.back_mut()) {
+            entry.relay.renumber_from(statement.answer_seq);
+        }
+        let sent = conn.outbox.position() - statement.sent_at;
+        let slot = conn.slot;
+        if let Some(slot) = self.core.servers.pool.slot(slot) {
+            slot.server.health.begin_statement();
+        }
+        self.core.fx.stats.server_mut(slot.index()).bytes_sent += sent;
+        self.core.touch_server(conn_id);
+    }
+
+    /// The connection's schema can't be given back: it logs in anew, and the session waits for
+    /// it or for another one.
+    fn exchange(&mut self, id: ClientId, conn_id: ConnId) {
+        let Some((_, account)) = self.core.clients.wanted(id) else {
+            return;
+        };
+        self.core.take_lease(id, conn_id);
+        let Some(conn) = self.core.servers.conns.get_mut(conn_id) else {
+            return;
+        };
+        let (slot, hostgroup) = (conn.slot, conn.hostgroup);
+        if !conn.in_flight.is_empty() {
+            if conn.in_flight.iter().all(|entry| matches!(entry.owner, Owner::Trace(..))) {
+                self.core.rest_when_quiet(conn_id);
+                return self.core.requeue(id);
+            }
+            // It was reset a moment ago and is not quiet yet; a new one is as good.
+            self.core.drop_conn(conn_id);
+            self.core.requeue(id);
+            return self.core.fx.wake(Wake::Queue(hostgroup));
+        }
+        let waiter = trunkline_pool::Waiter {
+            client: id,
+            account,
+            since_us: self.core.env.now.us,
+            deadline_ms: self.core.env.now.ms()
+                + self.core.env.snapshot.settings.connect_timeout_server_max,
+        };
+        self.core.clients.set_stage(id, Stage::Queued);
+        let queue_max = self.core.env.snapshot.settings.queue_max;
+        if !self.core.servers.pool.waiters(hostgroup).push_front(waiter, queue_max) {
+            // Its place was taken meanwhile; one of those who wait may have use for the connection.
+            self.refuse_statement(id, hostgroup, RefusalCause::QueueFull, 0);
+            return self.core.freed(conn_id);
+        }
+        self.core.log_in_again(slot, conn_id, account, id);
+    }
+}
+
+impl Core {
     /// Whether a session has no schema, and a connection one that can't be given back.
     fn logs_in_again(&self, id: ClientId, conn_id: ConnId) -> bool {
         let session = self.clients.get(id).and_then(|client| client.session.as_ref());
@@ -303,7 +427,7 @@ impl Worker {
         if is_old && matches!(conn.state.schema, Schema::Named(_)) {
             let mut state = (*conn.state).clone();
             state.schema = Schema::Unknown;
-            conn.state = self.statements.states.intern(state);
+            conn.state = self.servers.states.intern(state);
         }
     }
 
@@ -346,15 +470,6 @@ impl Worker {
         slot.is_some_and(Slot::is_out)
             && matches!(client, Some((Phase::Running(statement), Some(session)))
                 if may_leave(session, statement, conn_id))
-    }
-
-    /// An operator has taken the server out of its hostgroup: it may be another one's replica by
-    /// now. What is held there is lost, as with its connection.
-    pub(crate) fn leave_removed(&mut self, id: ClientId, conn_id: ConnId) {
-        if let Some(Phase::Running(statement)) = self.clients.get_mut(id).map(|it| &mut it.phase) {
-            statement.stage = Stage::Synchronising(conn_id);
-        }
-        self.lose_conn(conn_id, REMOVED);
     }
 
     /// Appends what brings a connection to `state`.
@@ -407,74 +522,6 @@ impl Worker {
         self.touch_server(conn_id);
     }
 
-    /// Appends the statement to the connection's outbox and expects its answer.
-    pub(crate) fn send_statement(&mut self, id: ClientId, conn_id: ConnId, stage: Stage) {
-        let now_us = self.env.now.us;
-        self.send_ahead(id, conn_id);
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
-        let (Phase::Running(statement), Some(session)) = (&mut client.phase, &mut client.session)
-        else {
-            return;
-        };
-        if statement.purpose == Purpose::Dump {
-            return self.begin_dump(id, conn_id);
-        }
-        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
-            return;
-        };
-        let delivers = !matches!(statement.purpose, Purpose::LoginSchema(..)) && !client.is_mirror;
-        let mut relay = Relay::new(statement.shape, conn.format, session.format, delivers);
-        // A server may refuse a command of many packets before it has read them all.
-        if let Some((header, _, [])) = split_packet(&statement.frames) {
-            relay = relay.numbered_from(header.seq.wrapping_add(1));
-        }
-        relay.set_told(session.told.clone());
-        relay.set_status(session.status);
-        if !statement.opens_cursor() {
-            relay.set_without_cursor();
-        }
-        // What shares a connection has one result, whose numbers are right: they are checked.
-        if conn.packing.is_some() && !matches!(stage, Stage::Shared(_)) {
-            relay.renumber_from(statement.answer_seq);
-        }
-        prepared::know_columns(&mut relay, statement, session);
-        if let (Purpose::Prepare, Some(stmt_id)) = (&statement.purpose, statement.stmt_id) {
-            relay.set_stmt_id(stmt_id);
-        }
-        conn.in_flight.push_back(InFlight { owner: Owner::Client(id), relay, is_statement: true });
-        if conn.busy_since_us == 0 {
-            conn.busy_since_us = now_us;
-        }
-        statement.sent_at = conn.outbox.position();
-        statement.sent_us = now_us;
-        if let Some(fill) = &mut statement.fill {
-            fill.copy.restart();
-        }
-        if let Some(half) = &mut statement.mirrored {
-            half.copy.restart();
-        }
-        statement.stage = stage;
-        conn.may_last = may_last(statement);
-        let out = conn.outbox.buf(&mut self.fx.buffers);
-        let begin = out.len();
-        put_statement(out, statement, session, &mut conn.stmts, conn.takes_attributes);
-        let put = out.get(begin..).unwrap_or_default();
-        // It may take another number of packets than its client knows of.
-        let is_other = put.len() > PAYLOAD_MAX || statement.answer_seq != 1;
-        if let (true, Some(entry)) = (is_other, conn.in_flight.back_mut()) {
-            entry.relay.renumber_from(statement.answer_seq);
-        }
-        let sent = conn.outbox.position() - statement.sent_at;
-        let slot = conn.slot;
-        if let Some(slot) = self.servers.pool.slot(slot) {
-            slot.server.health.begin_statement();
-        }
-        self.fx.stats.server_mut(slot.index()).bytes_sent += sent;
-        self.touch_server(conn_id);
-    }
-
     /// What is prepared on the connection and not needed goes before the statement.
     fn send_ahead(&mut self, id: ClientId, conn_id: ConnId) {
         let Some(client) = self.clients.get(id) else { return };
@@ -500,43 +547,6 @@ impl Worker {
         if begins_read_only {
             self.begin_read_only(id, conn_id);
         }
-    }
-
-    /// The connection's schema can't be given back: it logs in anew, and the session waits for
-    /// it or for another one.
-    fn exchange(&mut self, id: ClientId, conn_id: ConnId) {
-        let Some((_, account)) = self.clients.wanted(id) else {
-            return;
-        };
-        self.take_lease(id, conn_id);
-        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
-            return;
-        };
-        let (slot, hostgroup) = (conn.slot, conn.hostgroup);
-        if !conn.in_flight.is_empty() {
-            if conn.in_flight.iter().all(|entry| matches!(entry.owner, Owner::Trace(..))) {
-                self.rest_when_quiet(conn_id);
-                return self.requeue(id);
-            }
-            // It was reset a moment ago and is not quiet yet; a new one is as good.
-            self.drop_conn(conn_id);
-            self.requeue(id);
-            return self.fx.wake(Wake::Queue(hostgroup));
-        }
-        let waiter = trunkline_pool::Waiter {
-            client: id,
-            account,
-            since_us: self.env.now.us,
-            deadline_ms: self.env.now.ms() + self.env.snapshot.settings.connect_timeout_server_max,
-        };
-        self.clients.set_stage(id, Stage::Queued);
-        let queue_max = self.env.snapshot.settings.queue_max;
-        if !self.servers.pool.waiters(hostgroup).push_front(waiter, queue_max) {
-            // Its place was taken meanwhile; one of those who wait may have use for the connection.
-            self.refuse_statement(id, hostgroup, RefusalCause::QueueFull, 0);
-            return self.freed(conn_id);
-        }
-        self.log_in_again(slot, conn_id, account, id);
     }
 
     /// `COM_SET_OPTION` on a connection that the session holds.

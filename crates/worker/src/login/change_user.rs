@@ -15,11 +15,12 @@ use trunkline_session::frontend::{ClientHandshake, Refusal};
 use trunkline_topology::User;
 
 use crate::{
-    ClientId, Worker,
+    ClientId,
     clients::Clients,
     clients::client::{Phase, Session},
     env::Env,
     login::LoginAccounts,
+    rooms::{Core, Exchange},
     shared::UserPlace,
     statement::command::SERVERS_CHARSET,
 };
@@ -44,11 +45,11 @@ impl Env {
     }
 }
 
-impl Worker {
+impl Exchange {
     /// `COM_CHANGE_USER`.
     pub(crate) fn change_user(&mut self, id: ClientId, payload: &[u8]) {
-        let keeps = self.env.keeps_user();
-        let Some(client) = self.clients.get_mut(id) else {
+        let keeps = self.core.env.keeps_user();
+        let Some(client) = self.core.clients.get_mut(id) else {
             return;
         };
         let Some(session) = client.session.as_ref() else {
@@ -59,8 +60,8 @@ impl Worker {
             return self.refuse_change(id, 1, ErrorKind::UnknownCommand.says("Unknown command"));
         }
         let accounts = LoginAccounts::new(
-            &self.env.snapshot,
-            &self.env.shared,
+            &self.core.env.snapshot,
+            &self.core.env.shared,
             &client.peer,
             client.tls.is_some(),
         );
@@ -70,15 +71,30 @@ impl Worker {
             payload,
             0,
             &accounts,
-            client.outbox.buf(&mut self.fx.buffers),
+            client.outbox.buf(&mut self.core.fx.buffers),
         );
         client.phase = Phase::Login(Box::new(handshake));
-        self.touch_client(id);
-        let deadline = self.env.now.ms() + self.env.snapshot.settings.connect_timeout_client;
-        self.clients.logging_in.push_back((deadline, id));
+        self.core.touch_client(id);
+        let deadline =
+            self.core.env.now.ms() + self.core.env.snapshot.settings.connect_timeout_client;
+        self.core.clients.logins.logging_in.push_back((deadline, id));
         self.login_step(id, step);
     }
 
+    /// Answers a login that fails with an error packet. It ends the connection, but for a change of
+    /// user where that leaves the user as he was.
+    pub(crate) fn refuse_change(&mut self, id: ClientId, seq: u8, error: ClientError) {
+        if !self.core.keep_user(id) {
+            return self.refuse(id, seq, error);
+        }
+        self.core.clients.note_error(id, &error);
+        self.core.write_client(id, |out| {
+            error.put(out, seq);
+        });
+    }
+}
+
+impl Core {
     /// The old session ends, as its client has proved to be somebody. It is kept for the case that
     /// the change fails after all.
     pub(crate) fn part_from_session(&mut self, id: ClientId) {
@@ -110,18 +126,6 @@ impl Worker {
             self.clients.note_error(id, &kind.says("Access denied"));
         }
         keeps
-    }
-
-    /// Answers a login that fails with an error packet. It ends the connection, but for a change of
-    /// user where that leaves the user as he was.
-    pub(crate) fn refuse_change(&mut self, id: ClientId, seq: u8, error: ClientError) {
-        if !self.keep_user(id) {
-            return self.refuse(id, seq, error);
-        }
-        self.clients.note_error(id, &error);
-        self.write_client(id, |out| {
-            error.put(out, seq);
-        });
     }
 
     fn keep_user(&mut self, id: ClientId) -> bool {

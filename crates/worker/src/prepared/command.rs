@@ -18,10 +18,11 @@ use trunkline_session::tracker::{PinReason, SessionState};
 use trunkline_sql::analysis::{Depends, Effect, TableAccess, TableUse};
 
 use crate::{
-    ClientId, Worker,
+    ClientId,
     clients::Clients,
     clients::client::{Purpose, Session, Statement},
     prepared::{ClientStmts, Entry},
+    rooms::{Commands, Core, Exchange},
     routing::route::{Asking, Route, Routed, hostgroup_of},
     statement::Statements,
     statement::analysis::Known,
@@ -125,25 +126,28 @@ impl Statements {
     }
 }
 
-impl Worker {
+impl Commands {
     /// `COM_STMT_PREPARE`.
     pub(crate) fn prepare(&mut self, id: ClientId, frames: &[u8], text: &[u8]) {
-        let Some(modes) = self.modes(id) else { return };
-        let known = self.statements.analyses.know(text, &modes);
+        let Some(modes) = self.exchange.core.modes(id) else { return };
+        let known = self.exchange.statements.analyses.know(text, &modes);
         if ends_others(&known) {
-            return self.refuse_prepare(id, ErrorKind::NotPreparable.says(NOT_PREPARED));
+            return self
+                .exchange
+                .core
+                .refuse_prepare(id, ErrorKind::NotPreparable.says(NOT_PREPARED));
         }
         let asking = Asking::Prepare;
-        let Some(own) = self.prove_at_home(id, &known, asking, frames) else { return };
-        let settings = &self.env.snapshot.settings;
+        let Some(own) = self.exchange.prove_at_home(id, &known, asking, frames) else { return };
+        let settings = &self.exchange.core.env.snapshot.settings;
         let (count_max, held_max) = (settings.max_stmts_per_client, settings.max_allowed_packet);
-        let Some(stmts) = self.clients.stmts_mut(id) else { return };
+        let Some(stmts) = self.exchange.core.clients.stmts_mut(id) else { return };
         let count = stmts.len();
         if count >= count_max || stmts.held() + text.len() > held_max {
             let text = format!(
                 "Can't create more than max_prepared_stmt_count statements (current value: {count})"
             );
-            return self.refuse_prepare(id, ErrorKind::TooManyStatements.says(text));
+            return self.exchange.core.refuse_prepare(id, ErrorKind::TooManyStatements.says(text));
         }
         let stmt_id = stmts.next_id();
         let routed = self.route_text(id, &known, text, asking, &modes, own);
@@ -151,19 +155,23 @@ impl Worker {
         // A rule's answer, and its delay, are for those who run it.
         orders.delay_ms = 0;
         let route = match route {
-            Route::Ok(_) => self.route_plain(id),
+            Route::Ok(_) => self.exchange.core.route_plain(id),
             route => route,
         };
         let (frames, known) = match rewritten {
             None => (Cow::Borrowed(frames), known),
             Some(rewritten) if ends_others(&rewritten.known) => {
-                return self.refuse_prepare(id, ErrorKind::NotPreparable.says(NOT_PREPARED));
+                return self
+                    .exchange
+                    .core
+                    .refuse_prepare(id, ErrorKind::NotPreparable.says(NOT_PREPARED));
             }
             Some(rewritten) => (Cow::Owned(rewritten.frames(0x16)), rewritten.known),
         };
-        let mut statement = self.statement(&frames, ResponseShape::Prepare, Purpose::Prepare);
+        let mut statement =
+            self.exchange.core.statement(&frames, ResponseShape::Prepare, Purpose::Prepare);
         statement.stmt_id = Some(stmt_id);
-        match may_compute(&known, proven.proof, self.env.greeting.flavor()) {
+        match may_compute(&known, proven.proof, self.exchange.core.env.greeting.flavor()) {
             true => statement.proof = Proof { reads: false, ..proven.proof },
             // Nothing runs, so it can be tried twice.
             false => {
@@ -177,6 +185,100 @@ impl Worker {
         self.submit(id, route, statement, text.len());
     }
 
+    /// `COM_STMT_EXECUTE` and `COM_STMT_BULK_EXECUTE`.
+    pub(crate) fn execute(
+        &mut self,
+        id: ClientId,
+        frames: &[u8],
+        payload: &[u8],
+        stmt_id: u32,
+        run: Run,
+    ) {
+        let function = match run {
+            Run::Once => "mysqld_stmt_execute",
+            Run::Bulk => "mysqld_stmt_bulk_execute",
+        };
+        if run == Run::Bulk
+            && !self.exchange.core.clients.has_capability(id, Capabilities::STMT_BULK_OPERATIONS)
+        {
+            let text = "This command is not supported in the prepared statement protocol yet";
+            return self.exchange.core.answer_error(id, ErrorKind::NotPreparable.says(text));
+        }
+        let Some(stmt_id) = self.exchange.core.resolve(id, stmt_id, function) else { return };
+        self.exchange.core.close_cursor(id, stmt_id);
+        let has_attributes =
+            self.exchange.core.clients.has_capability(id, Capabilities::QUERY_ATTRIBUTES);
+        let Some(stmt) =
+            self.exchange.core.clients.stmts_mut(id).and_then(|stmts| stmts.get_mut(stmt_id))
+        else {
+            return;
+        };
+        if let Some(error) = stmt.long.as_ref().and_then(|long| long.error) {
+            return self.exchange.core.refuse_long_data(id, error);
+        }
+        let entry = Rc::clone(&stmt.entry);
+        if !entry.known.is_ordinary
+            && self.exchange.core.refuses_local_file(id, &entry.known.analysis)
+        {
+            return;
+        }
+        let Some(stmt) =
+            self.exchange.core.clients.stmts_mut(id).and_then(|stmts| stmts.get_mut(stmt_id))
+        else {
+            return;
+        };
+        let raw = payload.get(5..).unwrap_or_default();
+        let plain = match has_attributes && run == Run::Once {
+            true => match plain_execution(stmt, raw) {
+                Ok(plain) => Some(plain),
+                Err(error) => return self.exchange.core.refuse_execution(id, error),
+            },
+            false => None,
+        };
+        let raw = plain.as_ref().map_or(raw, |plain| &plain.raw);
+        let execution = match run {
+            Run::Once => Execution::parse(raw, stmt.entry.params),
+            Run::Bulk => Execution::parse_bulk(raw, stmt.entry.params),
+        };
+        if stmt.entry.params == 0 && stmt.types.is_none() {
+            stmt.types = Some(Rc::default());
+        }
+        if let Ok(Execution { types: Some(types), .. }) = execution
+            && stmt.types.as_deref() != Some(types)
+        {
+            stmt.types = Some(types.into());
+        }
+        let known = self.exchange.known_now(id, stmt_id, &entry);
+        if !known.is_ordinary && ends_others(&known) {
+            return self
+                .exchange
+                .core
+                .answer_error(id, ErrorKind::NotPreparable.says(NOT_PREPARED));
+        }
+        let asking = Asking::Execute(&entry.reading.schema);
+        let Some(own) = self.exchange.prove_at_home(id, &known, asking, frames) else { return };
+        let routed = self.route_text(id, &known, &entry.text, asking, &entry.modes, own);
+        let route = routed.route;
+        let mut statement =
+            self.exchange.core.statement(frames, ResponseShape::Query, Purpose::Execute);
+        if let Some(plain) = plain {
+            take_plain(&mut statement, stmt_id, &plain, payload);
+        }
+        statement.stmt_id = Some(stmt_id);
+        statement.prove(&known, routed.proven);
+        if !known.is_ordinary && hostgroup_of(&route).is_some() {
+            let analysis = &known.analysis;
+            statement.definition =
+                self.exchange.core.begin_definition(id, analysis, &entry.text, &entry.modes);
+        }
+        statement.known = Some(known);
+        statement.run_on(routed.server);
+        statement.obey(routed.orders);
+        self.submit(id, route, statement, 0);
+    }
+}
+
+impl Core {
     fn refuse_prepare(&mut self, id: ClientId, error: ClientError) {
         if let Some(stmts) = self.clients.stmts_mut(id) {
             stmts.forget_last();
@@ -199,99 +301,6 @@ impl Worker {
         resolved
     }
 
-    /// `COM_STMT_EXECUTE` and `COM_STMT_BULK_EXECUTE`.
-    pub(crate) fn execute(
-        &mut self,
-        id: ClientId,
-        frames: &[u8],
-        payload: &[u8],
-        stmt_id: u32,
-        run: Run,
-    ) {
-        let function = match run {
-            Run::Once => "mysqld_stmt_execute",
-            Run::Bulk => "mysqld_stmt_bulk_execute",
-        };
-        if run == Run::Bulk && !self.clients.has_capability(id, Capabilities::STMT_BULK_OPERATIONS)
-        {
-            let text = "This command is not supported in the prepared statement protocol yet";
-            return self.answer_error(id, ErrorKind::NotPreparable.says(text));
-        }
-        let Some(stmt_id) = self.resolve(id, stmt_id, function) else { return };
-        self.close_cursor(id, stmt_id);
-        let has_attributes = self.clients.has_capability(id, Capabilities::QUERY_ATTRIBUTES);
-        let Some(stmt) = self.clients.stmts_mut(id).and_then(|stmts| stmts.get_mut(stmt_id)) else {
-            return;
-        };
-        if let Some(error) = stmt.long.as_ref().and_then(|long| long.error) {
-            return self.refuse_long_data(id, error);
-        }
-        let entry = Rc::clone(&stmt.entry);
-        if !entry.known.is_ordinary && self.refuses_local_file(id, &entry.known.analysis) {
-            return;
-        }
-        let Some(stmt) = self.clients.stmts_mut(id).and_then(|stmts| stmts.get_mut(stmt_id)) else {
-            return;
-        };
-        let raw = payload.get(5..).unwrap_or_default();
-        let plain = match has_attributes && run == Run::Once {
-            true => match plain_execution(stmt, raw) {
-                Ok(plain) => Some(plain),
-                Err(error) => return self.refuse_execution(id, error),
-            },
-            false => None,
-        };
-        let raw = plain.as_ref().map_or(raw, |plain| &plain.raw);
-        let execution = match run {
-            Run::Once => Execution::parse(raw, stmt.entry.params),
-            Run::Bulk => Execution::parse_bulk(raw, stmt.entry.params),
-        };
-        if stmt.entry.params == 0 && stmt.types.is_none() {
-            stmt.types = Some(Rc::default());
-        }
-        if let Ok(Execution { types: Some(types), .. }) = execution
-            && stmt.types.as_deref() != Some(types)
-        {
-            stmt.types = Some(types.into());
-        }
-        let known = self.known_now(id, stmt_id, &entry);
-        if !known.is_ordinary && ends_others(&known) {
-            return self.answer_error(id, ErrorKind::NotPreparable.says(NOT_PREPARED));
-        }
-        let asking = Asking::Execute(&entry.reading.schema);
-        let Some(own) = self.prove_at_home(id, &known, asking, frames) else { return };
-        let routed = self.route_text(id, &known, &entry.text, asking, &entry.modes, own);
-        let route = routed.route;
-        let mut statement = self.statement(frames, ResponseShape::Query, Purpose::Execute);
-        if let Some(plain) = plain {
-            take_plain(&mut statement, stmt_id, &plain, payload);
-        }
-        statement.stmt_id = Some(stmt_id);
-        statement.prove(&known, routed.proven);
-        if !known.is_ordinary && hostgroup_of(&route).is_some() {
-            let analysis = &known.analysis;
-            statement.definition = self.begin_definition(id, analysis, &entry.text, &entry.modes);
-        }
-        statement.known = Some(known);
-        statement.run_on(routed.server);
-        statement.obey(routed.orders);
-        self.submit(id, route, statement, 0);
-    }
-
-    /// The analysis of a prepared statement by the settings and servers of now, in the modes that
-    /// it was prepared in. Servers may read it again in those of now.
-    #[inline]
-    fn known_now(&mut self, id: ClientId, stmt_id: u32, entry: &Entry) -> Rc<Known> {
-        let known = match entry.known.edition == self.statements.analyses.edition() {
-            true => Rc::clone(&entry.known),
-            false => self.statements.know_again(entry),
-        };
-        match self.reads_as_prepared(id, stmt_id, entry) {
-            true => known,
-            false => self.known_otherwise(id, stmt_id, entry, &known),
-        }
-    }
-
     /// Whether a session reads texts as when this one was prepared, and did when it ran last.
     #[inline]
     fn reads_as_prepared(&mut self, id: ClientId, stmt_id: u32, entry: &Entry) -> bool {
@@ -302,29 +311,8 @@ impl Worker {
         session.is_some_and(|session| {
             let Session { reading, state, prepared, .. } = &mut **session;
             prepared.get(stmt_id).is_some_and(|stmt| stmt.read_as.is_none())
-                && reading.is_that_of(entry, state, &mut self.statements.states)
+                && reading.is_that_of(entry, state, &mut self.servers.states)
         })
-    }
-
-    /// The analysis of a prepared statement whose session may read its text in another way by now.
-    #[cold]
-    fn known_otherwise(
-        &mut self,
-        id: ClientId,
-        stmt_id: u32,
-        entry: &Entry,
-        known: &Rc<Known>,
-    ) -> Rc<Known> {
-        let modes = self.modes(id).unwrap_or_default();
-        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
-        let Some(session) = session else { return Rc::clone(known) };
-        let Session { reading, state, prepared, .. } = &mut **session;
-        let is_same = reading.is_that_of(entry, state, &mut self.statements.states);
-        let now = reading.of(state, entry.has_literals, &mut self.statements.states);
-        if let Some(stmt) = prepared.get_mut(stmt_id) {
-            stmt.read_as = (!is_same).then_some(now);
-        }
-        entry.known_in(known, &modes, is_same, &mut self.statements.analyses)
     }
 
     fn refuse_execution(&mut self, id: ClientId, error: ExecutionError) {
@@ -354,24 +342,6 @@ impl Worker {
             }
         };
         self.answer_error(id, error);
-    }
-
-    /// `COM_STMT_FETCH`.
-    pub(crate) fn fetch(&mut self, id: ClientId, frames: &[u8], stmt_id: u32) {
-        let Some(stmt_id) = self.resolve(id, stmt_id, "mysqld_stmt_fetch") else { return };
-        let Some(session) = self.clients.get(id).and_then(|client| client.session.as_ref()) else {
-            return;
-        };
-        let conn = session.prepared.get(stmt_id).and_then(|stmt| stmt.cursor);
-        let lease = session.leases.iter().find(|lease| Some(lease.conn) == conn);
-        let Some(route) = lease.map(|lease| Route::Lease(lease.hostgroup, lease.conn)) else {
-            let end = if self.env.greeting.flavor() == Flavor::MySql { "." } else { "" };
-            let text = format!("The statement ({stmt_id}) has no open cursor{end}");
-            return self.answer_error(id, ErrorKind::NoCursor.says(text));
-        };
-        let mut statement = self.statement(frames, ResponseShape::Fetch, Purpose::Fetch);
-        statement.stmt_id = Some(stmt_id);
-        self.run_on_route(id, route, statement);
     }
 
     /// `COM_STMT_RESET`: nothing of it is on a server but a cursor.
@@ -420,6 +390,62 @@ impl Worker {
         self.close_surplus(conn_id);
         self.clients.cursor_ended(id, conn_id, stmt_id);
         self.settle_lease(id, conn_id);
+    }
+}
+
+impl Exchange {
+    /// The analysis of a prepared statement by the settings and servers of now, in the modes that
+    /// it was prepared in. Servers may read it again in those of now.
+    #[inline]
+    fn known_now(&mut self, id: ClientId, stmt_id: u32, entry: &Entry) -> Rc<Known> {
+        let known = match entry.known.edition == self.statements.analyses.edition() {
+            true => Rc::clone(&entry.known),
+            false => self.statements.know_again(entry),
+        };
+        match self.core.reads_as_prepared(id, stmt_id, entry) {
+            true => known,
+            false => self.known_otherwise(id, stmt_id, entry, &known),
+        }
+    }
+
+    /// The analysis of a prepared statement whose session may read its text in another way by now.
+    #[cold]
+    fn known_otherwise(
+        &mut self,
+        id: ClientId,
+        stmt_id: u32,
+        entry: &Entry,
+        known: &Rc<Known>,
+    ) -> Rc<Known> {
+        let modes = self.core.modes(id).unwrap_or_default();
+        let session = self.core.clients.get_mut(id).and_then(|client| client.session.as_mut());
+        let Some(session) = session else { return Rc::clone(known) };
+        let Session { reading, state, prepared, .. } = &mut **session;
+        let is_same = reading.is_that_of(entry, state, &mut self.core.servers.states);
+        let now = reading.of(state, entry.has_literals, &mut self.core.servers.states);
+        if let Some(stmt) = prepared.get_mut(stmt_id) {
+            stmt.read_as = (!is_same).then_some(now);
+        }
+        entry.known_in(known, &modes, is_same, &mut self.statements.analyses)
+    }
+
+    /// `COM_STMT_FETCH`.
+    pub(crate) fn fetch(&mut self, id: ClientId, frames: &[u8], stmt_id: u32) {
+        let Some(stmt_id) = self.core.resolve(id, stmt_id, "mysqld_stmt_fetch") else { return };
+        let Some(session) = self.core.clients.get(id).and_then(|client| client.session.as_ref())
+        else {
+            return;
+        };
+        let conn = session.prepared.get(stmt_id).and_then(|stmt| stmt.cursor);
+        let lease = session.leases.iter().find(|lease| Some(lease.conn) == conn);
+        let Some(route) = lease.map(|lease| Route::Lease(lease.hostgroup, lease.conn)) else {
+            let end = if self.core.env.greeting.flavor() == Flavor::MySql { "." } else { "" };
+            let text = format!("The statement ({stmt_id}) has no open cursor{end}");
+            return self.core.answer_error(id, ErrorKind::NoCursor.says(text));
+        };
+        let mut statement = self.core.statement(frames, ResponseShape::Fetch, Purpose::Fetch);
+        statement.stmt_id = Some(stmt_id);
+        self.run_on_route(id, route, statement);
     }
 }
 

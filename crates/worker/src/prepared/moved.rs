@@ -3,7 +3,7 @@
 use trunkline_protocol::response::Prepared;
 use trunkline_session::tracker::StateTable;
 
-use crate::{Worker, clients::client::Session};
+use crate::{clients::client::Session, rooms::Exchange};
 
 use super::{ClientStmts, EntryKey, client_stmts::ClientStmt, has_literals};
 
@@ -67,7 +67,7 @@ impl Session {
     }
 }
 
-impl Worker {
+impl Exchange {
     /// Takes in the statements of a session that came from another worker.
     pub(crate) fn unpack_stmts(&mut self, session: &mut Session, moved: MovedStmts) {
         let MovedStmts { stmts, next_id, last } = moved;
@@ -75,7 +75,7 @@ impl Worker {
             let known = self.statements.analyses.know(&text, &session.modes);
             let has_literals = has_literals(&text, &session.modes);
             let reading =
-                session.reading.of(&session.state, has_literals, &mut self.statements.states);
+                session.reading.of(&session.state, has_literals, &mut self.core.servers.states);
             let key = EntryKey { account: session.account, reading, has_literals, text };
             let entry = self.statements.share_entry(key, (known, session.modes), prepared);
             let columns = columns.map(|definitions| entry.columns(&definitions));

@@ -12,8 +12,9 @@ use trunkline_session::tracker::PinReason;
 use trunkline_sql::{analysis::Depends, token::Modes};
 
 use crate::{
-    ClientId, Worker,
+    ClientId,
     clients::client::{Phase, Purpose, Stage, Statement},
+    rooms::{Core, Exchange},
     servers::conn::Owner,
     statement::Statements,
     statement::analysis::Known,
@@ -42,7 +43,7 @@ impl Statements {
     }
 }
 
-impl Worker {
+impl Exchange {
     /// A client's `COM_STMT_PREPARE` was answered.
     pub(crate) fn stmt_prepared(
         &mut self,
@@ -53,9 +54,9 @@ impl Worker {
     ) {
         let (Some(prepared), None) = (&outcome.prepared, &outcome.error) else {
             if outcome.error.as_ref().is_some_and(|error| error.code == TOO_MANY) {
-                self.give_up_stmts(conn_id);
+                self.core.give_up_stmts(conn_id);
             }
-            if let Some(stmts) = self.clients.stmts_mut(id) {
+            if let Some(stmts) = self.core.clients.stmts_mut(id) {
                 stmts.forget_last();
             }
             return;
@@ -63,8 +64,8 @@ impl Worker {
         let Some(entry) = self.entry_of(id, statement, *prepared) else {
             return;
         };
-        self.stmt_is_on(conn_id, &entry, prepared.stmt_id);
-        if let (Some(stmts), Some(stmt_id)) = (self.clients.stmts_mut(id), statement.stmt_id) {
+        self.core.stmt_is_on(conn_id, &entry, prepared.stmt_id);
+        if let (Some(stmts), Some(stmt_id)) = (self.core.clients.stmts_mut(id), statement.stmt_id) {
             stmts.insert(stmt_id, entry);
             stmts.columns_sent(stmt_id, outcome);
         }
@@ -77,16 +78,68 @@ impl Worker {
         statement: &Statement,
         prepared: Prepared,
     ) -> Option<Rc<Entry>> {
-        let modes = self.modes(id)?;
-        let session = self.clients.get_mut(id)?.session.as_mut()?;
+        let modes = self.core.modes(id)?;
+        let session = self.core.clients.get_mut(id)?.session.as_mut()?;
         let known = Rc::clone(statement.known.as_ref()?);
         let text = prepared_text(statement);
         let has_literals = has_literals(&text, &modes);
-        let reading = session.reading.of(&session.state, has_literals, &mut self.statements.states);
+        let reading =
+            session.reading.of(&session.state, has_literals, &mut self.core.servers.states);
         let key = EntryKey { account: session.account, reading, has_literals, text };
         Some(self.statements.share_entry(key, (known, modes), prepared))
     }
 
+    /// The proxy's own `COM_STMT_PREPARE` was answered.
+    pub(crate) fn prepared_again(&mut self, id: ClientId, conn_id: ConnId, outcome: Outcome) {
+        let Some(client) = self.core.clients.get(id) else {
+            return;
+        };
+        let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session) else {
+            return;
+        };
+        let stmt = statement.stmt_id.and_then(|stmt_id| session.prepared.get(stmt_id));
+        let Some(entry) = stmt.map(|stmt| Rc::clone(statement.entry(stmt))) else {
+            return;
+        };
+        let (waits, runs_last) =
+            (statement.stage == Stage::Preparing(conn_id), statement.runs_last);
+        let error = match (outcome.error, outcome.prepared) {
+            (Some(error), _) => error,
+            (None, Some(prepared)) if prepared.params == entry.params => {
+                self.core.kept_again(id, conn_id, &entry, prepared);
+                if waits {
+                    self.dispatch(id, conn_id);
+                }
+                return;
+            }
+            (None, prepared) => {
+                if let (Some(prepared), Some(conn)) =
+                    (prepared, self.core.servers.conns.get_mut(conn_id))
+                {
+                    conn.stmts.close(prepared.stmt_id);
+                }
+                other_parameters()
+            }
+        };
+        if error.code == TOO_MANY {
+            self.core.give_up_stmts(conn_id);
+        }
+        if waits {
+            self.fail_in_place(id, conn_id, (&error).into());
+        } else if runs_last {
+            self.core.discard_execution(id, conn_id, error);
+        }
+    }
+
+    /// Ends the statement under way with an error, as if the connection that its session holds had
+    /// answered so.
+    pub(super) fn fail_in_place(&mut self, id: ClientId, conn_id: ConnId, error: ClientError) {
+        self.core.discard_execution(id, conn_id, error.into());
+        self.complete(id, conn_id, Outcome::default(), 0);
+    }
+}
+
+impl Core {
     /// A server has prepared an entry.
     fn stmt_is_on(&mut self, conn_id: ConnId, entry: &Rc<Entry>, stmt_id: u32) {
         let Some(conn) = self.servers.conns.get_mut(conn_id) else {
@@ -109,48 +162,6 @@ impl Worker {
             conn.stmts.close_all();
         }
         self.close_surplus(conn_id);
-    }
-
-    /// The proxy's own `COM_STMT_PREPARE` was answered.
-    pub(crate) fn prepared_again(&mut self, id: ClientId, conn_id: ConnId, outcome: Outcome) {
-        let Some(client) = self.clients.get(id) else {
-            return;
-        };
-        let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session) else {
-            return;
-        };
-        let stmt = statement.stmt_id.and_then(|stmt_id| session.prepared.get(stmt_id));
-        let Some(entry) = stmt.map(|stmt| Rc::clone(statement.entry(stmt))) else {
-            return;
-        };
-        let (waits, runs_last) =
-            (statement.stage == Stage::Preparing(conn_id), statement.runs_last);
-        let error = match (outcome.error, outcome.prepared) {
-            (Some(error), _) => error,
-            (None, Some(prepared)) if prepared.params == entry.params => {
-                self.kept_again(id, conn_id, &entry, prepared);
-                if waits {
-                    self.dispatch(id, conn_id);
-                }
-                return;
-            }
-            (None, prepared) => {
-                if let (Some(prepared), Some(conn)) =
-                    (prepared, self.servers.conns.get_mut(conn_id))
-                {
-                    conn.stmts.close(prepared.stmt_id);
-                }
-                other_parameters()
-            }
-        };
-        if error.code == TOO_MANY {
-            self.give_up_stmts(conn_id);
-        }
-        if waits {
-            self.fail_in_place(id, conn_id, (&error).into());
-        } else if runs_last {
-            self.discard_execution(id, conn_id, error);
-        }
     }
 
     /// The statement is there: executions that wait for it, or follow it, have it at the front.
@@ -190,13 +201,6 @@ impl Worker {
         {
             statement.prepare_error = Some(Box::new(error));
         }
-    }
-
-    /// Ends the statement under way with an error, as if the connection that its session holds had
-    /// answered so.
-    pub(super) fn fail_in_place(&mut self, id: ClientId, conn_id: ConnId, error: ClientError) {
-        self.discard_execution(id, conn_id, error.into());
-        self.complete(id, conn_id, Outcome::default(), 0);
     }
 
     /// What a client is told of an execution whose statement could not be prepared.

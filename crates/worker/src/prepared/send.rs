@@ -21,10 +21,11 @@ use trunkline_session::tracker::{Difference, Schema, difference};
 use trunkline_sql::analysis::Depends;
 
 use crate::{
-    ClientId, Worker,
+    ClientId,
     clients::Clients,
     clients::client::{Phase, Purpose, Session, Stage, Statement},
     exchange::send::text_hash,
+    rooms::{Core, Exchange},
     routing::route::Asking,
     servers::conn::{Conn, InFlight, Owner},
     statement::command::{is_split, joined_payload},
@@ -53,11 +54,11 @@ impl Clients {
     }
 }
 
-impl Worker {
+impl Exchange {
     /// Sees to it that what `id` wants to run is prepared on its connection. False when the
     /// execution has to wait for that, or has failed.
     pub(crate) fn is_prepared(&mut self, id: ClientId, conn_id: ConnId) -> bool {
-        let missing = match self.missing(id, conn_id) {
+        let missing = match self.core.missing(id, conn_id) {
             Ok(None) => return true,
             Ok(Some(missing)) => missing,
             Err(schema) => {
@@ -67,22 +68,24 @@ impl Worker {
             }
         };
         if let Some(state) = missing.state {
-            let conn = self.servers.conns.get(conn_id);
+            let conn = self.core.servers.conns.get(conn_id);
             let way = conn.map(|conn| difference(&conn.state, &state, conn.flavor));
             if let Some(Difference::Sync(sync)) = way {
                 let proof = sync.set.as_deref().map(text_hash);
-                self.send_sync(id, conn_id, state, sync, proof);
+                self.core.send_sync(id, conn_id, state, sync, proof);
             }
         }
-        self.fx.stats.counters.statements_prepared_again += 1;
-        self.prepare_on(id, conn_id, &missing.entry);
+        self.core.fx.stats.counters.statements_prepared_again += 1;
+        self.core.prepare_on(id, conn_id, &missing.entry);
         match missing.follows {
-            true => self.clients.run_last(id),
-            false => self.clients.set_stage(id, Stage::Preparing(conn_id)),
+            true => self.core.clients.run_last(id),
+            false => self.core.clients.set_stage(id, Stage::Preparing(conn_id)),
         }
         missing.follows
     }
+}
 
+impl Core {
     /// Takes the statement that `id` runs to the front of those on a connection that has it.
     pub(crate) fn take_stmt(&mut self, id: ClientId, conn_id: ConnId) {
         let Some((statement, session)) = running(&mut self.clients, id) else {
@@ -134,7 +137,7 @@ impl Worker {
         let by_values = entry.known.analysis.depends.contains(Depends::USER_VARIABLE_READ);
         let (has_literals, session_state) = (entry.has_literals, &session.state);
         let state = state_for(&entry.reading, has_literals, by_values, session_state, &conn.state);
-        let state = state.map(|state| self.statements.states.intern(state));
+        let state = state.map(|state| self.servers.states.intern(state));
         let entry = Rc::clone(entry);
         let follows = follows && self.last_is_harmless(id, conn_id);
         Ok(Some(Missing { state, entry, follows }))

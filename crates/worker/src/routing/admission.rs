@@ -10,7 +10,10 @@ use trunkline_sql::analysis::TransactionEffect;
 use trunkline_stats::LimitSums;
 
 use crate::{
-    ClientId, Worker, routing::directives::Directives, routing::route::Route,
+    ClientId,
+    rooms::{Commands, Core},
+    routing::directives::Directives,
+    routing::route::Route,
     statement::analysis::Known,
 };
 
@@ -21,7 +24,7 @@ pub(crate) fn share_of(guards: &Guards, workers: usize) -> Limits {
     Limits::new(&guards.limits, workers).unwrap_or_else(|_| Limits::none())
 }
 
-impl Worker {
+impl Core {
     /// What the firewall answers a statement with that is not on its list; `None` lets it go on.
     pub(crate) fn ask_firewall(&mut self, id: ClientId, known: &Known, flag: u32) -> Option<Route> {
         let client = self.clients.get(id)?;
@@ -79,7 +82,9 @@ impl Worker {
         self.log(true, || format!("firewall {did} of user {}, who has fast_forward", user.name));
         mode == FirewallMode::Protecting
     }
+}
 
+impl Commands {
     /// Takes a token of each limit that is about a statement: it goes on, now or a little later,
     /// or it does not. What ends a transaction is not limited.
     pub(crate) fn admit(
@@ -91,13 +96,13 @@ impl Worker {
         if known.analysis.transaction != TransactionEffect::None {
             return None;
         }
-        let session = self.clients.get(id)?.session.as_ref()?;
+        let session = self.exchange.core.clients.get(id)?.session.as_ref()?;
         let ask = LimitAsk {
             username: &session.user.name,
             rules: &self.router.matched_rules,
-            digest: self.env.snapshot.settings.query_digests.then_some(known.digest),
+            digest: self.exchange.core.env.snapshot.settings.query_digests.then_some(known.digest),
         };
-        let place = match self.router.limits.admit(&ask, self.env.now.us) {
+        let place = match self.router.limits.admit(&ask, self.exchange.core.env.now.us) {
             Admission::Now => return None,
             Admission::After(wait_us) => {
                 let wait_ms = u32::try_from(wait_us.div_ceil(1_000)).unwrap_or(u32::MAX);
@@ -106,7 +111,7 @@ impl Worker {
             }
             Admission::Refused(place) => place,
         };
-        self.fx.stats.counters.statements_refused_limit += 1;
+        self.exchange.core.fx.stats.counters.statements_refused_limit += 1;
         let limit = self.router.guards.limits.get(place)?;
         Some(Route::Limited(Arc::from(refusal(limit))))
     }

@@ -8,7 +8,9 @@ use trunkline_session::tracker::{PinReason, Pins};
 use trunkline_sql::hint::Hints;
 use trunkline_topology::{Pipeline, ServerKey};
 
-use crate::{ClientId, Worker, cache::CacheOrder, clients::client::Statement, mirror::MirrorOrder};
+use crate::{
+    ClientId, cache::CacheOrder, clients::client::Statement, mirror::MirrorOrder, rooms::Core,
+};
 
 /// What one statement is to be carried out with. 0 is none of a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -74,7 +76,7 @@ impl Directives {
     }
 }
 
-impl Worker {
+impl Core {
     /// Logs a statement as a rule wants it: who, where and how, and never its text.
     pub(crate) fn log_statement(
         &mut self,

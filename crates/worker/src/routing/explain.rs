@@ -24,7 +24,8 @@ use trunkline_stats::report::state_name;
 use trunkline_topology::{HostgroupId, ServerState, User};
 
 use crate::{
-    ClientId, Worker,
+    ClientId,
+    rooms::{Core, Exchange},
     routing::kept::has_state,
     routing::split::{Transactions, hinted, hinted_server, split},
     statement::analysis::digest_settings,
@@ -214,7 +215,7 @@ fn firewall(
     verdict == FirewallVerdict::Denied
 }
 
-impl Worker {
+impl Core {
     /// The statement that a client wants to have explained, if its user may ask.
     pub(crate) fn asks_for_route<'a>(&self, id: ClientId, text: &'a [u8]) -> Option<&'a [u8]> {
         let sql = after_words(text)?;
@@ -223,10 +224,12 @@ impl Worker {
         let is_named = |name: &str| name == EVERYBODY || name == session.user.name;
         users.split(',').map(str::trim).any(is_named).then_some(sql)
     }
+}
 
+impl Exchange {
     /// `EXPLAIN ROUTE`: what would become of a statement of this session.
     pub(crate) fn answer_route(&mut self, id: ClientId, sql: &[u8]) {
-        let Some(client) = self.clients.get(id) else {
+        let Some(client) = self.core.clients.get(id) else {
             return;
         };
         let Some(session) = client.session.as_deref() else {
@@ -242,10 +245,10 @@ impl Worker {
             modes: Modes { version: self.statements.analyses.version(), ..session.modes },
             transactions: Transactions::of(&session.state),
             sql,
-            now_ms: self.env.now.ms(),
-            catalog: Some(self.env.shared.catalog()),
+            now_ms: self.core.env.now.ms(),
+            catalog: Some(self.core.env.shared.catalog()),
         };
-        let mut rows = Rows(explain(&self.env.snapshot, &asking));
+        let mut rows = Rows(explain(&self.core.env.snapshot, &asking));
         for lease in &session.leases {
             let reasons: Vec<_> = lease.pins.reasons().map(|reason| reason.name()).collect();
             let (hostgroup, reasons) = (lease.hostgroup, reasons.join(", "));
@@ -264,8 +267,8 @@ impl Worker {
             vec![Some(name.as_bytes().to_vec()), Some(value.into_bytes())]
         };
         let rows: Vec<_> = rows.0.into_iter().map(cells).collect();
-        self.fx.stats.counters.statements_answered += 1;
-        self.write_client(id, |out| {
+        self.core.fx.stats.counters.statements_answered += 1;
+        self.core.write_client(id, |out| {
             put_text_result(out, 1, format, status, &["step", "detail"], &rows);
         });
     }

@@ -17,9 +17,10 @@ use trunkline_sql::{
 use trunkline_topology::HostgroupId;
 
 use crate::{
-    ClientId, Worker,
+    ClientId,
     clients::client::{Lease, Phase},
     exchange::send::put_own_query,
+    rooms::Core,
     routing::route::{Asking, is_of_reads},
     servers::conn::{InFlight, Owner},
     statement::analysis::Known,
@@ -27,7 +28,7 @@ use crate::{
 
 const BEGIN: &[u8] = b"START TRANSACTION READ ONLY";
 
-impl Worker {
+impl Core {
     /// A transaction that only reads, on a reader, ends with what begins another that may write,
     /// locks tables or commits by itself; with what may act otherwise it goes to the writer.
     /// Nothing is lost on the reader, so that the reset of its connection is as good as a `COMMIT`.

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use trunkline_protocol::codec::frame::put_payload;
 use trunkline_sql::token::{Modes, TokenKind, Tokens};
 
-use crate::{Worker, statement::analysis::Known};
+use crate::{rooms::Exchange, statement::analysis::Known};
 
 /// A statement as it is sent in place of the one that came.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ impl Rewritten {
     }
 }
 
-impl Worker {
+impl Exchange {
     /// Takes over what rules made of a statement. `None` when it is to be sent as it came: for a
     /// statement to be prepared the client's parameters must still fit.
     pub(crate) fn take_rewrite(
@@ -41,11 +41,11 @@ impl Worker {
     ) -> Option<Rewritten> {
         let fits = !is_prepared || parameters(before, modes) == parameters(&text, modes);
         // The payload has the command's code too.
-        if !fits || text.len() >= self.env.snapshot.settings.max_allowed_packet {
-            self.fx.stats.counters.rewrites_skipped += 1;
+        if !fits || text.len() >= self.core.env.snapshot.settings.max_allowed_packet {
+            self.core.fx.stats.counters.rewrites_skipped += 1;
             return None;
         }
-        self.fx.stats.counters.statements_rewritten += 1;
+        self.core.fx.stats.counters.statements_rewritten += 1;
         let known = self.statements.analyses.know(&text, modes);
         Some(Rewritten { text, known })
     }

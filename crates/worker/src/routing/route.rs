@@ -15,10 +15,11 @@ use trunkline_sql::{
 use trunkline_topology::{HostgroupId, ServerKey};
 
 use crate::{
-    ClientId, Worker,
+    ClientId,
     clients::Clients,
     clients::client::{Lease, Session},
     prepared::may_compute,
+    rooms::{Commands, Core},
     routing::directives::Directives,
     routing::kept::{keeping_lease, variables_elsewhere},
     routing::read_only::only_looks,
@@ -103,7 +104,7 @@ impl Clients {
     }
 }
 
-impl Worker {
+impl Commands {
     /// Decides for a statement that has a text. What the session's last statement left to be read
     /// stops holding it, unless this one reads it. `own`: what is proven of it on the servers of
     /// its session's hostgroup.
@@ -116,34 +117,40 @@ impl Worker {
         modes: &Modes,
         own: Proven,
     ) -> Routed {
-        let mut orders = Directives::of_settings(&self.env.snapshot.settings);
+        let mut orders = Directives::of_settings(&self.exchange.core.env.snapshot.settings);
         let ruling = self.ask_rules(id, known, text, asking, &mut orders);
         let is_prepared = asking == Asking::Prepare;
-        let rewritten =
-            ruling.rewritten.and_then(|new| self.take_rewrite(text, new, is_prepared, modes));
+        let rewritten = ruling
+            .rewritten
+            .and_then(|new| self.exchange.take_rewrite(text, new, is_prepared, modes));
         // One that a rule answers leaves the session as it is.
         if let Some(route) = ruling.answer {
             let proven = Proven { proof: Proof::NOTHING, ..own };
             return Routed { route, orders, rewritten, server: None, proven };
         }
         let own = match &rewritten {
-            Some(rewritten) => self.proof_at(id, &rewritten.known, asking, own.group),
+            Some(rewritten) => self.exchange.core.proof_at(id, &rewritten.known, asking, own.group),
             None => own,
         };
         let known = rewritten.as_ref().map_or(known, |rewritten| &rewritten.known);
-        self.end_brief_pins(id, &known.analysis);
+        self.exchange.core.end_brief_pins(id, &known.analysis);
         let mut hostgroup = ruling.hostgroup;
         let mut server = None;
-        if let Some(hints) =
-            known.hints.as_deref().filter(|_| self.env.snapshot.settings.query_digests)
+        if let Some(hints) = known
+            .hints
+            .as_deref()
+            .filter(|_| self.exchange.core.env.snapshot.settings.query_digests)
         {
             orders.take_hints(hints);
             let there = match hints.hostgroup {
-                Some(number) => self.proof_at(id, known, asking, HostgroupId(number)).proof,
+                Some(number) => {
+                    self.exchange.core.proof_at(id, known, asking, HostgroupId(number)).proof
+                }
                 None => own.proof,
             };
-            hostgroup = self.hinted(id, (&known.analysis, there), hints).or(hostgroup);
-            server = self.hinted_server(id, known, asking, hints);
+            hostgroup =
+                self.exchange.core.hinted(id, (&known.analysis, there), hints).or(hostgroup);
+            server = self.exchange.core.hinted_server(id, known, asking, hints);
             hostgroup = server.as_ref().map(|server| server.hostgroup).or(hostgroup);
         }
         let limited = match self.router.limits.is_empty() || asking == Asking::Prepare {
@@ -153,34 +160,35 @@ impl Worker {
         let known = Rc::clone(known);
         let route = limited.unwrap_or_else(|| {
             if asking != Asking::Prepare
-                || may_compute(&known, own.proof, self.env.greeting.flavor())
+                || may_compute(&known, own.proof, self.exchange.core.env.greeting.flavor())
             {
-                let refusal = self.leave_reader(id, (&known, asking), own.proof, hostgroup);
+                let refusal =
+                    self.exchange.core.leave_reader(id, (&known, asking), own.proof, hostgroup);
                 if let Some(text) = refusal {
                     return Route::Error(text.into());
                 }
             }
-            let route = self.route_decided(id, hostgroup, Some(&known), own.proof);
+            let route = self.exchange.core.route_decided(id, hostgroup, Some(&known), own.proof);
             match asking == Asking::Prepare {
                 true => route,
-                false => self.clients.refuse_null(id, route, &known.analysis),
+                false => self.exchange.core.clients.refuse_null(id, route, &known.analysis),
             }
         });
         let to = hostgroup_of(&route);
         if let (Some(named), Some(to)) = (hostgroup, to) {
-            self.fx.stats.counters.statements_kept += u64::from(to != named);
+            self.exchange.core.fx.stats.counters.statements_kept += u64::from(to != named);
         }
         // What is held elsewhere, or begins anew on the writer, does not go to that server.
         let server = server.filter(|server| to == Some(server.hostgroup));
         let mut proven = match to {
             // The servers of another group may have other tables.
-            Some(to) if to != own.group && self.env.group_of(to) != own.group => {
-                self.proof_at(id, &known, asking, to)
+            Some(to) if to != own.group && self.exchange.core.env.group_of(to) != own.group => {
+                self.exchange.core.proof_at(id, &known, asking, to)
             }
             Some(_) | None => own,
         };
         if let Some(to) = to {
-            proven.proof = self.proof_in(to, proven.proof);
+            proven.proof = self.exchange.core.proof_in(to, proven.proof);
         }
         Routed { route, orders, rewritten, server, proven }
     }
@@ -194,8 +202,8 @@ impl Worker {
         asking: Asking<'_>,
         orders: &mut Directives,
     ) -> Ruling {
-        let snapshot = &self.env.snapshot;
-        let Some(client) = self.clients.get_mut(id) else {
+        let snapshot = &self.exchange.core.env.snapshot;
+        let Some(client) = self.exchange.core.clients.get_mut(id) else {
             return Ruling::default();
         };
         let Some(session) = client.session.as_mut() else {
@@ -220,7 +228,8 @@ impl Worker {
             };
             let decision =
                 self.router.decisions.decide(&snapshot.rules, &question, &mut self.router.hits);
-            self.fx.stats.counters.rewrites_skipped += u64::from(decision.rewrites_skipped);
+            self.exchange.core.fx.stats.counters.rewrites_skipped +=
+                u64::from(decision.rewrites_skipped);
             (flag, applied) = (decision.final_flag, decision.applied);
             ruling = Ruling {
                 answer: answer_of(decision.answer()),
@@ -243,13 +252,15 @@ impl Worker {
             let fast = snapshot.fast_routes.find(user, schema, flag);
             ruling.hostgroup = fast.or(ruling.hostgroup);
         }
-        if self.env.snapshot.settings.firewall_whitelist_enabled {
-            let denied = self.ask_firewall(id, known, flag);
+        if self.exchange.core.env.snapshot.settings.firewall_whitelist_enabled {
+            let denied = self.exchange.core.ask_firewall(id, known, flag);
             ruling.answer = ruling.answer.or(denied);
         }
         ruling
     }
+}
 
+impl Core {
     /// The hostgroup that a statement's comments name.
     fn hinted(
         &self,

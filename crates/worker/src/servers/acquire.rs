@@ -7,11 +7,12 @@ use trunkline_protocol::{error::ErrorKind, packet::greeting::Flavor};
 use trunkline_topology::{HostgroupId, RefusalCause};
 
 use crate::{
-    ClientId, Worker,
+    ClientId,
     clients::Clients,
     clients::client::{Lease, Phase, Stage},
     effects::Wake,
     exchange::hidden::may_read_past,
+    rooms::{Core, Exchange},
     servers::Servers,
     servers::conn::{AccountKey, ConnPhase},
     servers::dirt::Dirt,
@@ -30,7 +31,7 @@ struct QueueAhead {
     has_account: bool,
 }
 
-/// Whom [`Worker::pump`] could not serve.
+/// Whom [`Exchange::pump`] could not serve.
 #[derive(Debug, Default)]
 struct Skipped {
     /// How many, from the front of the queue.
@@ -81,46 +82,323 @@ impl Clients {
     }
 }
 
-impl Worker {
+impl Exchange {
     /// Finds a connection for the statement that `id` has under way.
     pub(crate) fn acquire(&mut self, id: ClientId) {
-        self.prove_again(id);
+        self.core.prove_again(id);
         if self.drops_copy(id) || self.acquire_last(id) {
             return;
         }
-        let Some((hostgroup, account)) = self.clients.wanted(id) else {
+        let Some((hostgroup, account)) = self.core.clients.wanted(id) else {
             return;
         };
         // Whoever waits already is served first, unless a connection is coming up for each.
-        let ahead = self.ahead_of(id, hostgroup, account);
+        let ahead = self.core.ahead_of(id, hostgroup, account);
         if !ahead.is_long && self.acquire_shared(id, hostgroup, account) {
             return;
         }
         if ahead.has_account {
             return self.enqueue(id, hostgroup, account, RefusalCause::AllBusy);
         }
-        match self.choose(id, hostgroup, account) {
+        match self.core.choose(id, hostgroup, account) {
             Choice::Open(slot) => {
                 self.enqueue(id, hostgroup, account, RefusalCause::ConnectTimeout);
-                self.open(slot, hostgroup, account, id);
+                self.core.open(slot, hostgroup, account, id);
             }
-            Choice::ChangeUser(slot, conn) if self.servers.may_change_user(conn, account) => {
+            Choice::ChangeUser(slot, conn) if self.core.servers.may_change_user(conn, account) => {
                 self.enqueue(id, hostgroup, account, RefusalCause::ConnectTimeout);
-                self.log_in_again(slot, conn, account, id);
+                self.core.log_in_again(slot, conn, account, id);
             }
             Choice::ChangeUser(slot, conn) | Choice::Replace(slot, conn) => {
                 self.enqueue(id, hostgroup, account, RefusalCause::ConnectTimeout);
-                if !self.fetch_before_parting(conn) {
-                    self.replace(slot, conn, hostgroup, account, id);
+                if !self.core.fetch_before_parting(conn) {
+                    self.core.replace(slot, conn, hostgroup, account, id);
                 }
             }
             Choice::Join(_, conn) | Choice::Idle(_, conn) => self.lease_proven(id, conn),
             Choice::Wait(RefusalCause::AllAtMaxConnections)
-                if has_plant!(self, CapOffByOne) && self.opens_beyond(id, hostgroup, account) => {}
+                if has_plant!(self.core, CapOffByOne)
+                    && self.opens_beyond(id, hostgroup, account) => {}
             Choice::Wait(cause) => self.enqueue(id, hostgroup, account, cause),
         }
     }
 
+    /// One more than a server may have; only a planted bug asks for it.
+    fn opens_beyond(&mut self, id: ClientId, hostgroup: HostgroupId, account: AccountId) -> bool {
+        let is_at_cap = |slot: &Slot| {
+            slot.server.key.hostgroup == hostgroup
+                && slot.server.health.connections() == slot.server.max_connections
+        };
+        let Some(slot) =
+            self.core.servers.pool.slots().find(|(_, slot)| is_at_cap(slot)).map(|(id, _)| id)
+        else {
+            return false;
+        };
+        if let Some(slot) = self.core.servers.pool.slot(slot) {
+            slot.server.health.take_connection_beyond();
+        }
+        self.enqueue(id, hostgroup, account, RefusalCause::ConnectTimeout);
+        self.core.open(slot, hostgroup, account, id);
+        true
+    }
+
+    /// A statement that reads what the last one left behind gets the same connection again, if
+    /// nobody has used it since. One that may write goes nowhere but to its own hostgroup.
+    fn acquire_last(&mut self, id: ClientId) -> bool {
+        let Some(client) = self.core.clients.get(id) else {
+            return false;
+        };
+        let Phase::Running(statement) = &client.phase else {
+            return false;
+        };
+        let Some(session) = client.session.as_ref() else {
+            return false;
+        };
+        let finds_by_null = self.core.env.shared.finds_by_null();
+        let reads = may_read_past(statement, session, session.flavor(), finds_by_null);
+        let Some((conn_id, turn)) = reads.place(session) else {
+            return false;
+        };
+        let account = session.account;
+        let (is_read, hostgroup) = (statement.is_read, statement.hostgroup);
+        self.core.drop_outdated_of(id);
+        let Some(conn) = self.core.servers.conns.get(conn_id) else {
+            return false;
+        };
+        let is_untouched = conn.turn == turn && conn.last_client == Some(id);
+        let may_run_there = is_read || conn.hostgroup == hostgroup;
+        if !conn.list.is_free() || !is_untouched || !may_run_there || conn.account != account {
+            return false;
+        }
+        self.core.servers.set_state(conn_id, ConnState::Unlisted);
+        self.lease(id, conn_id);
+        true
+    }
+
+    pub(crate) fn enqueue(
+        &mut self,
+        id: ClientId,
+        hostgroup: HostgroupId,
+        account: AccountId,
+        cause: RefusalCause,
+    ) {
+        let settings = &self.core.env.snapshot.settings;
+        if cause == RefusalCause::NoServer {
+            return self.refuse_statement(id, hostgroup, cause, 0);
+        }
+        let waiter = Waiter {
+            client: id,
+            account,
+            since_us: self.core.env.now.us,
+            deadline_ms: self.core.env.now.ms() + settings.connect_timeout_server_max,
+        };
+        let max = settings.queue_max;
+        if has_plant!(self.core, WaiterForgotten)
+            && self.core.servers.pool.waiters(hostgroup).len() >= 2
+        {
+            return;
+        }
+        if !self.core.servers.pool.waiters(hostgroup).push(waiter, max) {
+            return self.refuse_statement(id, hostgroup, RefusalCause::QueueFull, 0);
+        }
+        if cause == RefusalCause::AllAtMaxConnections {
+            self.core.ask_peers(hostgroup);
+        }
+    }
+
+    /// An idle connection, already off its list, becomes the session's; the statement goes out.
+    pub(crate) fn lease(&mut self, id: ClientId, conn_id: ConnId) {
+        if self.core.prove_again(id) {
+            self.core.requeue(id);
+            return self.core.freed(conn_id);
+        }
+        if self.drops_copy(id) {
+            return self.core.freed(conn_id);
+        }
+        self.lease_proven(id, conn_id);
+    }
+
+    /// Leases an idle connection, already off its list, to a session whose statement has been
+    /// proven just now.
+    pub(crate) fn lease_proven(&mut self, id: ClientId, conn_id: ConnId) {
+        let is_shared = self
+            .core
+            .servers
+            .conns
+            .get(conn_id)
+            .is_some_and(|conn| self.core.fits_to_share(id, conn));
+        self.lease_as(id, conn_id, is_shared);
+    }
+
+    /// Leases an idle connection, already off its list, to one session or, as the first of several,
+    /// to a statement that others may follow.
+    pub(crate) fn lease_as(&mut self, id: ClientId, conn_id: ConnId, is_shared: bool) {
+        let now_ms = self.core.env.now.ms();
+        // On a shared connection nothing is kept for anybody.
+        self.core.fetch_traces(conn_id, Some(id), !is_shared);
+        let Some(conn) = self.core.servers.conns.get_mut(conn_id) else {
+            return;
+        };
+        debug_assert!(matches!(conn.phase, ConnPhase::Ready));
+        let rested_ms = now_ms.saturating_sub(conn.since_ms);
+        if rested_ms > PROBE_AFTER_MS {
+            self.core.act(crate::Action::Probe(conn_id));
+        }
+        if is_shared {
+            return self.share(id, conn_id);
+        }
+        self.core.soil_with_names(id, conn_id);
+        self.core.soil_with_gtid(id, conn_id);
+        let Some(conn) = self.core.servers.conns.get_mut(conn_id) else {
+            return;
+        };
+        conn.owner = Some(id);
+        if conn.last_client.replace(id) != Some(id) {
+            conn.turn += 1;
+        }
+        let hostgroup = conn.hostgroup;
+        self.core.servers.set_state(conn_id, ConnState::Leased);
+        let session = self.core.clients.get_mut(id).and_then(|client| client.session.as_mut());
+        let Some(session) = session else {
+            return self.core.free_after_session(conn_id);
+        };
+        debug_assert!(session.lease_mut(conn_id).is_none());
+        session.leases.push(Lease {
+            hostgroup,
+            conn: conn_id,
+            pins: Default::default(),
+            is_in_trans: false,
+            only_reads: false,
+            pinned_by: None,
+        });
+        self.dispatch(id, conn_id);
+    }
+
+    /// Gives a connection that has become free to whoever waits longest for its like, or lets it
+    /// rest.
+    pub(crate) fn recycle(&mut self, conn_id: ConnId) {
+        // Its last session may have taken it again meanwhile.
+        let freed =
+            self.core.servers.conns.get(conn_id).filter(|conn| conn.list == ConnState::Freed);
+        let Some(conn) = freed else {
+            return;
+        };
+        let (hostgroup, account, slot) = (conn.hostgroup, conn.account, conn.slot);
+        if self.core.is_done_with(conn_id) {
+            self.core.retire_conn(conn_id);
+            // Its place under the cap is somebody else's now.
+            return self.pump(hostgroup);
+        }
+        if self.core.offer_to_peer(conn_id) {
+            return;
+        }
+        let has_room = self.core.servers.pool.slot_mut(slot).is_some_and(Slot::has_room);
+        let next = match has_room {
+            true => self.core.next_waiter(hostgroup, account, slot),
+            false => None,
+        };
+        if let Some(waiter) = next {
+            self.core.count_queue_time(waiter.since_us);
+            return self.lease(waiter.client, conn_id);
+        }
+        self.core.let_rest(conn_id);
+        // Somebody of another account may wait for room that this connection takes.
+        self.pump(hostgroup);
+    }
+
+    /// Serves those who wait for a hostgroup as far as that is possible by now. Who waits for one
+    /// server alone keeps nobody behind from the others.
+    pub(crate) fn pump(&mut self, hostgroup: HostgroupId) {
+        let connecting = self.core.servers.pool.connecting(hostgroup);
+        let mut unserved =
+            self.core.servers.pool.waiters(hostgroup).len().saturating_sub(connecting);
+        let mut passed = Skipped::default();
+        while unserved > 0 {
+            unserved -= 1;
+            let next =
+                self.core.servers.pool.waiters(hostgroup).iter().nth(passed.waiters).copied();
+            let Some(waiter) = next else { break };
+            let (client, account) = (waiter.client, waiter.account);
+            let named = self.core.named_server(client);
+            if named.is_some() && passed.servers.contains(&named) {
+                passed.waiters += 1;
+                continue;
+            }
+            match self.core.choose(client, hostgroup, account) {
+                Choice::Join(_, conn) | Choice::Idle(_, conn) => {
+                    self.core
+                        .servers
+                        .pool
+                        .waiters(hostgroup)
+                        .take(|waiter| waiter.client == client);
+                    self.core.count_queue_time(waiter.since_us);
+                    self.lease(client, conn);
+                }
+                Choice::Open(slot) => {
+                    if self.core.open(slot, hostgroup, account, client).is_none() {
+                        break;
+                    }
+                }
+                Choice::ChangeUser(slot, conn)
+                    if self.core.servers.may_change_user(conn, account) =>
+                {
+                    self.core.log_in_again(slot, conn, account, client);
+                }
+                Choice::ChangeUser(_, conn) | Choice::Replace(_, conn)
+                    if self.core.fetch_before_parting(conn) => {}
+                Choice::ChangeUser(slot, conn) | Choice::Replace(slot, conn) => {
+                    if self.core.replace(slot, conn, hostgroup, account, client).is_none() {
+                        break;
+                    }
+                }
+                Choice::Wait(cause) => {
+                    passed.is_at_cap |= cause == RefusalCause::AllAtMaxConnections;
+                    if named.is_none() {
+                        break;
+                    }
+                    passed.waiters += 1;
+                    passed.servers.push(named);
+                }
+            }
+        }
+        if passed.is_at_cap {
+            self.core.ask_peers(hostgroup);
+        }
+    }
+
+    /// Gives up on a statement that waits, or would: tells the client why.
+    pub(crate) fn refuse_statement(
+        &mut self,
+        id: ClientId,
+        hostgroup: HostgroupId,
+        cause: RefusalCause,
+        waited_ms: u64,
+    ) {
+        self.core.fx.stats.refused(cause);
+        let why = self.core.refusal_text(hostgroup, cause);
+        let text = match waited_ms {
+            0 => format!("Max connect timeout reached while reaching hostgroup {hostgroup}: {why}"),
+            _ => format!(
+                "Max connect timeout reached while reaching hostgroup {hostgroup} after \
+                 {waited_ms}ms: {why}"
+            ),
+        };
+        self.fail_unsent(id, ErrorKind::NoConnection.says(text));
+    }
+
+    /// A statement looks for a connection again, unless it has been answered meanwhile.
+    pub(crate) fn acquire_again(&mut self, id: ClientId) {
+        if let Some(client) = self.core.clients.get_mut(id)
+            && let Phase::Running(statement) = &mut client.phase
+            && statement.stage == Stage::Returning
+        {
+            statement.stage = Stage::Queued;
+            self.acquire(id);
+        }
+    }
+}
+
+impl Core {
     /// Who waits before this statement for what it wants. Who waits for another server than it may
     /// run on, or for one alone where it may run on any, does not keep it.
     fn ahead_of(&mut self, id: ClientId, hostgroup: HostgroupId, account: AccountId) -> QueueAhead {
@@ -147,25 +425,6 @@ impl Worker {
             }
         }
         ahead
-    }
-
-    /// One more than a server may have; only a planted bug asks for it.
-    fn opens_beyond(&mut self, id: ClientId, hostgroup: HostgroupId, account: AccountId) -> bool {
-        let is_at_cap = |slot: &Slot| {
-            slot.server.key.hostgroup == hostgroup
-                && slot.server.health.connections() == slot.server.max_connections
-        };
-        let Some(slot) =
-            self.servers.pool.slots().find(|(_, slot)| is_at_cap(slot)).map(|(id, _)| id)
-        else {
-            return false;
-        };
-        if let Some(slot) = self.servers.pool.slot(slot) {
-            slot.server.health.take_connection_beyond();
-        }
-        self.enqueue(id, hostgroup, account, RefusalCause::ConnectTimeout);
-        self.open(slot, hostgroup, account, id);
-        true
     }
 
     /// Closes an idle connection, already off its list, and opens one in its place, unless
@@ -213,132 +472,6 @@ impl Worker {
         self.servers.chosen(choice)
     }
 
-    /// A statement that reads what the last one left behind gets the same connection again, if
-    /// nobody has used it since. One that may write goes nowhere but to its own hostgroup.
-    fn acquire_last(&mut self, id: ClientId) -> bool {
-        let Some(client) = self.clients.get(id) else {
-            return false;
-        };
-        let Phase::Running(statement) = &client.phase else {
-            return false;
-        };
-        let Some(session) = client.session.as_ref() else {
-            return false;
-        };
-        let finds_by_null = self.env.shared.finds_by_null();
-        let reads = may_read_past(statement, session, session.flavor(), finds_by_null);
-        let Some((conn_id, turn)) = reads.place(session) else {
-            return false;
-        };
-        let account = session.account;
-        let (is_read, hostgroup) = (statement.is_read, statement.hostgroup);
-        self.drop_outdated_of(id);
-        let Some(conn) = self.servers.conns.get(conn_id) else {
-            return false;
-        };
-        let is_untouched = conn.turn == turn && conn.last_client == Some(id);
-        let may_run_there = is_read || conn.hostgroup == hostgroup;
-        if !conn.list.is_free() || !is_untouched || !may_run_there || conn.account != account {
-            return false;
-        }
-        self.servers.set_state(conn_id, ConnState::Unlisted);
-        self.lease(id, conn_id);
-        true
-    }
-
-    pub(crate) fn enqueue(
-        &mut self,
-        id: ClientId,
-        hostgroup: HostgroupId,
-        account: AccountId,
-        cause: RefusalCause,
-    ) {
-        let settings = &self.env.snapshot.settings;
-        if cause == RefusalCause::NoServer {
-            return self.refuse_statement(id, hostgroup, cause, 0);
-        }
-        let waiter = Waiter {
-            client: id,
-            account,
-            since_us: self.env.now.us,
-            deadline_ms: self.env.now.ms() + settings.connect_timeout_server_max,
-        };
-        let max = settings.queue_max;
-        if has_plant!(self, WaiterForgotten) && self.servers.pool.waiters(hostgroup).len() >= 2 {
-            return;
-        }
-        if !self.servers.pool.waiters(hostgroup).push(waiter, max) {
-            return self.refuse_statement(id, hostgroup, RefusalCause::QueueFull, 0);
-        }
-        if cause == RefusalCause::AllAtMaxConnections {
-            self.ask_peers(hostgroup);
-        }
-    }
-
-    /// An idle connection, already off its list, becomes the session's; the statement goes out.
-    pub(crate) fn lease(&mut self, id: ClientId, conn_id: ConnId) {
-        if self.prove_again(id) {
-            self.requeue(id);
-            return self.freed(conn_id);
-        }
-        if self.drops_copy(id) {
-            return self.freed(conn_id);
-        }
-        self.lease_proven(id, conn_id);
-    }
-
-    /// Leases an idle connection, already off its list, to a session whose statement has been
-    /// proven just now.
-    pub(crate) fn lease_proven(&mut self, id: ClientId, conn_id: ConnId) {
-        let is_shared =
-            self.servers.conns.get(conn_id).is_some_and(|conn| self.fits_to_share(id, conn));
-        self.lease_as(id, conn_id, is_shared);
-    }
-
-    /// Leases an idle connection, already off its list, to one session or, as the first of several,
-    /// to a statement that others may follow.
-    pub(crate) fn lease_as(&mut self, id: ClientId, conn_id: ConnId, is_shared: bool) {
-        let now_ms = self.env.now.ms();
-        // On a shared connection nothing is kept for anybody.
-        self.fetch_traces(conn_id, Some(id), !is_shared);
-        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
-            return;
-        };
-        debug_assert!(matches!(conn.phase, ConnPhase::Ready));
-        let rested_ms = now_ms.saturating_sub(conn.since_ms);
-        if rested_ms > PROBE_AFTER_MS {
-            self.act(crate::Action::Probe(conn_id));
-        }
-        if is_shared {
-            return self.share(id, conn_id);
-        }
-        self.soil_with_names(id, conn_id);
-        self.soil_with_gtid(id, conn_id);
-        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
-            return;
-        };
-        conn.owner = Some(id);
-        if conn.last_client.replace(id) != Some(id) {
-            conn.turn += 1;
-        }
-        let hostgroup = conn.hostgroup;
-        self.servers.set_state(conn_id, ConnState::Leased);
-        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
-        let Some(session) = session else {
-            return self.free_after_session(conn_id);
-        };
-        debug_assert!(session.lease_mut(conn_id).is_none());
-        session.leases.push(Lease {
-            hostgroup,
-            conn: conn_id,
-            pins: Default::default(),
-            is_in_trans: false,
-            only_reads: false,
-            pinned_by: None,
-        });
-        self.dispatch(id, conn_id);
-    }
-
     /// A connection has become free. It rests, unless somebody waits for its like: who gets it then
     /// is found when this event is over.
     pub(crate) fn freed(&mut self, conn_id: ConnId) {
@@ -371,37 +504,6 @@ impl Worker {
                 .is_some_and(|slot| asked.iter().any(|ask| ask.key == slot.server.key))
     }
 
-    /// Gives a connection that has become free to whoever waits longest for its like, or lets it
-    /// rest.
-    pub(crate) fn recycle(&mut self, conn_id: ConnId) {
-        // Its last session may have taken it again meanwhile.
-        let freed = self.servers.conns.get(conn_id).filter(|conn| conn.list == ConnState::Freed);
-        let Some(conn) = freed else {
-            return;
-        };
-        let (hostgroup, account, slot) = (conn.hostgroup, conn.account, conn.slot);
-        if self.is_done_with(conn_id) {
-            self.retire_conn(conn_id);
-            // Its place under the cap is somebody else's now.
-            return self.pump(hostgroup);
-        }
-        if self.offer_to_peer(conn_id) {
-            return;
-        }
-        let has_room = self.servers.pool.slot_mut(slot).is_some_and(Slot::has_room);
-        let next = match has_room {
-            true => self.next_waiter(hostgroup, account, slot),
-            false => None,
-        };
-        if let Some(waiter) = next {
-            self.count_queue_time(waiter.since_us);
-            return self.lease(waiter.client, conn_id);
-        }
-        self.let_rest(conn_id);
-        // Somebody of another account may wait for room that this connection takes.
-        self.pump(hostgroup);
-    }
-
     /// Whether nobody can use a connection any more.
     fn is_done_with(&self, conn_id: ConnId) -> bool {
         let Some(conn) = self.servers.conns.get(conn_id) else {
@@ -414,7 +516,7 @@ impl Worker {
         });
         !is_of_use
             || conn.dirt == Some(Dirt::Ends)
-            || self.upkeep.stopping.is_some() && !self.servers.anyone_waits()
+            || self.env.stopping.is_some() && !self.servers.anyone_waits()
     }
 
     /// A connection is for whoever comes, unless enough others rest.
@@ -456,82 +558,10 @@ impl Worker {
                 .is_some_and(|slot| slot.counts().of(ConnState::Idle) >= max)
     }
 
-    /// Serves those who wait for a hostgroup as far as that is possible by now. Who waits for one
-    /// server alone keeps nobody behind from the others.
-    pub(crate) fn pump(&mut self, hostgroup: HostgroupId) {
-        let connecting = self.servers.pool.connecting(hostgroup);
-        let mut unserved = self.servers.pool.waiters(hostgroup).len().saturating_sub(connecting);
-        let mut passed = Skipped::default();
-        while unserved > 0 {
-            unserved -= 1;
-            let next = self.servers.pool.waiters(hostgroup).iter().nth(passed.waiters).copied();
-            let Some(waiter) = next else { break };
-            let (client, account) = (waiter.client, waiter.account);
-            let named = self.named_server(client);
-            if named.is_some() && passed.servers.contains(&named) {
-                passed.waiters += 1;
-                continue;
-            }
-            match self.choose(client, hostgroup, account) {
-                Choice::Join(_, conn) | Choice::Idle(_, conn) => {
-                    self.servers.pool.waiters(hostgroup).take(|waiter| waiter.client == client);
-                    self.count_queue_time(waiter.since_us);
-                    self.lease(client, conn);
-                }
-                Choice::Open(slot) => {
-                    if self.open(slot, hostgroup, account, client).is_none() {
-                        break;
-                    }
-                }
-                Choice::ChangeUser(slot, conn) if self.servers.may_change_user(conn, account) => {
-                    self.log_in_again(slot, conn, account, client);
-                }
-                Choice::ChangeUser(_, conn) | Choice::Replace(_, conn)
-                    if self.fetch_before_parting(conn) => {}
-                Choice::ChangeUser(slot, conn) | Choice::Replace(slot, conn) => {
-                    if self.replace(slot, conn, hostgroup, account, client).is_none() {
-                        break;
-                    }
-                }
-                Choice::Wait(cause) => {
-                    passed.is_at_cap |= cause == RefusalCause::AllAtMaxConnections;
-                    if named.is_none() {
-                        break;
-                    }
-                    passed.waiters += 1;
-                    passed.servers.push(named);
-                }
-            }
-        }
-        if passed.is_at_cap {
-            self.ask_peers(hostgroup);
-        }
-    }
-
     pub(crate) fn count_queue_time(&mut self, since_us: u64) {
         let counters = &mut self.fx.stats.counters;
         counters.statements_queued += 1;
         counters.queue_time_us += self.env.now.us.saturating_sub(since_us);
-    }
-
-    /// Gives up on a statement that waits, or would: tells the client why.
-    pub(crate) fn refuse_statement(
-        &mut self,
-        id: ClientId,
-        hostgroup: HostgroupId,
-        cause: RefusalCause,
-        waited_ms: u64,
-    ) {
-        self.fx.stats.refused(cause);
-        let why = self.refusal_text(hostgroup, cause);
-        let text = match waited_ms {
-            0 => format!("Max connect timeout reached while reaching hostgroup {hostgroup}: {why}"),
-            _ => format!(
-                "Max connect timeout reached while reaching hostgroup {hostgroup} after \
-                 {waited_ms}ms: {why}"
-            ),
-        };
-        self.fail_unsent(id, ErrorKind::NoConnection.says(text));
     }
 
     pub(crate) fn refusal_text(&self, hostgroup: HostgroupId, cause: RefusalCause) -> String {
@@ -593,17 +623,6 @@ impl Worker {
             statement.stage = Stage::Returning;
             statement.runs_last = false;
             self.fx.wake(Wake::Returning(id));
-        }
-    }
-
-    /// A statement looks for a connection again, unless it has been answered meanwhile.
-    pub(crate) fn acquire_again(&mut self, id: ClientId) {
-        if let Some(client) = self.clients.get_mut(id)
-            && let Phase::Running(statement) = &mut client.phase
-            && statement.stage == Stage::Returning
-        {
-            statement.stage = Stage::Queued;
-            self.acquire(id);
         }
     }
 }

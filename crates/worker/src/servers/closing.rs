@@ -1,7 +1,8 @@
 //! The end of a server connection: its place under the cap is given back, and its server is told.
 
 use crate::{
-    Action, ClientId, Worker,
+    Action, ClientId,
+    rooms::Core,
     servers::Servers,
     servers::conn::{Conn, ConnPhase, Owner},
     session_past::Trace,
@@ -24,7 +25,7 @@ impl Servers {
     }
 }
 
-impl Worker {
+impl Core {
     /// Closes a connection and forgets it; nobody owns it.
     pub(crate) fn drop_conn(&mut self, id: ConnId) {
         let Some(mut conn) = self.forget_conn(id) else {

@@ -7,7 +7,13 @@ use trunkline_pool::{AccountId, ConnId, SlotId};
 use trunkline_session::Credential;
 use trunkline_topology::{BackendAccount, Password, User};
 
-use crate::{Worker, clients::client::Session, effects::Wake, env::Env, servers::conn::AccountKey};
+use crate::{
+    clients::client::Session,
+    effects::Wake,
+    env::Env,
+    rooms::{Core, Exchange},
+    servers::conn::AccountKey,
+};
 
 /// A password refused so lately counts as refused still, ms.
 const REFUSED_MS: u64 = 10_000;
@@ -90,7 +96,7 @@ impl Env {
     }
 }
 
-impl Worker {
+impl Core {
     /// The account of `name` on the servers as `session`'s user has it: with today's passwords if
     /// the configuration still has that account, else with those of the login.
     fn backend_of<'a>(&'a self, session: &'a Session, name: &str) -> Option<&'a BackendAccount> {
@@ -147,26 +153,33 @@ impl Worker {
             (Some(_), None) | (None, Some(_)) => false,
         }
     }
+}
 
+impl Exchange {
     /// The server refused the account's password: the other one is tried, if there is one that was
     /// not refused just before. Whether it is.
     pub(crate) fn try_other_password(&mut self, id: ConnId) -> bool {
-        let Some(conn) = self.servers.conns.get(id) else {
+        let Some(conn) = self.core.servers.conns.get(id) else {
             return false;
         };
         let (slot, account, tried) = (conn.slot.index(), conn.account, conn.password);
         let (hostgroup, forwards) = (conn.hostgroup, conn.forwards);
-        let goes_on = self.has_retained(account)
-            && self.servers.password_turns.refused(slot, account, tried, self.env.now.ms());
+        let goes_on = self.core.has_retained(account)
+            && self.core.servers.password_turns.refused(
+                slot,
+                account,
+                tried,
+                self.core.env.now.ms(),
+            );
         if !goes_on {
             return false;
         }
-        self.fx.stats.server_mut(slot).connect_err += 1;
-        self.drop_conn(id);
+        self.core.fx.stats.server_mut(slot).connect_err += 1;
+        self.core.drop_conn(id);
         if let Some(client) = forwards {
             self.begin_forward(client);
         }
-        self.fx.wake(Wake::Queue(hostgroup));
+        self.core.fx.wake(Wake::Queue(hostgroup));
         true
     }
 }

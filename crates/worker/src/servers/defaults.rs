@@ -22,7 +22,7 @@ use trunkline_sql::{
 };
 use trunkline_topology::{HostgroupId, Server};
 
-use crate::{ClientId, Worker, servers::Servers, statement::sql_modes::DefaultModes};
+use crate::{ClientId, rooms::Core, servers::Servers, statement::sql_modes::DefaultModes};
 
 /// Variables that have no value of a session's: no login depends on them, and some tools set them
 /// again and again.
@@ -113,7 +113,7 @@ impl Servers {
     }
 }
 
-impl Worker {
+impl Core {
     /// A server has run a text that may set defaults of new sessions. `has_failed`: it answered
     /// with an error, so that what a single statement says does not hold.
     pub(crate) fn learn_globals(&mut self, conn_id: ConnId, analysis: &Analysis, has_failed: bool) {
@@ -143,8 +143,8 @@ impl Worker {
     /// connection on.
     #[cold]
     pub(crate) fn follow_set_modes(&mut self) {
-        self.statements.modes_seen = self.env.shared.globals_set();
-        let mut modes = self.statements.default_modes;
+        self.servers.defaults.modes_seen = self.env.shared.globals_set();
+        let mut modes = self.servers.defaults.modes;
         modes.merge(self.env.shared.modes_set());
         self.follow_modes(modes);
     }
@@ -152,7 +152,7 @@ impl Worker {
     /// Before a session begins, or begins anew: connections with older defaults go.
     pub(crate) fn follow_globals(&mut self) {
         let set = self.env.shared.globals_set();
-        if std::mem::replace(&mut self.upkeep.globals_seen, set) != set {
+        if std::mem::replace(&mut self.servers.defaults.globals_seen, set) != set {
             self.servers.accepted_sets.clear();
             self.drop_outdated();
         }
@@ -190,7 +190,7 @@ impl Worker {
         };
         let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
         if let Some(session) = session {
-            session.state = self.statements.states.intern(state);
+            session.state = self.servers.states.intern(state);
             match is_off {
                 true => session.status &= !status::AUTOCOMMIT,
                 false => session.status |= status::AUTOCOMMIT,

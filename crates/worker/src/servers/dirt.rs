@@ -15,8 +15,9 @@ use trunkline_sql::analysis::{Analysis, Depends, Effect, StatementKind};
 use trunkline_stats::ResetReason;
 
 use crate::{
-    ClientId, Worker,
+    ClientId,
     clients::client::{Phase, Purpose, Statement},
+    rooms::Core,
     servers::conn::{Conn, InFlight, Owner},
     servers::trackers::Behind,
     session_past::runs_code,
@@ -141,7 +142,7 @@ impl Conn {
     }
 }
 
-impl Worker {
+impl Core {
     /// A connection about to be the session's is dirty if it keeps names of user variables that
     /// another session set.
     pub(crate) fn soil_with_names(&mut self, id: ClientId, conn_id: ConnId) {

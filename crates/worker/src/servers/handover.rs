@@ -7,9 +7,10 @@ use trunkline_pool::ConnId;
 use trunkline_topology::{HostgroupId, ServerKey};
 
 use crate::{
-    Action, MovedConn, Worker,
+    Action, MovedConn,
     compressed::Packing,
     prepared::ServerStmts,
+    rooms::Core,
     servers::conn::{Conn, ConnPhase, OTHERS_TURN},
 };
 
@@ -31,7 +32,7 @@ pub(crate) struct Ask {
     until_ms: u64,
 }
 
-impl Worker {
+impl Core {
     /// Asks the other workers for connections to the servers of a hostgroup.
     pub(crate) fn ask_peers(&mut self, hostgroup: HostgroupId) {
         if self.env.options.workers < 2 {
@@ -49,7 +50,7 @@ impl Worker {
         }
     }
 
-    /// See [`Worker::peer_asks`].
+    /// See [`Worker::peer_asks`](crate::Worker::peer_asks).
     pub(crate) fn on_peer_asks(&mut self, key: ServerKey, from: usize) {
         let Some(slot) = self.servers.pool.slot_of(&key) else {
             return;
@@ -144,26 +145,25 @@ impl Worker {
             epoch: conn.epoch,
             incarnation: conn.incarnation,
             health: Arc::clone(&slot.server.health),
-            modes: self.statements.default_modes,
+            modes: self.servers.defaults.modes,
         });
         self.fx.stats.counters.server_connections_moved += 1;
         self.act(Action::HandOver { conn: id, moved, to });
     }
 
-    /// Takes in a connection of another worker's; `None` when this worker does not know its
-    /// server any more, and the driver closes it.
-    pub fn adopt(&mut self, moved: MovedConn) -> Option<ConnId> {
+    /// See [`Worker::adopt`](crate::Worker::adopt).
+    pub(crate) fn adopt(&mut self, moved: MovedConn) -> Option<ConnId> {
         let Some(slot) = self.servers.pool.slot_of(&moved.key) else {
             moved.give_up();
             return None;
         };
         // One that came listed would never be listed here, and what waits never be unpacked.
         debug_assert!(moved.packing.as_ref().is_none_or(|packing| !packing.is_listed()));
-        let mut modes = self.statements.default_modes;
+        let mut modes = self.servers.defaults.modes;
         modes.merge(moved.modes);
         self.follow_modes(modes);
         let account = self.servers.accounts.intern(moved.login);
-        let state = self.statements.states.intern(moved.state);
+        let state = self.servers.states.intern(moved.state);
         let since_ms = self.env.now.ms();
         let id = self.servers.conns.insert_with(|_| Conn {
             packing: moved.packing,
@@ -188,7 +188,7 @@ impl Worker {
         Some(id)
     }
 
-    /// See [`Worker::adopted`].
+    /// See [`Worker::adopted`](crate::Worker::adopted).
     pub(crate) fn on_adopted(&mut self, id: ConnId) {
         self.freed(id);
     }

@@ -14,9 +14,10 @@ use trunkline_protocol::{
 use trunkline_sql::analysis::{Analysis, Effect, KillId, KillTarget};
 
 use crate::{
-    Action, ClientId, Worker,
+    Action, ClientId,
     clients::client::{AwaitKill, Ending, Phase, Purpose, Stage},
     effects::Wake,
+    rooms::{Core, Exchange},
     servers::Servers,
     servers::conn::{ConnPhase, Owner},
 };
@@ -135,7 +136,7 @@ impl Servers {
     }
 }
 
-impl Worker {
+impl Core {
     /// A number for a new client: never 0, of this worker's share of all numbers, and no other
     /// client's that is here.
     pub(crate) fn next_number(&mut self) -> u32 {
@@ -156,77 +157,6 @@ impl Worker {
         }
     }
 
-    /// A client asks to end something.
-    pub(crate) fn kill(&mut self, id: ClientId, scope: KillScope, number: Option<u64>) {
-        let ticket = self.env.now.us.wrapping_add(self.fx.stats.counters.commands);
-        let deadline_ms = self.env.now.ms() + ANSWER_MS_MAX;
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
-        let Some(session) = client.session.as_ref() else {
-            return;
-        };
-        let wanted = number.unwrap_or_else(|| u64::from(client.number));
-        let Ok(number) = u32::try_from(wanted) else {
-            return self.answer_error(id, ErrorKind::UnknownThread.says(unknown(wanted)));
-        };
-        if number == client.number {
-            return self.kill_oneself(id, scope);
-        }
-        let user = Some(session.user.key().into());
-        client.phase = Phase::AwaitKill(AwaitKill { ticket, number, deadline_ms });
-        let asker = KillAsker { worker: self.env.options.index, client: Some(id), ticket };
-        let request = KillRequest { number, scope, user, asker };
-        let to = worker_of(number, self.env.options.workers);
-        match to == self.env.options.index {
-            true => self.on_kill_asked(request),
-            false => self.act(Action::Kill { to, request: Box::new(request) }),
-        }
-    }
-
-    /// A statement that ends itself is interrupted; a session that ends itself is told so.
-    fn kill_oneself(&mut self, id: ClientId, scope: KillScope) {
-        match scope {
-            KillScope::Statement => self.answer_error(id, ErrorKind::Interrupted.says(INTERRUPTED)),
-            KillScope::Session => {
-                let error = match self.env.greeting.flavor() {
-                    Flavor::MariaDb => ErrorKind::KilledItself.says("Connection was killed"),
-                    Flavor::MySql => ErrorKind::Interrupted.says(INTERRUPTED),
-                };
-                self.refuse(id, 1, error);
-            }
-        }
-    }
-
-    /// See [`Worker::kill_asked`].
-    pub(crate) fn on_kill_asked(&mut self, request: KillRequest) {
-        let KillRequest { number, scope, user, asker } = request;
-        let step = if has_plant!(self, KillHitsNeighbour) { self.env.options.workers } else { 0 };
-        let number = number.saturating_add(u32::try_from(step).unwrap_or_default());
-        let victim = self.clients.numbers.get(&number).copied();
-        let Some((id, client)) = victim.and_then(|id| Some((id, self.clients.get(id)?))) else {
-            return self.forward_kill(KillRequest { number, scope, user, asker });
-        };
-        if matches!(client.phase, Phase::Closing) {
-            // It is as good as gone.
-            return self.answer_kill(asker, KillAnswer::Unknown);
-        }
-        let session = client.session.as_ref();
-        let may_end = user.as_deref().is_none_or(|user| {
-            // Who has not logged in yet is nobody's.
-            session.is_some_and(|session| *session.user.key() == *user)
-        });
-        if !may_end {
-            return self.answer_kill(asker, KillAnswer::NotOwner);
-        }
-        self.fx.stats.counters.clients_killed += u64::from(scope == KillScope::Session);
-        self.fx.stats.counters.statements_killed += u64::from(scope == KillScope::Statement);
-        match scope {
-            KillScope::Statement => self.kill_statement(id, asker),
-            KillScope::Session => self.kill_session(id, asker),
-        }
-    }
-
     /// The client is not here: its home knows where it is, or that there is none. A client tells
     /// its home before it leaves for another place, so no request goes round twice.
     fn forward_kill(&mut self, request: KillRequest) {
@@ -241,7 +171,7 @@ impl Worker {
         }
     }
 
-    /// See [`Worker::kill_undelivered`].
+    /// See [`Worker::kill_undelivered`](crate::Worker::kill_undelivered).
     pub(crate) fn on_kill_undelivered(&mut self, asker: KillAsker) {
         let text = "the worker that knows this session has stopped".to_owned();
         self.answer_kill(asker, KillAnswer::failed(text));
@@ -252,20 +182,107 @@ impl Worker {
         self.fx.wake(Wake::KillAnswered(asker, answer));
     }
 
-    /// Tells the one who asked, wherever that is.
-    pub(crate) fn deliver_kill_answer(&mut self, asker: KillAsker, answer: KillAnswer) {
-        match asker.worker == self.env.options.index {
-            true => self.on_kill_answered(asker, answer),
-            false => self.act(Action::Killed { asker, answer }),
+    /// Takes a statement out of its hostgroup's queue.
+    pub(crate) fn pool_leave(&mut self, id: ClientId) {
+        if let Some((hostgroup, _)) = self.clients.wanted(id) {
+            self.servers.pool.waiters(hostgroup).remove(id);
+        }
+    }
+}
+
+impl Exchange {
+    /// A client asks to end something.
+    pub(crate) fn kill(&mut self, id: ClientId, scope: KillScope, number: Option<u64>) {
+        let ticket = self.core.env.now.us.wrapping_add(self.core.fx.stats.counters.commands);
+        let deadline_ms = self.core.env.now.ms() + ANSWER_MS_MAX;
+        let Some(client) = self.core.clients.get_mut(id) else {
+            return;
+        };
+        let Some(session) = client.session.as_ref() else {
+            return;
+        };
+        let wanted = number.unwrap_or_else(|| u64::from(client.number));
+        let Ok(number) = u32::try_from(wanted) else {
+            return self.core.answer_error(id, ErrorKind::UnknownThread.says(unknown(wanted)));
+        };
+        if number == client.number {
+            return self.kill_oneself(id, scope);
+        }
+        let user = Some(session.user.key().into());
+        client.phase = Phase::AwaitKill(AwaitKill { ticket, number, deadline_ms });
+        let asker = KillAsker { worker: self.core.env.options.index, client: Some(id), ticket };
+        let request = KillRequest { number, scope, user, asker };
+        let to = worker_of(number, self.core.env.options.workers);
+        match to == self.core.env.options.index {
+            true => self.on_kill_asked(request),
+            false => self.core.act(Action::Kill { to, request: Box::new(request) }),
         }
     }
 
-    /// See [`Worker::kill_answered`].
+    /// A statement that ends itself is interrupted; a session that ends itself is told so.
+    fn kill_oneself(&mut self, id: ClientId, scope: KillScope) {
+        match scope {
+            KillScope::Statement => {
+                self.core.answer_error(id, ErrorKind::Interrupted.says(INTERRUPTED))
+            }
+            KillScope::Session => {
+                let error = match self.core.env.greeting.flavor() {
+                    Flavor::MariaDb => ErrorKind::KilledItself.says("Connection was killed"),
+                    Flavor::MySql => ErrorKind::Interrupted.says(INTERRUPTED),
+                };
+                self.refuse(id, 1, error);
+            }
+        }
+    }
+
+    /// See [`Worker::kill_asked`](crate::Worker::kill_asked).
+    pub(crate) fn on_kill_asked(&mut self, request: KillRequest) {
+        let KillRequest { number, scope, user, asker } = request;
+        let step = if has_plant!(self.core, KillHitsNeighbour) {
+            self.core.env.options.workers
+        } else {
+            0
+        };
+        let number = number.saturating_add(u32::try_from(step).unwrap_or_default());
+        let victim = self.core.clients.numbers.get(&number).copied();
+        let Some((id, client)) = victim.and_then(|id| Some((id, self.core.clients.get(id)?)))
+        else {
+            return self.core.forward_kill(KillRequest { number, scope, user, asker });
+        };
+        if matches!(client.phase, Phase::Closing) {
+            // It is as good as gone.
+            return self.core.answer_kill(asker, KillAnswer::Unknown);
+        }
+        let session = client.session.as_ref();
+        let may_end = user.as_deref().is_none_or(|user| {
+            // Who has not logged in yet is nobody's.
+            session.is_some_and(|session| *session.user.key() == *user)
+        });
+        if !may_end {
+            return self.core.answer_kill(asker, KillAnswer::NotOwner);
+        }
+        self.core.fx.stats.counters.clients_killed += u64::from(scope == KillScope::Session);
+        self.core.fx.stats.counters.statements_killed += u64::from(scope == KillScope::Statement);
+        match scope {
+            KillScope::Statement => self.kill_statement(id, asker),
+            KillScope::Session => self.kill_session(id, asker),
+        }
+    }
+
+    /// Tells the one who asked, wherever that is.
+    pub(crate) fn deliver_kill_answer(&mut self, asker: KillAsker, answer: KillAnswer) {
+        match asker.worker == self.core.env.options.index {
+            true => self.on_kill_answered(asker, answer),
+            false => self.core.act(Action::Killed { asker, answer }),
+        }
+    }
+
+    /// See [`Worker::kill_answered`](crate::Worker::kill_answered).
     pub(crate) fn on_kill_answered(&mut self, asker: KillAsker, answer: KillAnswer) {
         let Some(id) = asker.client else {
-            return self.act(Action::TellAdministrator { ticket: asker.ticket, answer });
+            return self.core.act(Action::TellAdministrator { ticket: asker.ticket, answer });
         };
-        let Some(client) = self.clients.get_mut(id) else {
+        let Some(client) = self.core.clients.get_mut(id) else {
             return;
         };
         let number = match &client.phase {
@@ -275,94 +292,88 @@ impl Worker {
         client.phase = Phase::Idle;
         match answer {
             KillAnswer::Done => {
-                self.ran_itself(id);
-                self.answer_ok(id);
+                self.core.ran_itself(id);
+                self.core.answer_ok(id);
             }
             KillAnswer::Unknown => {
-                self.answer_error(id, ErrorKind::UnknownThread.says(unknown(number.into())));
+                self.core.answer_error(id, ErrorKind::UnknownThread.says(unknown(number.into())));
             }
             KillAnswer::NotOwner => {
                 let text = format!("You are not owner of thread {number}");
-                self.answer_error(id, ErrorKind::NotOwner.says(text));
+                self.core.answer_error(id, ErrorKind::NotOwner.says(text));
             }
-            KillAnswer::Failed(error) => self.answer_error(id, error),
+            KillAnswer::Failed(error) => self.core.answer_error(id, error),
         }
         self.after_statement(id);
     }
 
     /// Clients whose `KILL` nobody answers are told so.
     pub(crate) fn expire_kills(&mut self) {
-        let now_ms = self.env.now.ms();
-        let late = self.clients.table.keys_where(|client| match &client.phase {
+        let now_ms = self.core.env.now.ms();
+        let late = self.core.clients.table.keys_where(|client| match &client.phase {
             Phase::AwaitKill(wait) => wait.deadline_ms <= now_ms,
             _ => false,
         });
         for id in late {
-            let Some(Phase::AwaitKill(wait)) = self.clients.get(id).map(|client| &client.phase)
+            let Some(Phase::AwaitKill(wait)) =
+                self.core.clients.get(id).map(|client| &client.phase)
             else {
                 continue;
             };
-            let (worker, ticket) = (self.env.options.index, wait.ticket);
+            let (worker, ticket) = (self.core.env.options.index, wait.ticket);
             let asker = KillAsker { worker, client: Some(id), ticket };
             let text = "what came of the KILL is not known".to_owned();
             self.on_kill_answered(asker, KillAnswer::failed(text));
         }
-        self.drop_late_carriers();
+        self.core.drop_late_carriers();
     }
 
     fn kill_statement(&mut self, id: ClientId, asker: KillAsker) {
-        let Some(client) = self.clients.get_mut(id) else {
+        let Some(client) = self.core.clients.get_mut(id) else {
             return;
         };
         let (conn, sent_at) = match &mut client.phase {
             Phase::Running(statement) => match statement.stage {
                 Stage::Queued | Stage::Returning => {
-                    self.pool_leave(id);
+                    self.core.pool_leave(id);
                     self.fail_statement(id, ErrorKind::Interrupted.says(INTERRUPTED));
-                    return self.answer_kill(asker, KillAnswer::Done);
+                    return self.core.answer_kill(asker, KillAnswer::Done);
                 }
                 Stage::Synchronising(_) | Stage::Preparing(_) => {
                     statement.ending = Some(Ending::Killed);
-                    return self.answer_kill(asker, KillAnswer::Done);
+                    return self.core.answer_kill(asker, KillAnswer::Done);
                 }
                 Stage::Sent(conn) => (conn, Some(statement.sent_at)),
                 Stage::Shared(conn) => {
                     let sent_at = statement.sent_at;
-                    if !self.single_out(id, conn) {
+                    if !self.core.single_out(id, conn) {
                         self.fail_statement(id, ErrorKind::Interrupted.says(INTERRUPTED));
-                        return self.answer_kill(asker, KillAnswer::Done);
+                        return self.core.answer_kill(asker, KillAnswer::Done);
                     }
                     (conn, Some(sent_at))
                 }
             },
             Phase::Forward(conn) => (*conn, None),
             Phase::AwaitNames(_) => {
-                self.clients.set_timer(id, 0);
-                if let Some(client) = self.clients.get_mut(id) {
+                self.core.clients.set_timer(id, 0);
+                if let Some(client) = self.core.clients.get_mut(id) {
                     client.phase = Phase::Idle;
                 }
-                self.answer_error(id, ErrorKind::Interrupted.says(INTERRUPTED));
-                self.answer_kill(asker, KillAnswer::Done);
-                return self.wake_commands(id);
+                self.core.answer_error(id, ErrorKind::Interrupted.says(INTERRUPTED));
+                self.core.answer_kill(asker, KillAnswer::Done);
+                return self.core.wake_commands(id);
             }
             Phase::Login(_) | Phase::Idle | Phase::AwaitKill(_) | Phase::Closing => {
-                return self.answer_kill(asker, KillAnswer::Done);
+                return self.core.answer_kill(asker, KillAnswer::Done);
             }
         };
         self.kill_on_server(id, conn, sent_at, KillScope::Statement, asker);
     }
 
-    /// Takes a statement out of its hostgroup's queue.
-    pub(crate) fn pool_leave(&mut self, id: ClientId) {
-        if let Some((hostgroup, _)) = self.clients.wanted(id) {
-            self.servers.pool.waiters(hostgroup).remove(id);
-        }
-    }
-
     /// Ends a session; what it has under way on a server ends there too. Its connection is never
     /// used again, so nobody else's statement can be hit.
     fn kill_session(&mut self, id: ClientId, asker: KillAsker) {
-        let Some(client) = self.clients.get(id) else {
+        let Some(client) = self.core.clients.get(id) else {
             return;
         };
         // The number of the packet that a statement without a reply is answered with.
@@ -387,7 +398,7 @@ impl Worker {
             Phase::Running(statement) => match statement.stage {
                 Stage::Sent(conn) => Some(conn),
                 // Behind others it is read and thrown away.
-                Stage::Shared(conn) => self.single_out(id, conn).then_some(conn),
+                Stage::Shared(conn) => self.core.single_out(id, conn).then_some(conn),
                 Stage::Queued
                 | Stage::Returning
                 | Stage::Synchronising(_)
@@ -401,15 +412,15 @@ impl Worker {
             | Phase::Closing => None,
         };
         let seq = match conn {
-            Some(conn) => logs_in.or_else(|| self.servers.break_off_seq(conn, id)),
+            Some(conn) => logs_in.or_else(|| self.core.servers.break_off_seq(conn, id)),
             None => running_seq,
         };
         match conn {
             Some(conn) => self.kill_on_server(id, conn, None, KillScope::Session, asker),
-            None => self.answer_kill(asker, KillAnswer::Done),
+            None => self.core.answer_kill(asker, KillAnswer::Done),
         }
         if let Some(seq) = seq {
-            self.write_client(id, |out| {
+            self.core.write_client(id, |out| {
                 let error = match may_be_done {
                     true => ErrorKind::ConnectionLost.says(KILLED),
                     false => ErrorKind::Interrupted.says(INTERRUPTED),
@@ -418,21 +429,21 @@ impl Worker {
             });
         }
         if let Some(conn) = conn {
-            self.take_lease(id, conn);
+            self.core.take_lease(id, conn);
             match is_shared {
                 // Those behind it that may not be sent elsewhere wait there still.
                 true => {
-                    self.leave_shared(id, conn);
+                    self.core.leave_shared(id, conn);
                     self.lose_conn(conn, "a session that shared it was killed");
                 }
                 // As long as it stands, it is known that the number is still this connection's.
-                false if self.servers.awaits_kill(conn) => {
-                    if let Some(conn) = self.servers.conns.get_mut(conn) {
+                false if self.core.servers.awaits_kill(conn) => {
+                    if let Some(conn) = self.core.servers.conns.get_mut(conn) {
                         conn.close_on_release = true;
                     }
-                    self.free_after_session(conn);
+                    self.core.free_after_session(conn);
                 }
-                false => self.drop_conn(conn),
+                false => self.core.drop_conn(conn),
             }
         }
         self.close_client(id);

@@ -22,10 +22,11 @@ use trunkline_sql::version::ServerVersion;
 use trunkline_topology::{Address, HostgroupId, RefusalCause, Secret, ServerCompression, TlsMode};
 
 use crate::{
-    Action, ClientId, Worker,
+    Action, ClientId,
     clients::client::Session,
     effects::Wake,
     env::Env,
+    rooms::{Core, Exchange},
     servers::conn::{AccountKey, Conn, ConnPhase, Owner},
     servers::trackers::Behind,
 };
@@ -77,7 +78,7 @@ impl Env {
     }
 }
 
-impl Worker {
+impl Core {
     /// Opens a connection; its place under the cap is taken. `client`'s credential logs in.
     pub(crate) fn open(
         &mut self,
@@ -95,7 +96,7 @@ impl Worker {
         let collation = login.collation;
         let handshake = Box::new(ServerHandshake::new(login));
         let state = SessionState::new(Schema::None, Charset::Collation(collation));
-        let state = self.statements.states.intern(state);
+        let state = self.servers.states.intern(state);
         let conn = Conn {
             password: self.servers.password_turns.turn(slot.index(), account),
             schemas_defined: self.env.shared.schemas_defined(),
@@ -173,7 +174,7 @@ impl Worker {
                 .all(|entry| matches!(entry.owner, Owner::Setup | Owner::Defaults))
         );
         let charset = Charset::Collation(login.collation);
-        conn.state = self.statements.states.intern(SessionState::new(Schema::None, charset));
+        conn.state = self.servers.states.intern(SessionState::new(Schema::None, charset));
         conn.account = account;
         conn.password = self.servers.password_turns.turn(slot.index(), account);
         conn.since_ms = self.env.now.ms();
@@ -196,8 +197,8 @@ impl Worker {
         self.forget_stmts(conn_id);
     }
 
-    /// The socket is connected; the server speaks first.
-    pub fn server_connected(&mut self, id: ConnId) {
+    /// See [`Worker::server_connected`](crate::Worker::server_connected).
+    pub(crate) fn server_connected(&mut self, id: ConnId) {
         let Some(conn) = self.servers.conns.get_mut(id) else {
             return;
         };
@@ -207,14 +208,16 @@ impl Worker {
             other => other,
         };
     }
+}
 
+impl Exchange {
     /// Bytes of a server that the proxy logs in to.
     pub(crate) fn server_login_read(&mut self, id: ConnId, bytes: &[u8]) {
-        let Some(conn) = self.servers.conns.get_mut(id) else {
+        let Some(conn) = self.core.servers.conns.get_mut(id) else {
             return;
         };
         conn.inbox.extend_from_slice(bytes);
-        while let Some(conn) = self.servers.conns.get_mut(id) {
+        while let Some(conn) = self.core.servers.conns.get_mut(id) {
             let ConnPhase::Login(handshake) = &mut conn.phase else {
                 break;
             };
@@ -229,26 +232,26 @@ impl Worker {
                 return;
             };
             let consumed = conn.inbox.len() - rest.len();
-            let out = conn.outbox.buf(&mut self.fx.buffers);
+            let out = conn.outbox.buf(&mut self.core.fx.buffers);
             let step = handshake.on_packet(header, payload, out);
             conn.inbox.drain(..consumed);
-            self.touch_server(id);
+            self.core.touch_server(id);
             self.server_step(id, step);
         }
         // A server says nothing between the login's OK and the first command.
-        if let Some(conn) = self.servers.conns.get_mut(id)
+        if let Some(conn) = self.core.servers.conns.get_mut(id)
             && !conn.inbox.is_empty()
         {
             self.server_broke(id, "spoke without being asked");
         }
     }
 
-    /// See [`Worker::server_encrypted`].
+    /// See [`Worker::server_encrypted`](crate::Worker::server_encrypted).
     pub(crate) fn on_server_encrypted(&mut self, id: ConnId, ciphertext: Option<Vec<u8>>) {
         self.server_login_resumed(id, |handshake, out| handshake.on_encrypted(ciphertext, out));
     }
 
-    /// See [`Worker::server_derived`].
+    /// See [`Worker::server_derived`](crate::Worker::server_derived).
     pub(crate) fn on_server_derived(&mut self, id: ConnId, seed: Option<Secret<[u8; 32]>>) {
         self.server_login_resumed(id, |handshake, out| handshake.on_derived(seed, out));
     }
@@ -258,14 +261,14 @@ impl Worker {
         id: ConnId,
         resume: impl FnOnce(&mut ServerHandshake, &mut Vec<u8>) -> ServerStep,
     ) {
-        let Some(conn) = self.servers.conns.get_mut(id) else {
+        let Some(conn) = self.core.servers.conns.get_mut(id) else {
             return;
         };
         let ConnPhase::Login(handshake) = &mut conn.phase else {
             return;
         };
-        let step = resume(handshake, conn.outbox.buf(&mut self.fx.buffers));
-        self.touch_server(id);
+        let step = resume(handshake, conn.outbox.buf(&mut self.core.fx.buffers));
+        self.core.touch_server(id);
         self.server_step(id, step);
         self.server_login_read(id, &[]);
     }
@@ -275,10 +278,10 @@ impl Worker {
             ServerStep::Continue => {}
             ServerStep::StartTls => self.start_server_tls(id),
             ServerStep::Encrypt { public_key_pem, plaintext } => {
-                self.act(Action::Encrypt { conn: id, public_key_pem, plaintext });
+                self.core.act(Action::Encrypt { conn: id, public_key_pem, plaintext });
             }
             ServerStep::Derive { password, derivation } => {
-                self.act(Action::Derive { conn: id, password, derivation });
+                self.core.act(Action::Derive { conn: id, password, derivation });
             }
             ServerStep::Ready(identity) => self.server_ready(id, *identity),
             ServerStep::Failed(failure) => self.login_failed(id, failure),
@@ -286,7 +289,7 @@ impl Worker {
     }
 
     fn server_ready(&mut self, id: ConnId, identity: ServerIdentity) {
-        let Some(conn) = self.servers.conns.get_mut(id) else {
+        let Some(conn) = self.core.servers.conns.get_mut(id) else {
             return;
         };
         conn.flavor = identity.greeting.flavor();
@@ -294,35 +297,35 @@ impl Worker {
         conn.format = ReplyFormat::of(identity.capabilities);
         conn.takes_attributes = identity.capabilities.contains(Capabilities::QUERY_ATTRIBUTES);
         let charset = Charset::Collation(identity.collation);
-        conn.state = self.statements.states.intern(SessionState::new(Schema::None, charset));
+        conn.state = self.core.servers.states.intern(SessionState::new(Schema::None, charset));
         let capabilities = identity.capabilities;
         let is_new = conn.identity.is_none();
         let flags = identity.status;
         let thread = identity.greeting.connection_id;
         conn.identity = Some(Box::new(identity));
-        if let Some(slot) = self.servers.pool.slot(conn.slot).filter(|_| is_new) {
+        if let Some(slot) = self.core.servers.pool.slot(conn.slot).filter(|_| is_new) {
             conn.incarnation = slot.server.health.establish(thread, conn.last_thread);
         }
         conn.phase = ConnPhase::Ready;
         let (hostgroup, slot, forwards) = (conn.hostgroup, conn.slot, conn.forwards);
-        let took_us = self.env.now.us.saturating_sub(conn.login_us);
+        let took_us = self.core.env.now.us.saturating_sub(conn.login_us);
         let slot_index = slot.index();
-        self.servers.password_turns.taken(slot_index, conn.account);
-        self.servers.set_state(id, ConnState::Unlisted);
-        if let Some(slot) = self.servers.pool.slot(slot) {
+        self.core.servers.password_turns.taken(slot_index, conn.account);
+        self.core.servers.set_state(id, ConnState::Unlisted);
+        if let Some(slot) = self.core.servers.pool.slot(slot) {
             slot.server.health.count_success();
         }
-        self.learn_autocommit(id, Some(flags));
-        self.servers.last_failures.remove(&hostgroup);
-        self.fx.stats.server_mut(slot_index).connect_ok += 1;
-        self.fx.stats.connected(took_us);
+        self.core.learn_autocommit(id, Some(flags));
+        self.core.servers.last_failures.remove(&hostgroup);
+        self.core.fx.stats.server_mut(slot_index).connect_ok += 1;
+        self.core.fx.stats.connected(took_us);
         match forwards {
             Some(client) => self.forward_ready(id, client),
             None => {
-                self.begin_server_packing(id, capabilities);
-                self.switch_trackers_on(id, Behind::Login);
+                self.core.begin_server_packing(id, capabilities);
+                self.core.switch_trackers_on(id, Behind::Login);
                 if !self.kill_carrier_ready(id) {
-                    self.freed(id);
+                    self.core.freed(id);
                 }
             }
         }
@@ -332,49 +335,51 @@ impl Worker {
     /// wait as this account are told at once; a wrong schema is the fast-forward client's that
     /// named it; anything else counts against the server.
     fn login_failed(&mut self, id: ConnId, failure: ServerFailure) {
-        let Some(conn) = self.servers.conns.get(id) else {
+        let Some(conn) = self.core.servers.conns.get(id) else {
             return;
         };
         let (hostgroup, account, slot) = (conn.hostgroup, conn.account, conn.slot);
         let forwards = conn.forwards;
-        let address = self.servers.pool.slot(slot).map(|slot| slot.server.key.address.to_string());
+        let address =
+            self.core.servers.pool.slot(slot).map(|slot| slot.server.key.address.to_string());
         let address = address.unwrap_or_default();
-        let user = self.servers.accounts.key(account).map(|key| key.server_user().to_owned());
+        let user = self.core.servers.accounts.key(account).map(|key| key.server_user().to_owned());
         let user = user.unwrap_or_default();
         let text = failure.message.clone();
-        self.log(true, || format!("server {address} refused user {user}: {text}"));
+        self.core.log(true, || format!("server {address} refused user {user}: {text}"));
         match (failure.kind, forwards) {
             (FailureKind::AuthenticationDenied, _) if self.try_other_password(id) => return,
-            (FailureKind::AuthenticationDenied, _) => self.doubt(account),
+            (FailureKind::AuthenticationDenied, _) => self.core.doubt(account),
             (FailureKind::NeedsPassword, _) => {}
             (FailureKind::SchemaDenied, Some(client)) => {
-                self.fx.stats.server_mut(slot.index()).connect_err += 1;
-                self.drop_conn(id);
+                self.core.fx.stats.server_mut(slot.index()).connect_err += 1;
+                self.core.drop_conn(id);
                 self.refuse(client, 1, failure.as_told(failure.message.clone()));
-                return self.fx.wake(Wake::Queue(hostgroup));
+                return self.core.fx.wake(Wake::Queue(hostgroup));
             }
             (FailureKind::SchemaDenied, None)
             | (FailureKind::TooManyConnections | FailureKind::Protocol | FailureKind::Other, _) => {
                 return self.connect_failed(id, &failure.message);
             }
         }
-        self.fx.stats.server_mut(slot.index()).connect_err += 1;
-        self.kill_carrier_lost(id, 0, &failure.message);
-        self.drop_conn(id);
+        self.core.fx.stats.server_mut(slot.index()).connect_err += 1;
+        self.core.kill_carrier_lost(id, 0, &failure.message);
+        self.core.drop_conn(id);
         let text = format!("server {address} refused the account: {}", failure.message);
         if let Some(client) = forwards {
             self.refuse(client, 1, failure.as_told(text.clone()));
         }
-        while let Some(waiter) = self.servers.pool.waiters(hostgroup).take(|w| w.account == account)
+        while let Some(waiter) =
+            self.core.servers.pool.waiters(hostgroup).take(|w| w.account == account)
         {
-            self.fx.stats.refused(RefusalCause::AuthenticationFailed);
+            self.core.fx.stats.refused(RefusalCause::AuthenticationFailed);
             self.fail_unsent(waiter.client, failure.as_told(text.clone()));
         }
-        self.fx.wake(Wake::Queue(hostgroup));
+        self.core.fx.wake(Wake::Queue(hostgroup));
     }
 }
 
-impl Worker {
+impl Core {
     /// A server does not take an account: if it comes from a server, it may be another one now.
     fn doubt(&mut self, account: AccountId) {
         if self.servers.accounts.key(account).is_some_and(AccountKey::is_granted) {

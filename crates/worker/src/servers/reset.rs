@@ -1,7 +1,8 @@
 //! Connections that a session has left are brought to a known state before anybody else gets them.
 
 use crate::{
-    ClientId, Worker,
+    ClientId,
+    rooms::{Core, Exchange},
     servers::conn::{InFlight, Owner},
     servers::dirt::{Dirt, RESET},
     servers::trackers::Behind,
@@ -10,7 +11,7 @@ use trunkline_pool::{ConnId, ConnState};
 use trunkline_protocol::codec::frame::put_payload;
 use trunkline_session::tracker::{Charset, Schema, SessionState};
 
-impl Worker {
+impl Core {
     /// Brings a connection that a session left to a known state.
     pub(crate) fn free_after_session(&mut self, conn_id: ConnId) {
         let Some(conn) = self.servers.conns.get_mut(conn_id) else {
@@ -31,7 +32,7 @@ impl Worker {
         if leaves_unseen {
             // It may choose another schema, which a reset does not take back.
             conn.state =
-                self.statements.states.intern(SessionState::new(Schema::Unknown, Charset::Unknown));
+                self.servers.states.intern(SessionState::new(Schema::Unknown, Charset::Unknown));
         }
         if conn.is_paused {
             conn.is_paused = false;
@@ -45,20 +46,6 @@ impl Worker {
         self.servers.set_state(conn_id, ConnState::Resetting);
         if is_quiet {
             self.reset_conn(conn_id);
-        }
-    }
-
-    /// The last answer that nobody waits for has come.
-    pub(crate) fn free_if_quiet(&mut self, conn_id: ConnId) {
-        let Some(conn) = self.servers.conns.get(conn_id) else {
-            return;
-        };
-        match conn.list {
-            ConnState::Resetting | ConnState::AwaitingKill if conn.in_flight.is_empty() => {
-                self.reset_conn(conn_id);
-            }
-            ConnState::Shared => self.settle_shared(conn_id, None),
-            _ => {}
         }
     }
 
@@ -120,7 +107,7 @@ impl Worker {
             Schema::None => Schema::None,
         };
         let state = SessionState::new(schema, Charset::Unknown);
-        conn.state = self.statements.states.intern(state);
+        conn.state = self.servers.states.intern(state);
         conn.last_gtid = None;
     }
 
@@ -134,5 +121,21 @@ impl Worker {
             return;
         };
         conn.owner = None;
+    }
+}
+
+impl Exchange {
+    /// The last answer that nobody waits for has come.
+    pub(crate) fn free_if_quiet(&mut self, conn_id: ConnId) {
+        let Some(conn) = self.core.servers.conns.get(conn_id) else {
+            return;
+        };
+        match conn.list {
+            ConnState::Resetting | ConnState::AwaitingKill if conn.in_flight.is_empty() => {
+                self.core.reset_conn(conn_id);
+            }
+            ConnState::Shared => self.settle_shared(conn_id, None),
+            _ => {}
+        }
     }
 }

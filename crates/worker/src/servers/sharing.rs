@@ -19,11 +19,12 @@ use trunkline_stats::ResetReason;
 use trunkline_topology::{HostgroupId, Pipeline, RefusalCause};
 
 use crate::{
-    ClientId, Side, Worker,
+    ClientId, Side,
     clients::Clients,
     clients::client::{Phase, Purpose, Stage},
     exchange::send::LOST,
     prepared::runs_among_others,
+    rooms::{Core, Exchange},
     servers::Servers,
     servers::conn::{Conn, Owner},
     servers::dirt::Dirt,
@@ -89,7 +90,7 @@ impl Clients {
     }
 }
 
-impl Worker {
+impl Core {
     /// How many may be in flight on the connection that the statement of `id` shares; `None` when
     /// it has to be alone.
     fn depth_max(&self, id: ClientId, hostgroup: HostgroupId) -> Option<usize> {
@@ -125,58 +126,6 @@ impl Worker {
         (depth > 1).then_some(depth)
     }
 
-    /// Finds a place for a statement behind others, or a connection that others will follow on.
-    /// False when it has to be alone.
-    pub(crate) fn acquire_shared(
-        &mut self,
-        id: ClientId,
-        hostgroup: HostgroupId,
-        account: AccountId,
-    ) -> bool {
-        let Some(depth_max) = self.depth_max(id, hostgroup) else {
-            return false;
-        };
-        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
-        let Some(state) = session.map(|session| Arc::clone(&session.state)) else {
-            return false;
-        };
-        let wants_stmt = self.clients.executes(id);
-        let defined = self.env.shared.schemas_defined();
-        let (clients, conns, pool) = (&self.clients, &self.servers.conns, &mut self.servers.pool);
-        let depth = |conn: ConnId| {
-            let conn = conns.get(conn)?;
-            let fits = conn.account == account
-                && conn.dirt.is_none()
-                && Arc::ptr_eq(&conn.state, &state)
-                && conn.schemas_defined == defined
-                && (!wants_stmt || runs_among_others(clients, id, Some(conn)));
-            fits.then_some(conn.in_flight.len())
-        };
-        let choice = pool.choose_shared(hostgroup, account, self.env.now.ms(), depth_max, depth);
-        match choice.map(|choice| self.servers.chosen(choice)) {
-            Some(Choice::Join(slot, conn)) => {
-                let epoch = self.servers.pool.slot(slot).map(|slot| slot.server.health.epoch());
-                if epoch != self.servers.conns.get(conn).map(|conn| conn.epoch) {
-                    return false;
-                }
-                self.join(id, conn);
-            }
-            Some(Choice::Idle(_, conn_id)) => {
-                let conn = self.servers.conns.get(conn_id);
-                let is_shared = conn.is_some_and(|conn| self.has_room_for(id, conn, depth_max));
-                self.lease_as(id, conn_id, is_shared);
-            }
-            Some(Choice::Open(slot)) => {
-                self.enqueue(id, hostgroup, account, RefusalCause::ConnectTimeout);
-                self.open(slot, hostgroup, account, id);
-            }
-            Some(Choice::ChangeUser(..) | Choice::Replace(..) | Choice::Wait(_)) | None => {
-                return false;
-            }
-        }
-        true
-    }
-
     /// Whether the statement of `id` can follow what is in flight on a shared connection, or be
     /// the first on one that is shared from now on.
     pub(crate) fn fits_to_share(&self, id: ClientId, conn: &Conn) -> bool {
@@ -193,101 +142,6 @@ impl Worker {
             && conn.schemas_defined == self.env.shared.schemas_defined()
             && conn.in_flight.len() < depth_max
             && (!self.clients.executes(id) || runs_among_others(&self.clients, id, Some(conn)))
-    }
-
-    /// A connection off its list runs this statement first, and others behind it.
-    pub(crate) fn share(&mut self, id: ClientId, conn_id: ConnId) {
-        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
-            return;
-        };
-        conn.owner = None;
-        conn.last_client = None;
-        conn.turn += 1;
-        conn.shared_version = self.env.shared.catalog().version();
-        self.servers.set_state(conn_id, ConnState::Shared);
-        self.join(id, conn_id);
-        self.fill(conn_id);
-    }
-
-    fn join(&mut self, id: ClientId, conn_id: ConnId) {
-        if let Some(session) = self.clients.get_mut(id).and_then(|client| client.session.as_mut()) {
-            // What it leaves behind others overwrite.
-            session.last_conn = None;
-        }
-        if self.clients.executes(id) {
-            self.take_stmt(id, conn_id);
-        }
-        let depth = self.servers.conns.get(conn_id).map_or(0, |conn| conn.in_flight.len());
-        self.servers.sharing.patience.shared += 1;
-        self.servers.sharing.coalescing.sent();
-        self.fx.stats.counters.statements_pipelined += u64::from(depth > 0);
-        self.fx.stats.counters.shared_depth += depth as u64;
-        self.send_statement(id, conn_id, Stage::Shared(conn_id));
-        if has_plant!(self, ReplyToNeighbour)
-            && let Some(conn) = self.servers.conns.get_mut(conn_id)
-            && let [.., last, own] = conn.in_flight.make_contiguous()
-            && matches!((last.owner, own.owner), (Owner::Client(_), Owner::Client(_)))
-        {
-            std::mem::swap(&mut last.owner, &mut own.owner);
-        }
-    }
-
-    /// Those who wait longest follow on this connection, as far as they fit.
-    fn fill(&mut self, conn_id: ConnId) {
-        loop {
-            let Some(conn) = self.servers.conns.get(conn_id) else { return };
-            let takes_more = self.servers.pool.slot(conn.slot).is_some_and(|slot| {
-                slot.shared().contains(&conn_id) && slot.server.health.epoch() == conn.epoch
-            });
-            if !takes_more {
-                return;
-            }
-            let (hostgroup, account) = (conn.hostgroup, conn.account);
-            let Some(waiter) = self.servers.pool.waiters(hostgroup).front().copied() else {
-                return;
-            };
-            if self.prove_again(waiter.client) {
-                self.servers.pool.waiters(hostgroup).take(|known| known.client == waiter.client);
-                self.requeue(waiter.client);
-                continue;
-            }
-            let Some(conn) = self.servers.conns.get(conn_id) else { return };
-            if waiter.account != account || !self.fits_to_share(waiter.client, conn) {
-                return;
-            }
-            self.servers.pool.waiters(hostgroup).take(|known| known.client == waiter.client);
-            self.count_queue_time(waiter.since_us);
-            self.join(waiter.client, conn_id);
-        }
-    }
-
-    /// A statement on a shared connection has been answered: with the last one it is free.
-    /// `took_us` is what it took with its wait behind others; `None` when nobody waited for it.
-    pub(crate) fn settle_shared(&mut self, conn_id: ConnId, took_us: Option<u64>) {
-        let Some(conn) = self.servers.conns.get(conn_id) else {
-            return;
-        };
-        debug_assert!(conn.list == ConnState::Shared);
-        let (slot, hostgroup, is_quiet) = (conn.slot, conn.hostgroup, conn.in_flight.is_empty());
-        let depth = conn.in_flight.len();
-        if let Some(took_us) = took_us
-            && let Some(slot) = self.servers.pool.slot_mut(slot)
-        {
-            slot.shared_width().answered(self.env.now.us, took_us);
-            let in_flight = (slot.shared().len() * depth) as u64;
-            self.servers.sharing.coalescing.answered(took_us, in_flight);
-        }
-        if is_quiet {
-            self.servers.end_copies(conn_id);
-            self.soil_outdated(conn_id);
-        }
-        if is_quiet && self.servers.may_be_hit(conn_id) {
-            self.park_until_kills_done(conn_id);
-        } else if is_quiet {
-            self.freed(conn_id);
-        } else if !self.servers.pool.waiters(hostgroup).is_empty() {
-            self.fill(conn_id);
-        }
     }
 
     /// The same for a connection that may not be shared.
@@ -346,44 +200,6 @@ impl Worker {
         }
     }
 
-    /// A read has changed its connection's state all the same, by a function that a view hides:
-    /// those behind it are answered elsewhere, and the connection is reset.
-    pub(crate) fn clean_shared(&mut self, conn_id: ConnId) {
-        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
-            return;
-        };
-        debug_assert!(conn.list == ConnState::Shared);
-        conn.since_ms = self.env.now.ms();
-        let is_quiet = conn.in_flight.is_empty();
-        let (clients, catalog) = (&self.clients, self.env.shared.catalog());
-        let now_ms = self.env.now.ms();
-        let ticket = catalog.begin_copies();
-        let (mut behind, mut lost) = (Vec::new(), Vec::new());
-        for entry in &mut conn.in_flight {
-            if let Owner::Client(client) = entry.owner {
-                entry.owner = Owner::Nobody;
-                entry.relay.set_discard();
-                match may_be_sent_twice(clients, (catalog, now_ms), client) {
-                    true => behind.push(client),
-                    false => lost.push(client),
-                }
-            }
-        }
-        if !behind.is_empty() {
-            conn.copies = Some(ticket);
-        }
-        self.servers.set_state(conn_id, ConnState::Resetting);
-        if is_quiet {
-            self.reset_conn(conn_id);
-        }
-        for client in behind {
-            self.send_elsewhere(client);
-        }
-        for client in lost {
-            self.fail_statement(client, ErrorKind::ConnectionLost.says(LOST));
-        }
-    }
-
     /// A read that shared a connection goes to one of its own.
     fn send_elsewhere(&mut self, id: ClientId) {
         if let Some(Phase::Running(statement)) =
@@ -435,6 +251,203 @@ impl Worker {
         let stuck: Vec<ConnId> = shared.filter(is_stuck).copied().collect();
         for conn in stuck {
             self.leave_front_alone(conn);
+        }
+    }
+}
+
+impl Exchange {
+    /// Finds a place for a statement behind others, or a connection that others will follow on.
+    /// False when it has to be alone.
+    pub(crate) fn acquire_shared(
+        &mut self,
+        id: ClientId,
+        hostgroup: HostgroupId,
+        account: AccountId,
+    ) -> bool {
+        let Some(depth_max) = self.core.depth_max(id, hostgroup) else {
+            return false;
+        };
+        let session = self.core.clients.get(id).and_then(|client| client.session.as_ref());
+        let Some(state) = session.map(|session| Arc::clone(&session.state)) else {
+            return false;
+        };
+        let wants_stmt = self.core.clients.executes(id);
+        let defined = self.core.env.shared.schemas_defined();
+        let (clients, conns, pool) =
+            (&self.core.clients, &self.core.servers.conns, &mut self.core.servers.pool);
+        let depth = |conn: ConnId| {
+            let conn = conns.get(conn)?;
+            let fits = conn.account == account
+                && conn.dirt.is_none()
+                && Arc::ptr_eq(&conn.state, &state)
+                && conn.schemas_defined == defined
+                && (!wants_stmt || runs_among_others(clients, id, Some(conn)));
+            fits.then_some(conn.in_flight.len())
+        };
+        let choice =
+            pool.choose_shared(hostgroup, account, self.core.env.now.ms(), depth_max, depth);
+        match choice.map(|choice| self.core.servers.chosen(choice)) {
+            Some(Choice::Join(slot, conn)) => {
+                let epoch =
+                    self.core.servers.pool.slot(slot).map(|slot| slot.server.health.epoch());
+                if epoch != self.core.servers.conns.get(conn).map(|conn| conn.epoch) {
+                    return false;
+                }
+                self.join(id, conn);
+            }
+            Some(Choice::Idle(_, conn_id)) => {
+                let conn = self.core.servers.conns.get(conn_id);
+                let is_shared =
+                    conn.is_some_and(|conn| self.core.has_room_for(id, conn, depth_max));
+                self.lease_as(id, conn_id, is_shared);
+            }
+            Some(Choice::Open(slot)) => {
+                self.enqueue(id, hostgroup, account, RefusalCause::ConnectTimeout);
+                self.core.open(slot, hostgroup, account, id);
+            }
+            Some(Choice::ChangeUser(..) | Choice::Replace(..) | Choice::Wait(_)) | None => {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// A connection off its list runs this statement first, and others behind it.
+    pub(crate) fn share(&mut self, id: ClientId, conn_id: ConnId) {
+        let Some(conn) = self.core.servers.conns.get_mut(conn_id) else {
+            return;
+        };
+        conn.owner = None;
+        conn.last_client = None;
+        conn.turn += 1;
+        conn.shared_version = self.core.env.shared.catalog().version();
+        self.core.servers.set_state(conn_id, ConnState::Shared);
+        self.join(id, conn_id);
+        self.fill(conn_id);
+    }
+
+    fn join(&mut self, id: ClientId, conn_id: ConnId) {
+        if let Some(session) =
+            self.core.clients.get_mut(id).and_then(|client| client.session.as_mut())
+        {
+            // What it leaves behind others overwrite.
+            session.last_conn = None;
+        }
+        if self.core.clients.executes(id) {
+            self.core.take_stmt(id, conn_id);
+        }
+        let depth = self.core.servers.conns.get(conn_id).map_or(0, |conn| conn.in_flight.len());
+        self.core.servers.sharing.patience.shared += 1;
+        self.core.servers.sharing.coalescing.sent();
+        self.core.fx.stats.counters.statements_pipelined += u64::from(depth > 0);
+        self.core.fx.stats.counters.shared_depth += depth as u64;
+        self.send_statement(id, conn_id, Stage::Shared(conn_id));
+        if has_plant!(self.core, ReplyToNeighbour)
+            && let Some(conn) = self.core.servers.conns.get_mut(conn_id)
+            && let [.., last, own] = conn.in_flight.make_contiguous()
+            && matches!((last.owner, own.owner), (Owner::Client(_), Owner::Client(_)))
+        {
+            std::mem::swap(&mut last.owner, &mut own.owner);
+        }
+    }
+
+    /// Those who wait longest follow on this connection, as far as they fit.
+    fn fill(&mut self, conn_id: ConnId) {
+        loop {
+            let Some(conn) = self.core.servers.conns.get(conn_id) else { return };
+            let takes_more = self.core.servers.pool.slot(conn.slot).is_some_and(|slot| {
+                slot.shared().contains(&conn_id) && slot.server.health.epoch() == conn.epoch
+            });
+            if !takes_more {
+                return;
+            }
+            let (hostgroup, account) = (conn.hostgroup, conn.account);
+            let Some(waiter) = self.core.servers.pool.waiters(hostgroup).front().copied() else {
+                return;
+            };
+            if self.core.prove_again(waiter.client) {
+                self.core
+                    .servers
+                    .pool
+                    .waiters(hostgroup)
+                    .take(|known| known.client == waiter.client);
+                self.core.requeue(waiter.client);
+                continue;
+            }
+            let Some(conn) = self.core.servers.conns.get(conn_id) else { return };
+            if waiter.account != account || !self.core.fits_to_share(waiter.client, conn) {
+                return;
+            }
+            self.core.servers.pool.waiters(hostgroup).take(|known| known.client == waiter.client);
+            self.core.count_queue_time(waiter.since_us);
+            self.join(waiter.client, conn_id);
+        }
+    }
+
+    /// A statement on a shared connection has been answered: with the last one it is free.
+    /// `took_us` is what it took with its wait behind others; `None` when nobody waited for it.
+    pub(crate) fn settle_shared(&mut self, conn_id: ConnId, took_us: Option<u64>) {
+        let Some(conn) = self.core.servers.conns.get(conn_id) else {
+            return;
+        };
+        debug_assert!(conn.list == ConnState::Shared);
+        let (slot, hostgroup, is_quiet) = (conn.slot, conn.hostgroup, conn.in_flight.is_empty());
+        let depth = conn.in_flight.len();
+        if let Some(took_us) = took_us
+            && let Some(slot) = self.core.servers.pool.slot_mut(slot)
+        {
+            slot.shared_width().answered(self.core.env.now.us, took_us);
+            let in_flight = (slot.shared().len() * depth) as u64;
+            self.core.servers.sharing.coalescing.answered(took_us, in_flight);
+        }
+        if is_quiet {
+            self.core.servers.end_copies(conn_id);
+            self.core.soil_outdated(conn_id);
+        }
+        if is_quiet && self.core.servers.may_be_hit(conn_id) {
+            self.core.park_until_kills_done(conn_id);
+        } else if is_quiet {
+            self.core.freed(conn_id);
+        } else if !self.core.servers.pool.waiters(hostgroup).is_empty() {
+            self.fill(conn_id);
+        }
+    }
+
+    /// A read has changed its connection's state all the same, by a function that a view hides:
+    /// those behind it are answered elsewhere, and the connection is reset.
+    pub(crate) fn clean_shared(&mut self, conn_id: ConnId) {
+        let Some(conn) = self.core.servers.conns.get_mut(conn_id) else {
+            return;
+        };
+        debug_assert!(conn.list == ConnState::Shared);
+        conn.since_ms = self.core.env.now.ms();
+        let is_quiet = conn.in_flight.is_empty();
+        let (clients, catalog) = (&self.core.clients, self.core.env.shared.catalog());
+        let now_ms = self.core.env.now.ms();
+        let ticket = catalog.begin_copies();
+        let (mut behind, mut lost) = (Vec::new(), Vec::new());
+        for entry in &mut conn.in_flight {
+            if let Owner::Client(client) = entry.owner {
+                entry.owner = Owner::Nobody;
+                entry.relay.set_discard();
+                match may_be_sent_twice(clients, (catalog, now_ms), client) {
+                    true => behind.push(client),
+                    false => lost.push(client),
+                }
+            }
+        }
+        if !behind.is_empty() {
+            conn.copies = Some(ticket);
+        }
+        self.core.servers.set_state(conn_id, ConnState::Resetting);
+        if is_quiet {
+            self.core.reset_conn(conn_id);
+        }
+        for client in behind {
+            self.core.send_elsewhere(client);
+        }
+        for client in lost {
+            self.fail_statement(client, ErrorKind::ConnectionLost.says(LOST));
         }
     }
 }

@@ -22,10 +22,11 @@ use trunkline_sql::{
 };
 
 use crate::{
-    ClientId, Worker,
+    ClientId,
     clients::client::Phase,
     env::Env,
     exchange::send::put_own_query,
+    rooms::{Core, Exchange},
     servers::conn::{Conn, InFlight, Owner},
     statement::sql_modes::DefaultModes,
 };
@@ -82,12 +83,12 @@ impl Env {
     }
 }
 
-impl Worker {
+impl Core {
     /// Written with the first statement. Of its answer, only the SQL mode is of interest.
     pub(crate) fn switch_trackers_on(&mut self, id: ConnId, behind: Behind) {
         let Some(conn) = self.servers.conns.get_mut(id) else { return };
         if !conn.format.session_track {
-            return self.follow_modes(self.statements.default_modes.told());
+            return self.follow_modes(self.servers.defaults.modes.told());
         }
         conn.tracks_transactions = false;
         let flavor = conn.flavor;
@@ -129,14 +130,14 @@ impl Worker {
     pub(crate) fn learn_modes(&mut self, id: ConnId, changes: &[u8]) {
         let conn = self.servers.conns.get(id);
         let identity = conn.and_then(|conn| Some((conn.flavor, conn.identity.as_ref()?.collation)));
-        let mut modes = self.statements.default_modes;
+        let mut modes = self.servers.defaults.modes;
         modes.learn(changes, identity);
         self.follow_modes(modes);
     }
 
     /// What servers have by default is known better: sessions are read accordingly.
     pub(crate) fn follow_modes(&mut self, modes: DefaultModes) {
-        if std::mem::replace(&mut self.statements.default_modes, modes) == modes {
+        if std::mem::replace(&mut self.servers.defaults.modes, modes) == modes {
             return;
         }
         let flavor = self.env.greeting.flavor();
@@ -209,22 +210,6 @@ impl Worker {
         }
     }
 
-    /// The server was asked for the values of variables that a session has set unseen. What it
-    /// does not tell goes on holding the session.
-    pub(crate) fn values_told(&mut self, conn_id: ConnId, id: ClientId, outcome: &Outcome) {
-        self.take_values(conn_id, id, outcome);
-        let is_busy = self.clients.get(id).is_some_and(|client| {
-            matches!(&client.phase, Phase::Running(statement)
-                if statement.stage.conn() == Some(conn_id))
-        });
-        let is_leased = self.servers.conns.get(conn_id).is_some_and(|conn| conn.list.is_leased());
-        if is_leased && !is_busy {
-            self.settle_lease(id, conn_id);
-        }
-        self.free_if_quiet(conn_id);
-        self.dump_when_quiet(conn_id);
-    }
-
     fn take_values(&mut self, conn_id: ConnId, id: ClientId, outcome: &Outcome) {
         let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
         let (Some(session), Some(conn)) = (session, self.servers.conns.get_mut(conn_id)) else {
@@ -237,12 +222,31 @@ impl Worker {
             return;
         };
         if let Some(state) = apply_report(&session.state, &mut lease.pins, outcome) {
-            let state = self.statements.states.intern(state);
+            let state = self.servers.states.intern(state);
             let escapes = session.modes.escapes();
-            session.modes = self.statements.default_modes.of_session(&state, conn.flavor, escapes);
+            session.modes = self.servers.defaults.modes.of_session(&state, conn.flavor, escapes);
             conn.state = Arc::clone(&state);
             session.state = state;
         }
+    }
+}
+
+impl Exchange {
+    /// The server was asked for the values of variables that a session has set unseen. What it
+    /// does not tell goes on holding the session.
+    pub(crate) fn values_told(&mut self, conn_id: ConnId, id: ClientId, outcome: &Outcome) {
+        self.core.take_values(conn_id, id, outcome);
+        let is_busy = self.core.clients.get(id).is_some_and(|client| {
+            matches!(&client.phase, Phase::Running(statement)
+                if statement.stage.conn() == Some(conn_id))
+        });
+        let is_leased =
+            self.core.servers.conns.get(conn_id).is_some_and(|conn| conn.list.is_leased());
+        if is_leased && !is_busy {
+            self.core.settle_lease(id, conn_id);
+        }
+        self.free_if_quiet(conn_id);
+        self.dump_when_quiet(conn_id);
     }
 }
 

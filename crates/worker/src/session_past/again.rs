@@ -15,9 +15,10 @@ use trunkline_sql::analysis::Depends;
 
 use super::{Again, LastStatement};
 use crate::{
-    ClientId, Worker,
+    ClientId,
     clients::client::{Phase, Purpose, Statement},
     exchange::send::put_own_query,
+    rooms::Core,
     servers::conn::{InFlight, Owner},
 };
 
@@ -36,7 +37,7 @@ impl LastStatement {
     }
 }
 
-impl Worker {
+impl Core {
     /// A read on a shared connection has been answered, with warnings.
     pub(crate) fn keep_warnings_of_shared(
         &mut self,

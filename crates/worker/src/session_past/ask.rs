@@ -19,10 +19,11 @@ use super::{
     warnings::put_remembered,
 };
 use crate::{
-    ClientId, Worker,
+    ClientId,
     clients::Clients,
     clients::client::{Purpose, Session, Stage, Statement, Waiting},
     exchange::send::runs_a_routine,
+    rooms::{Core, Exchange},
     routing::route::Route,
     servers::Servers,
     servers::conn::Conn,
@@ -96,7 +97,7 @@ impl Clients {
     }
 }
 
-impl Worker {
+impl Exchange {
     /// Sets a statement on its way that reads what an earlier one left. Its text is the last
     /// `text_len` bytes of its only packet.
     pub(crate) fn follow_past(
@@ -106,23 +107,23 @@ impl Worker {
         mut statement: Box<Statement>,
         text_len: usize,
     ) {
-        self.drop_outdated_of(id);
-        match self.settle_insert_id(id, &route, &statement) {
+        self.core.drop_outdated_of(id);
+        match self.core.settle_insert_id(id, &route, &statement) {
             Settled::GoesOn => {}
             Settled::Waits => {
                 statement.waiting = Some(Box::new(Waiting { route, text_len, awaits_cache: None }));
-                return self.clients.begin(id, statement);
+                return self.core.clients.begin(id, statement);
             }
-            Settled::Lost => return self.refuse_lost_insert_id(id, *statement),
+            Settled::Lost => return self.core.refuse_lost_insert_id(id, *statement),
         }
-        if self.settle_found_rows(id, &route, &statement) {
+        if self.core.settle_found_rows(id, &route, &statement) {
             statement.waiting = Some(Box::new(Waiting { route, text_len, awaits_cache: None }));
-            return self.clients.begin(id, statement);
+            return self.core.clients.begin(id, statement);
         }
         if statement.purpose == Purpose::Execute {
             return self.follow_past_prepared(id, route, statement);
         }
-        let Some(client) = self.clients.get(id) else {
+        let Some(client) = self.core.clients.get(id) else {
             return;
         };
         let (Some(session), Some(known)) = (client.session.as_ref(), statement.known.as_ref())
@@ -137,7 +138,7 @@ impl Worker {
         let depends = analysis.depends;
         if session.past.awaits(depends, runs_code(&statement)) {
             statement.waiting = Some(Box::new(Waiting { route, text_len, awaits_cache: None }));
-            return self.clients.begin(id, statement);
+            return self.core.clients.begin(id, statement);
         }
         let (last, insert) = (asked_place(session, depends), session.insert_conn);
         let reads = |what| depends.contains(what);
@@ -157,12 +158,12 @@ impl Worker {
             // To find out about the one clears the other.
             let is_asked = session.past.is_insert_id_reported();
             let is_insert_id = reads(Depends::LAST_INSERT_ID) && (last != insert || is_asked);
-            let conn = last.and_then(|(conn, _)| self.servers.conns.get(conn));
+            let conn = last.and_then(|(conn, _)| self.core.servers.conns.get(conn));
             let is_others =
                 reads(Depends::DIAGNOSTICS) && conn.is_some_and(Conn::keeps_others_conditions);
             let place = match is_insert_id || is_others {
                 true => Place::Gone,
-                false => self.place_of(id, last),
+                false => self.core.place_of(id, last),
             };
             let shows = text_of(&statement.frames, text_len)
                 .is_some_and(|text| recall::show_diagnostics(text, &session.modes).is_some());
@@ -177,10 +178,10 @@ impl Worker {
                     !statement.is_read && !shows && *hostgroup != route_hostgroup(&route)
                 }
                 Place::Idle if shows && !is_held(&route) => {
-                    route = self.servers.shown_at(last).map_or(route, Route::Hostgroup);
+                    route = self.core.servers.shown_at(last).map_or(route, Route::Hostgroup);
                     false
                 }
-                Place::Idle => !self.servers.may_go_back(&statement, &route, last),
+                Place::Idle => !self.core.servers.may_go_back(&statement, &route, last),
                 Place::Leased(_) | Place::Gone => false,
             };
             let place = if stays { Place::Gone } else { place };
@@ -198,7 +199,11 @@ impl Worker {
                     let asks = reads(Depends::DIAGNOSTICS)
                         && session
                             .past
-                            .run_again(&session.state, self.env.shared.catalog(), self.env.now.ms())
+                            .run_again(
+                                &session.state,
+                                self.core.env.shared.catalog(),
+                                self.core.env.now.ms(),
+                            )
                             .is_none();
                     if asks && assign_numbers(session, &mut statement, text_len, &known) {
                         return self.run_on_route(id, route, statement);
@@ -209,27 +214,8 @@ impl Worker {
                 }
             }
         }
-        self.clients.put_recalled(id, &mut statement, text_len, &known);
+        self.core.clients.put_recalled(id, &mut statement, text_len, &known);
         self.run_on_route(id, route, statement);
-    }
-
-    /// Whether nobody has used a connection since the session left something there.
-    pub(super) fn place_of(&self, id: ClientId, trace: Option<(ConnId, u64)>) -> Place {
-        let Some((conn_id, turn)) = trace else {
-            return Place::Gone;
-        };
-        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
-        let (Some(conn), Some(session)) = (self.servers.conns.get(conn_id), session) else {
-            return Place::Gone;
-        };
-        let is_own = conn.turn == turn && conn.last_client == Some(id);
-        match conn.list {
-            state if state.is_free() && is_own && conn.account == session.account => Place::Idle,
-            state if state.is_leased() && is_own && conn.owner == Some(id) => {
-                Place::Leased(Route::Lease(conn.hostgroup, conn_id))
-            }
-            _ => Place::Gone,
-        }
     }
 
     /// Warnings and errors whose connection has served others since.
@@ -241,7 +227,8 @@ impl Worker {
         text_len: usize,
         known: &Recalled,
     ) {
-        let Some(session) = self.clients.get(id).and_then(|client| client.session.as_ref()) else {
+        let Some(session) = self.core.clients.get(id).and_then(|client| client.session.as_ref())
+        else {
             return;
         };
         let (modes, format, status) = (session.modes, session.format, session.status);
@@ -269,19 +256,40 @@ impl Worker {
                         put_remembered(&mut reply, past, show, format, status);
                     }
                 }
-                self.fx.buffers.give(statement.frames);
-                self.fx.stats.counters.statements_answered += 1;
-                self.write_client(id, |out| out.extend_from_slice(&reply));
-                self.clients.has_shown(id);
+                self.core.fx.buffers.give(statement.frames);
+                self.core.fx.stats.counters.statements_answered += 1;
+                self.core.write_client(id, |out| out.extend_from_slice(&reply));
+                self.core.clients.has_shown(id);
             }
-            None if self.clients.put_recalled(id, &mut statement, text_len, known) => {
+            None if self.core.clients.put_recalled(id, &mut statement, text_len, known) => {
                 self.run_on_route(id, route, statement);
             }
             None => {
-                self.fx.buffers.give(statement.frames);
+                self.core.fx.buffers.give(statement.frames);
                 let what = "diagnostics of a statement whose connection has served others since";
-                self.not_supported(id, what);
+                self.core.not_supported(id, what);
             }
+        }
+    }
+}
+
+impl Core {
+    /// Whether nobody has used a connection since the session left something there.
+    pub(super) fn place_of(&self, id: ClientId, trace: Option<(ConnId, u64)>) -> Place {
+        let Some((conn_id, turn)) = trace else {
+            return Place::Gone;
+        };
+        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
+        let (Some(conn), Some(session)) = (self.servers.conns.get(conn_id), session) else {
+            return Place::Gone;
+        };
+        let is_own = conn.turn == turn && conn.last_client == Some(id);
+        match conn.list {
+            state if state.is_free() && is_own && conn.account == session.account => Place::Idle,
+            state if state.is_leased() && is_own && conn.owner == Some(id) => {
+                Place::Leased(Route::Lease(conn.hostgroup, conn_id))
+            }
+            _ => Place::Gone,
         }
     }
 

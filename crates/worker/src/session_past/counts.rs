@@ -18,10 +18,11 @@ use trunkline_sql::analysis::{Analysis, Depends, Effect, StatementKind};
 
 use super::LastStatement;
 use crate::{
-    ClientId, Worker,
+    ClientId,
     clients::client::{Phase, Purpose, Statement},
     exchange::hidden::may_read_past,
     exchange::send::{put_own_query, runs_a_routine},
+    rooms::Core,
     servers::conn::{InFlight, Owner},
     statement::analysis::Known,
 };
@@ -459,7 +460,7 @@ impl LastStatement {
     }
 }
 
-impl Worker {
+impl Core {
     /// In front of a statement that may read `FOUND_ROWS()` by code that is not its own, or by a
     /// text that can't have the answer in it, or leave it as it is: gives the connection the
     /// session's, in place of another's.

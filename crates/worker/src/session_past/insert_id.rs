@@ -22,8 +22,9 @@ use super::{
     ask::{goes_to, runs_code},
 };
 use crate::{
-    ClientId, Worker,
+    ClientId,
     clients::client::{Phase, Purpose, Session, Stage, Statement},
+    rooms::{Core, Exchange},
     routing::route::Route,
 };
 
@@ -143,7 +144,7 @@ impl LastStatement {
     }
 }
 
-impl Worker {
+impl Core {
     /// Sees to it that the last insert id is known before a statement reads it on another
     /// connection than the one that has it.
     pub(super) fn settle_insert_id(
@@ -190,22 +191,6 @@ impl Worker {
         self.answer_error(id, ErrorKind::StateLost.says(INSERT_ID_LOST));
     }
 
-    /// Refuses a statement that has a connection already, if it reads an id which was lost with
-    /// another one meanwhile. True when it has.
-    pub(crate) fn refuses_lost_insert_id(&mut self, id: ClientId) -> bool {
-        let Some(client) = self.clients.get(id) else { return false };
-        let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session) else {
-            return false;
-        };
-        // What is only prepared does not read it.
-        let is_prepared = statement.purpose == Purpose::Prepare;
-        if is_prepared || !names_insert_id(statement) || session.past.knows_insert_id() {
-            return false;
-        }
-        self.fail_statement(id, ErrorKind::StateLost.says(INSERT_ID_LOST));
-        true
-    }
-
     /// Before a statement that reads the last insert id: asks the connection for it, where the
     /// replies do not tell. True when the statement waits for the answer.
     pub(crate) fn asks_for_insert_id(&mut self, id: ClientId, conn_id: ConnId) -> bool {
@@ -220,6 +205,24 @@ impl Worker {
         session.past.awaits_insert_id = Some(conn_id);
         self.fetch_trace(conn_id, id, Trace::InsertId);
         self.clients.set_stage(id, Stage::Synchronising(conn_id));
+        true
+    }
+}
+
+impl Exchange {
+    /// Refuses a statement that has a connection already, if it reads an id which was lost with
+    /// another one meanwhile. True when it has.
+    pub(crate) fn refuses_lost_insert_id(&mut self, id: ClientId) -> bool {
+        let Some(client) = self.core.clients.get(id) else { return false };
+        let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session) else {
+            return false;
+        };
+        // What is only prepared does not read it.
+        let is_prepared = statement.purpose == Purpose::Prepare;
+        if is_prepared || !names_insert_id(statement) || session.past.knows_insert_id() {
+            return false;
+        }
+        self.fail_statement(id, ErrorKind::StateLost.says(INSERT_ID_LOST));
         true
     }
 }

@@ -16,13 +16,14 @@ use super::{
     warnings::put_remembered_binary,
 };
 use crate::{
-    ClientId, Worker,
+    ClientId,
     clients::client::{Statement, Waiting},
     prepared::{Entries, Entry, EntryKey},
+    rooms::{Core, Exchange},
     routing::route::Route,
 };
 
-impl Worker {
+impl Exchange {
     /// Sets an execution on its way that reads what an earlier statement left.
     pub(crate) fn follow_past_prepared(
         &mut self,
@@ -30,7 +31,7 @@ impl Worker {
         route: Route,
         mut statement: Box<Statement>,
     ) {
-        let Some(client) = self.clients.get(id) else { return };
+        let Some(client) = self.core.clients.get(id) else { return };
         let (Some(session), Some(known)) = (client.session.as_ref(), statement.known.as_ref())
         else {
             return;
@@ -43,7 +44,7 @@ impl Worker {
         let depends = known.analysis.depends;
         if session.past.awaits(depends, runs_code(&statement)) {
             statement.waiting = Some(Box::new(Waiting { route, text_len: 0, awaits_cache: None }));
-            return self.clients.begin(id, statement);
+            return self.core.clients.begin(id, statement);
         }
         let reads = |what| depends.contains(what);
         let reads_last =
@@ -63,14 +64,14 @@ impl Worker {
             let shows = recall::show_diagnostics(&entry.text, &entry.modes).is_some();
             let place = match is_insert_id {
                 true => Place::Gone,
-                false => self.place_of(id, left),
+                false => self.core.place_of(id, left),
             };
             match place {
-                Place::Idle if self.servers.may_go_back(&statement, &route, left) => {
+                Place::Idle if self.core.servers.may_go_back(&statement, &route, left) => {
                     route = unheld(route)
                 }
                 Place::Idle if shows && !is_held(&route) => {
-                    route = self.servers.shown_at(left).map_or(route, Route::Hostgroup);
+                    route = self.core.servers.shown_at(left).map_or(route, Route::Hostgroup);
                 }
                 // What may write goes nowhere but to its own hostgroup.
                 Place::Leased(lease)
@@ -86,10 +87,14 @@ impl Worker {
                     recalled = Recalled { connection_id, last_gtid, ..session.past.recalled() };
                     let is_lost = session
                         .past
-                        .run_again(&session.state, self.env.shared.catalog(), self.env.now.ms())
+                        .run_again(
+                            &session.state,
+                            self.core.env.shared.catalog(),
+                            self.core.env.now.ms(),
+                        )
                         .is_none();
-                    if is_lost && self.shows_past(id, &entry) {
-                        self.fx.buffers.give(statement.frames);
+                    if is_lost && self.core.shows_past(id, &entry) {
+                        self.core.fx.buffers.give(statement.frames);
                         return;
                     }
                 }
@@ -101,29 +106,6 @@ impl Worker {
         self.run_on_route(id, route, statement);
     }
 
-    /// Answers a prepared `SHOW WARNINGS` or `SHOW ERRORS`; false for anything else.
-    fn shows_past(&mut self, id: ClientId, entry: &Entry) -> bool {
-        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
-        let Some(session) = session else { return false };
-        let show = recall::show_diagnostics(&entry.text, &entry.modes);
-        let Some(show) = show.filter(|show| !show.counts && session.past.has_conditions()) else {
-            return false;
-        };
-        let (format, status) = (session.format, session.status);
-        let mut reply = Vec::new();
-        match &session.past.fetched {
-            Some(fetched) => fetched.put_binary(&mut reply, show, format, status),
-            None => {
-                let past = (session.past.warnings, session.past.error.as_deref());
-                put_remembered_binary(&mut reply, past, show, format, status);
-            }
-        }
-        self.fx.stats.counters.statements_answered += 1;
-        self.write_client(id, |out| out.extend_from_slice(&reply));
-        self.clients.has_shown(id);
-        true
-    }
-
     /// A statement's text with what is known in it, to be prepared and run once; `None` when it
     /// asks for none of that.
     fn recalled_entry(
@@ -132,7 +114,7 @@ impl Worker {
         entry: &Entry,
         recalled: &Recalled,
     ) -> Option<Rc<Entry>> {
-        let session = self.clients.get(id)?.session.as_ref()?;
+        let session = self.core.clients.get(id)?.session.as_ref()?;
         let modes = entry.modes;
         let counted = recall::show_diagnostics(&entry.text, &modes).filter(|show| show.counts);
         let text = match counted {
@@ -157,5 +139,30 @@ impl Worker {
         let columns = u16::from(entry.has_rows);
         let prepared = Prepared { stmt_id: 0, params: entry.params, columns, takes_vector: false };
         Some(Entries::own(&key, (known, modes), prepared))
+    }
+}
+
+impl Core {
+    /// Answers a prepared `SHOW WARNINGS` or `SHOW ERRORS`; false for anything else.
+    fn shows_past(&mut self, id: ClientId, entry: &Entry) -> bool {
+        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
+        let Some(session) = session else { return false };
+        let show = recall::show_diagnostics(&entry.text, &entry.modes);
+        let Some(show) = show.filter(|show| !show.counts && session.past.has_conditions()) else {
+            return false;
+        };
+        let (format, status) = (session.format, session.status);
+        let mut reply = Vec::new();
+        match &session.past.fetched {
+            Some(fetched) => fetched.put_binary(&mut reply, show, format, status),
+            None => {
+                let past = (session.past.warnings, session.past.error.as_deref());
+                put_remembered_binary(&mut reply, past, show, format, status);
+            }
+        }
+        self.fx.stats.counters.statements_answered += 1;
+        self.write_client(id, |out| out.extend_from_slice(&reply));
+        self.clients.has_shown(id);
+        true
     }
 }

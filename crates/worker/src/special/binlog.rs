@@ -9,9 +9,10 @@ use trunkline_pool::{ConnId, ConnState};
 use trunkline_protocol::{codec::frame::split_packet, response::ResponseShape};
 
 use crate::{
-    Action, ClientId, Side, Worker,
+    Action, ClientId, Side,
     clients::Clients,
     clients::client::{Phase, Purpose, Stage},
+    rooms::{Core, Exchange},
     servers::conn::{Conn, ConnPhase},
 };
 
@@ -24,37 +25,25 @@ impl Clients {
     }
 }
 
-impl Worker {
+impl Exchange {
     /// `COM_REGISTER_SLAVE`: the server knows the connection as a replica's from then on.
     pub(crate) fn register_replica(&mut self, id: ClientId, frames: &[u8]) {
-        let statement = self.statement(frames, ResponseShape::Single, Purpose::Register);
-        let route = self.route_plain(id);
+        let statement = self.core.statement(frames, ResponseShape::Single, Purpose::Register);
+        let route = self.core.route_plain(id);
         self.run_on_route(id, route, statement);
     }
 
     /// `COM_BINLOG_DUMP` or `COM_BINLOG_DUMP_GTID`.
     pub(crate) fn dump_binlog(&mut self, id: ClientId, frames: &[u8]) {
-        let statement = self.statement(frames, ResponseShape::None, Purpose::Dump);
-        let route = self.route_plain(id);
+        let statement = self.core.statement(frames, ResponseShape::None, Purpose::Dump);
+        let route = self.core.route_plain(id);
         self.run_on_route(id, route, statement);
-    }
-
-    /// Whether a dump has to wait: nothing else may be in flight when bytes
-    /// begin to go straight through.
-    pub(crate) fn waits_to_dump(&mut self, id: ClientId, conn_id: ConnId) -> bool {
-        let is_quiet =
-            self.servers.conns.get(conn_id).is_some_and(|conn| conn.in_flight.is_empty());
-        if is_quiet {
-            return false;
-        }
-        self.clients.set_stage(id, Stage::Synchronising(conn_id));
-        true
     }
 
     /// A connection has become quiet: a dump that waits for that begins.
     pub(crate) fn dump_when_quiet(&mut self, conn_id: ConnId) {
-        let owner = self.servers.conns.get(conn_id).and_then(|conn| conn.owner);
-        let Some(owner) = owner.filter(|owner| self.clients.is_dump(*owner)) else {
+        let owner = self.core.servers.conns.get(conn_id).and_then(|conn| conn.owner);
+        let Some(owner) = owner.filter(|owner| self.core.clients.is_dump(*owner)) else {
             return;
         };
         self.go_on_synchronised(owner, conn_id);
@@ -62,7 +51,7 @@ impl Worker {
 
     /// The connection is in the session's state, and it is this client's until either ends.
     pub(crate) fn begin_dump(&mut self, id: ClientId, conn_id: ConnId) {
-        let Some(client) = self.clients.get_mut(id) else {
+        let Some(client) = self.core.clients.get_mut(id) else {
             return;
         };
         let frames = match std::mem::replace(&mut client.phase, Phase::Forward(conn_id)) {
@@ -77,24 +66,24 @@ impl Worker {
         }
         let ahead = std::mem::take(&mut client.inbox);
         if std::mem::take(&mut client.is_paused) {
-            self.act(Action::Resume(Side::Client(id)));
+            self.core.act(Action::Resume(Side::Client(id)));
         }
-        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
+        let Some(conn) = self.core.servers.conns.get_mut(conn_id) else {
             return self.close_client(id);
         };
         debug_assert!(conn.in_flight.is_empty() && conn.forwards.is_none());
         conn.phase = ConnPhase::Forward(id);
-        self.servers.set_state(conn_id, ConnState::Forwarding);
-        self.write_server(conn_id, |out| out.extend_from_slice(&frames));
-        self.fx.buffers.give(frames);
-        self.fx.stats.counters.binlog_dumps += 1;
+        self.core.servers.set_state(conn_id, ConnState::Forwarding);
+        self.core.write_server(conn_id, |out| out.extend_from_slice(&frames));
+        self.core.fx.buffers.give(frames);
+        self.core.fx.stats.counters.binlog_dumps += 1;
         self.replica_read(id, conn_id, &ahead);
     }
 
     /// What came in one read with a dump that has begun.
     pub(crate) fn read_behind_dump(&mut self, id: ClientId) {
-        if let Some(Phase::Forward(conn)) = self.clients.get(id).map(|client| &client.phase)
-            && self.servers.conns.get(*conn).is_some_and(Conn::sends_binlog)
+        if let Some(Phase::Forward(conn)) = self.core.clients.get(id).map(|client| &client.phase)
+            && self.core.servers.conns.get(*conn).is_some_and(Conn::sends_binlog)
         {
             self.replica_read(id, *conn, &[]);
         }
@@ -104,7 +93,7 @@ impl Worker {
     /// else is meant for a session, which a server may go on with behind a dump that it has
     /// refused or ended: this one would find what others have left on the connection, and ends.
     pub(crate) fn replica_read(&mut self, id: ClientId, conn_id: ConnId, bytes: &[u8]) {
-        let Some(client) = self.clients.get_mut(id) else {
+        let Some(client) = self.core.clients.get_mut(id) else {
             return;
         };
         client.inbox.extend_from_slice(bytes);
@@ -113,8 +102,22 @@ impl Worker {
         };
         let said: Vec<u8> = client.inbox.drain(..len).collect();
         if !said.is_empty() {
-            self.write_server(conn_id, |out| out.extend_from_slice(&said));
+            self.core.write_server(conn_id, |out| out.extend_from_slice(&said));
         }
+    }
+}
+
+impl Core {
+    /// Whether a dump has to wait: nothing else may be in flight when bytes
+    /// begin to go straight through.
+    pub(crate) fn waits_to_dump(&mut self, id: ClientId, conn_id: ConnId) -> bool {
+        let is_quiet =
+            self.servers.conns.get(conn_id).is_some_and(|conn| conn.in_flight.is_empty());
+        if is_quiet {
+            return false;
+        }
+        self.clients.set_stage(id, Stage::Synchronising(conn_id));
+        true
     }
 }
 

@@ -8,9 +8,10 @@ use trunkline_protocol::{
 use trunkline_topology::{HostgroupId, RefusalCause};
 
 use crate::{
-    Action, ClientId, Side, Worker,
+    Action, ClientId, Side,
     action::Peer,
     clients::client::{Phase, Session},
+    rooms::{Core, Exchange},
     servers::conn::ConnPhase,
     servers::open::as_sent,
 };
@@ -22,39 +23,39 @@ const THROUGHOUT: Capabilities = Capabilities::DEPRECATE_EOF
     .union(Capabilities::QUERY_ATTRIBUTES)
     .union(Capabilities::EXTENDED);
 
-impl Worker {
+impl Exchange {
     /// Opens the dedicated connection. What the client sends meanwhile waits in its inbox.
     pub(crate) fn begin_forward(&mut self, id: ClientId) {
-        if self.is_forward_denied(id) {
-            let text = self.env.snapshot.settings.firewall_whitelist_errormsg.clone();
+        if self.core.is_forward_denied(id) {
+            let text = self.core.env.snapshot.settings.firewall_whitelist_errormsg.clone();
             return self.refuse(id, 1, ErrorKind::NotAllowed.says(text));
         }
-        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
+        let session = self.core.clients.get(id).and_then(|client| client.session.as_ref());
         let Some(session) = session else { return };
         let (hostgroup, account) = (session.user.default_hostgroup, session.account);
-        let choice = self.servers.pool.choose_dedicated(hostgroup, self.env.now.ms());
-        let opened = match self.servers.chosen(choice) {
-            Choice::Open(slot) => self.open(slot, hostgroup, account, id),
-            Choice::Replace(slot, conn) => self.replace(slot, conn, hostgroup, account, id),
+        let choice = self.core.servers.pool.choose_dedicated(hostgroup, self.core.env.now.ms());
+        let opened = match self.core.servers.chosen(choice) {
+            Choice::Open(slot) => self.core.open(slot, hostgroup, account, id),
+            Choice::Replace(slot, conn) => self.core.replace(slot, conn, hostgroup, account, id),
             Choice::Idle(..) | Choice::Join(..) | Choice::ChangeUser(..) => None,
             Choice::Wait(cause) => return self.refuse_forward(id, hostgroup, cause),
         };
         let Some(conn_id) = opened else {
             return self.refuse_forward(id, hostgroup, RefusalCause::AllAtMaxConnections);
         };
-        let Some(client) = self.clients.get_mut(id) else {
+        let Some(client) = self.core.clients.get_mut(id) else {
             return;
         };
         client.phase = Phase::Forward(conn_id);
-        let Some(client) = self.clients.get(id) else { return };
+        let Some(client) = self.core.clients.get(id) else { return };
         let Some(session) = client.session.as_ref() else { return };
         let schema = session.state.schema.name();
         let schema = (!schema.is_empty()).then(|| schema.to_vec());
         let (capabilities, zstd_level) = (session.capabilities, session.zstd_level);
         let attributes = told_of(session, &client.peer);
-        let collation = self.env.collation_of(session);
-        let slot = self.servers.conns.get(conn_id).map(|conn| conn.slot);
-        let login = slot.and_then(|slot| self.server_login(id, account, slot, schema));
+        let collation = self.core.env.collation_of(session);
+        let slot = self.core.servers.conns.get(conn_id).map(|conn| conn.slot);
+        let login = slot.and_then(|slot| self.core.server_login(id, account, slot, schema));
         if let Some(mut login) = login {
             // The connection is this client's alone, so it is the client that is told of.
             login.attributes = attributes;
@@ -67,7 +68,7 @@ impl Worker {
             }
             // A change of user names none.
             login.zstd_level = zstd_level.clamp(1, 22);
-            if let Some(conn) = self.servers.conns.get_mut(conn_id) {
+            if let Some(conn) = self.core.servers.conns.get_mut(conn_id) {
                 conn.phase = ConnPhase::Connecting(Box::new(
                     trunkline_session::backend::ServerHandshake::new(login),
                 ));
@@ -77,8 +78,8 @@ impl Worker {
     }
 
     fn refuse_forward(&mut self, id: ClientId, hostgroup: HostgroupId, cause: RefusalCause) {
-        self.fx.stats.refused(cause);
-        let why = self.refusal_text(hostgroup, cause);
+        self.core.fx.stats.refused(cause);
+        let why = self.core.refusal_text(hostgroup, cause);
         let text = format!(
             "Max connect timeout reached while reaching hostgroup {hostgroup} for \
              'fast_forward' session: {why}"
@@ -88,51 +89,51 @@ impl Worker {
 
     /// The dedicated connection is logged in.
     pub(crate) fn forward_ready(&mut self, conn_id: ConnId, id: ClientId) {
-        let Some(client) = self.clients.get_mut(id) else {
-            return self.discard_idle(conn_id);
+        let Some(client) = self.core.clients.get_mut(id) else {
+            return self.core.discard_idle(conn_id);
         };
         let session = client.session.as_ref();
         let capabilities = session.map(|session| session.capabilities);
         let compression = capabilities.and_then(Capabilities::compression);
         let is_paused = std::mem::take(&mut client.is_paused);
-        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
+        let Some(conn) = self.core.servers.conns.get_mut(conn_id) else {
             return;
         };
         let has = conn.identity.as_ref().map(|identity| identity.capabilities & THROUGHOUT);
         if has != capabilities.map(|capabilities| capabilities & THROUGHOUT) {
-            self.discard_idle(conn_id);
+            self.core.discard_idle(conn_id);
             let text = "the server does not have the capabilities that the greeting promised";
             return self.refuse(id, 1, ErrorKind::NoConnection.says(text));
         }
         conn.phase = ConnPhase::Forward(id);
         conn.owner = Some(id);
         let agreed = conn.identity.as_ref().and_then(|it| it.capabilities.compression());
-        self.servers.set_state(conn_id, ConnState::Forwarding);
+        self.core.servers.set_state(conn_id, ConnState::Forwarding);
         let mut waiting = Vec::new();
         if agreed == compression {
             // Compressed or not, bytes go through as they are.
-            let Some(packed) = self.end_client_packing(id) else {
+            let Some(packed) = self.core.end_client_packing(id) else {
                 // It sent ahead of its login's end, and that is unpacked already.
-                self.drop_conn(conn_id);
+                self.core.drop_conn(conn_id);
                 return self.close_client(id);
             };
             waiting = packed;
         }
-        let inbox = self.clients.get_mut(id).map(|client| std::mem::take(&mut client.inbox));
+        let inbox = self.core.clients.get_mut(id).map(|client| std::mem::take(&mut client.inbox));
         waiting.extend(inbox.unwrap_or_default());
         if !waiting.is_empty() {
-            self.write_server(conn_id, |out| out.extend_from_slice(&waiting));
+            self.core.write_server(conn_id, |out| out.extend_from_slice(&waiting));
         }
         if is_paused {
-            self.act(Action::Resume(Side::Client(id)));
+            self.core.act(Action::Resume(Side::Client(id)));
         }
-        self.unpack_soon(Side::Client(id));
+        self.core.unpack_soon(Side::Client(id));
     }
 
     /// Bytes of the client.
     pub(crate) fn forward_to_server(&mut self, id: ClientId, conn_id: ConnId, bytes: &[u8]) {
-        let max = self.env.snapshot.settings.client_buffer_max;
-        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
+        let max = self.core.env.snapshot.settings.client_buffer_max;
+        let Some(conn) = self.core.servers.conns.get_mut(conn_id) else {
             return self.close_client(id);
         };
         if conn.sends_binlog() {
@@ -141,11 +142,11 @@ impl Worker {
         let is_ready = matches!(conn.phase, ConnPhase::Forward(_));
         let waiting = match is_ready {
             true => {
-                conn.outbox.buf(&mut self.fx.buffers).extend_from_slice(bytes);
+                conn.outbox.buf(&mut self.core.fx.buffers).extend_from_slice(bytes);
                 conn.outbox.len()
             }
             false => {
-                let Some(client) = self.clients.get_mut(id) else {
+                let Some(client) = self.core.clients.get_mut(id) else {
                     return;
                 };
                 client.inbox.extend_from_slice(bytes);
@@ -153,17 +154,19 @@ impl Worker {
             }
         };
         if is_ready {
-            self.touch_server(conn_id);
+            self.core.touch_server(conn_id);
         }
-        let Some(client) = self.clients.get_mut(id) else {
+        let Some(client) = self.core.clients.get_mut(id) else {
             return;
         };
         if waiting > max && !client.is_paused {
             client.is_paused = true;
-            self.act(Action::Pause(Side::Client(id)));
+            self.core.act(Action::Pause(Side::Client(id)));
         }
     }
+}
 
+impl Core {
     /// Bytes of the server.
     pub(crate) fn forward_to_client(&mut self, conn_id: ConnId, id: ClientId, bytes: &[u8]) {
         self.write_client(id, |out| out.extend_from_slice(bytes));

@@ -11,9 +11,10 @@ use trunkline_protocol::{
 use trunkline_sql::analysis::{Analysis, Effect};
 
 use crate::{
-    Action, ClientId, Side, Worker,
+    Action, ClientId, Side,
     clients::Clients,
     clients::client::{Phase, Stage},
+    rooms::{Core, Exchange},
     servers::conn::{ConnPhase, Owner},
 };
 
@@ -54,7 +55,7 @@ impl Clients {
     }
 }
 
-impl Worker {
+impl Core {
     /// Whether the client never said that it answers requests for files: servers refuse then.
     /// Answers so.
     pub(crate) fn refuses_local_file(&mut self, id: ClientId, analysis: &Analysis) -> bool {
@@ -77,36 +78,6 @@ impl Worker {
             }
         }
         true
-    }
-
-    /// The reply in front asks for the client's file, in packets that are numbered from `seq` on.
-    pub(crate) fn file_asked(&mut self, conn_id: ConnId, seq: u8) {
-        let front = self.servers.conns.get(conn_id).and_then(|conn| conn.in_flight.front());
-        let Some(Owner::Client(id)) = front.map(|entry| entry.owner) else {
-            // Nobody is there to send it, and without it the connection is of no use. To say that
-            // the file is empty would have the server take what it never got for complete.
-            return self.lose_conn(conn_id, NOBODYS_FILE);
-        };
-        let Some(client) = self.clients.get_mut(id) else {
-            return self.lose_conn(conn_id, NOBODYS_FILE);
-        };
-        let is_offered = client
-            .session
-            .as_ref()
-            .is_some_and(|session| session.capabilities.contains(Capabilities::LOCAL_FILES));
-        let Phase::Running(statement) = &mut client.phase else {
-            return;
-        };
-        if !is_offered {
-            return self.server_broke(conn_id, "asked for a file that nobody offered");
-        }
-        if matches!(statement.upload, Upload::Sending { .. }) {
-            return self.server_broke(conn_id, "asked for a file while it reads another");
-        }
-        // One of several statements may ask behind another.
-        statement.upload = Upload::Sending { left: 0, is_continued: false, seq };
-        self.upload(id);
-        self.unpack_soon(Side::Client(id));
     }
 
     /// Sends on what has come of the file, renumbered as the server counts.
@@ -189,5 +160,37 @@ impl Worker {
         {
             self.resume(Side::Client(owner));
         }
+    }
+}
+
+impl Exchange {
+    /// The reply in front asks for the client's file, in packets that are numbered from `seq` on.
+    pub(crate) fn file_asked(&mut self, conn_id: ConnId, seq: u8) {
+        let front = self.core.servers.conns.get(conn_id).and_then(|conn| conn.in_flight.front());
+        let Some(Owner::Client(id)) = front.map(|entry| entry.owner) else {
+            // Nobody is there to send it, and without it the connection is of no use. To say that
+            // the file is empty would have the server take what it never got for complete.
+            return self.lose_conn(conn_id, NOBODYS_FILE);
+        };
+        let Some(client) = self.core.clients.get_mut(id) else {
+            return self.lose_conn(conn_id, NOBODYS_FILE);
+        };
+        let is_offered = client
+            .session
+            .as_ref()
+            .is_some_and(|session| session.capabilities.contains(Capabilities::LOCAL_FILES));
+        let Phase::Running(statement) = &mut client.phase else {
+            return;
+        };
+        if !is_offered {
+            return self.server_broke(conn_id, "asked for a file that nobody offered");
+        }
+        if matches!(statement.upload, Upload::Sending { .. }) {
+            return self.server_broke(conn_id, "asked for a file while it reads another");
+        }
+        // One of several statements may ask behind another.
+        statement.upload = Upload::Sending { left: 0, is_continued: false, seq };
+        self.core.upload(id);
+        self.core.unpack_soon(Side::Client(id));
     }
 }

@@ -18,7 +18,7 @@ use trunkline_session::tracker::{Charset, SessionState};
 use trunkline_sql::{analysis::StatementKind, token::Modes};
 
 use crate::{
-    Action, ClientId, Side, Worker,
+    Action, ClientId, Side,
     clients::Clients,
     clients::client::{Phase, Purpose, Session, Stage, Statement},
     compressed::answer_seq,
@@ -26,6 +26,7 @@ use crate::{
     env::Env,
     login::ignore_spaces,
     prepared::{ClientStmts, Run, is_unanswered},
+    rooms::{Commands, Core, Exchange},
     routing::directives::Directives,
     routing::route::{Asking, Route, Routed, hostgroup_of},
     servers::kill::{KillScope, KillText, kill_of},
@@ -133,10 +134,10 @@ impl Env {
     }
 }
 
-impl Worker {
+impl Commands {
     /// Bytes of an idle client.
     pub(crate) fn commands_read(&mut self, id: ClientId, bytes: &[u8]) {
-        let Some(client) = self.clients.get_mut(id) else {
+        let Some(client) = self.exchange.core.clients.get_mut(id) else {
             return;
         };
         if client.inbox.is_empty() {
@@ -145,36 +146,29 @@ impl Worker {
             let Some(rest) = bytes.get(consumed..) else {
                 return;
             };
-            if let (false, Some(client)) = (rest.is_empty(), self.clients.get_mut(id)) {
+            if let (false, Some(client)) = (rest.is_empty(), self.exchange.core.clients.get_mut(id))
+            {
                 client.inbox.extend_from_slice(rest);
-                self.read_behind_dump(id);
-                self.pause_if_full(id);
+                self.exchange.read_behind_dump(id);
+                self.exchange.core.pause_if_full(id);
             }
         } else {
             client.inbox.extend_from_slice(bytes);
             self.drain_inbox(id);
-            self.pause_if_full(id);
-        }
-    }
-
-    /// A client may begin its next command: if it has sent some ahead, it does when this event is
-    /// over.
-    pub(crate) fn wake_commands(&mut self, id: ClientId) {
-        if self.clients.get(id).is_some_and(|it| it.packing.is_some() || !it.inbox.is_empty()) {
-            self.fx.wake(Wake::Commands(id));
+            self.exchange.core.pause_if_full(id);
         }
     }
 
     /// Goes on with commands that came while another one ran.
     pub(crate) fn drain_inbox(&mut self, id: ClientId) {
-        let waiting_max = self.env.snapshot.settings.client_buffer_max;
-        let Some(client) = self.clients.get_mut(id) else {
+        let waiting_max = self.exchange.core.env.snapshot.settings.client_buffer_max;
+        let Some(client) = self.exchange.core.clients.get_mut(id) else {
             return;
         };
         if client.packing.is_some() {
-            self.unpack_soon(Side::Client(id));
+            self.exchange.core.unpack_soon(Side::Client(id));
         }
-        let Some(client) = self.clients.get_mut(id) else {
+        let Some(client) = self.exchange.core.clients.get_mut(id) else {
             return;
         };
         if client.inbox.is_empty() || !matches!(client.phase, Phase::Idle) {
@@ -182,7 +176,7 @@ impl Worker {
         }
         let mut inbox = std::mem::take(&mut client.inbox);
         let consumed = self.commands_in(id, &inbox);
-        let Some(client) = self.clients.get_mut(id) else {
+        let Some(client) = self.exchange.core.clients.get_mut(id) else {
             return;
         };
         if matches!(client.phase, Phase::Closing) {
@@ -195,42 +189,29 @@ impl Worker {
         }
         debug_assert!(client.inbox.is_empty());
         client.inbox = inbox;
-        self.read_behind_dump(id);
-        let Some(client) = self.clients.get_mut(id) else {
+        self.exchange.read_behind_dump(id);
+        let Some(client) = self.exchange.core.clients.get_mut(id) else {
             return;
         };
         // The rest of a long command may be all that is missing.
         let awaits_more = matches!(client.phase, Phase::Idle) && client.outbox.len() <= waiting_max;
-        let stays_paused = has_plant!(self, PausedForever);
-        let Some(client) = self.clients.get_mut(id).filter(|_| !stays_paused) else {
+        let stays_paused = has_plant!(self.exchange.core, PausedForever);
+        let Some(client) = self.exchange.core.clients.get_mut(id).filter(|_| !stays_paused) else {
             return;
         };
         if client.is_paused && (awaits_more || client.inbox.len() < SENT_AHEAD_MAX) {
             client.is_paused = false;
-            self.resume(Side::Client(id));
-        }
-    }
-
-    /// Stops reading from a client that sends ahead of its replies.
-    pub(crate) fn pause_if_full(&mut self, id: ClientId) {
-        let waiting_max = self.env.snapshot.settings.client_buffer_max;
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
-        let is_busy = !matches!(client.phase, Phase::Idle) || client.outbox.len() > waiting_max;
-        if is_busy && client.inbox.len() >= SENT_AHEAD_MAX && !client.is_paused {
-            client.is_paused = true;
-            self.act(Action::Pause(Side::Client(id)));
+            self.exchange.core.resume(Side::Client(id));
         }
     }
 
     /// Runs whole commands while the client is idle; returns how many bytes they took.
     fn commands_in(&mut self, id: ClientId, bytes: &[u8]) -> usize {
-        let payload_max = self.env.snapshot.settings.max_allowed_packet;
-        let waiting_max = self.env.snapshot.settings.client_buffer_max;
+        let payload_max = self.exchange.core.env.snapshot.settings.max_allowed_packet;
+        let waiting_max = self.exchange.core.env.snapshot.settings.client_buffer_max;
         let mut consumed = 0;
         while let Some(rest) = bytes.get(consumed..).filter(|rest| !rest.is_empty()) {
-            match self.clients.get(id) {
+            match self.exchange.core.clients.get(id) {
                 // One that does not take its answers gets no more of them to pile up.
                 Some(client)
                     if matches!(client.phase, Phase::Idle)
@@ -241,11 +222,15 @@ impl Worker {
                 CommandEnd::Partial => break,
                 CommandEnd::TooLong => {
                     let text = "Got a packet bigger than 'max_allowed_packet' bytes";
-                    self.refuse(id, 1, ErrorKind::PacketTooLarge.says(text));
+                    self.exchange.refuse(id, 1, ErrorKind::PacketTooLarge.says(text));
                     break;
                 }
                 CommandEnd::OutOfOrder => {
-                    self.refuse(id, 1, ErrorKind::OutOfOrder.says("Got packets out of order"));
+                    self.exchange.refuse(
+                        id,
+                        1,
+                        ErrorKind::OutOfOrder.says("Got packets out of order"),
+                    );
                     break;
                 }
                 CommandEnd::At(end, is_split) => {
@@ -263,7 +248,7 @@ impl Worker {
 
     /// One whole command of an idle client.
     fn command(&mut self, id: ClientId, frames: &[u8], payload: &[u8]) {
-        let Some(client) = self.clients.get_mut(id) else {
+        let Some(client) = self.exchange.core.clients.get_mut(id) else {
             return;
         };
         client.recent_commands = client.recent_commands.saturating_add(1);
@@ -274,19 +259,20 @@ impl Worker {
             return;
         }
         if let Some(cause) = session.lost.take() {
-            self.refuse(id, 1, ErrorKind::StateLost.says(cause));
+            self.exchange.refuse(id, 1, ErrorKind::StateLost.says(cause));
             return;
         }
-        self.fx.stats.counters.commands += 1;
+        self.exchange.core.fx.stats.counters.commands += 1;
         self.run_command(id, frames, payload);
     }
 
     /// A command that has waited begins its way anew.
     pub(crate) fn command_again(&mut self, id: ClientId, frames: &[u8]) {
-        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
+        let session =
+            self.exchange.core.clients.get_mut(id).and_then(|client| client.session.as_mut());
         if let Some(cause) = session.and_then(|session| session.lost.take()) {
             // What it was to be a part of has gone while it waited.
-            self.refuse(id, 1, ErrorKind::StateLost.says(cause));
+            self.exchange.refuse(id, 1, ErrorKind::StateLost.says(cause));
             return;
         }
         match is_split(frames) {
@@ -299,25 +285,27 @@ impl Worker {
         let command = match Command::decode(payload) {
             Ok(command) => command,
             Err(_) => {
-                return self.answer_error(
+                return self.exchange.core.answer_error(
                     id,
                     ErrorKind::MalformedPacket.says("Malformed communication packet"),
                 );
             }
         };
-        if self.env.shared.globals_set() != self.statements.modes_seen {
-            self.follow_set_modes();
+        if self.exchange.core.env.shared.globals_set()
+            != self.exchange.core.servers.defaults.modes_seen
+        {
+            self.exchange.core.follow_set_modes();
         }
         match command {
             Command::Query(text) => self.query(id, frames, text),
-            Command::Quit => self.quit(id),
-            Command::Ping => self.answer_ping(id),
+            Command::Quit => self.exchange.quit(id),
+            Command::Ping => self.exchange.core.answer_ping(id),
             Command::InitDb(schema) => {
-                self.run_init_db(id, schema, Purpose::InitDb(schema.into()));
+                self.exchange.run_init_db(id, schema, Purpose::InitDb(schema.into()));
             }
-            Command::ResetConnection => self.reset_session(id, frames),
-            Command::ChangeUser(body) => self.change_user(id, body),
-            Command::SetOption(option) => self.set_option(id, option),
+            Command::ResetConnection => self.exchange.reset_session(id, frames),
+            Command::ChangeUser(body) => self.exchange.change_user(id, body),
+            Command::SetOption(option) => self.exchange.core.set_option(id, option),
             Command::StmtPrepare(text) => self.prepare(id, frames, text),
             Command::StmtExecute { stmt_id, .. } => {
                 self.execute(id, frames, payload, stmt_id, Run::Once);
@@ -325,32 +313,134 @@ impl Worker {
             Command::StmtBulkExecute { stmt_id, .. } => {
                 self.execute(id, frames, payload, stmt_id, Run::Bulk);
             }
-            Command::StmtFetch { stmt_id, .. } => self.fetch(id, frames, stmt_id),
-            Command::StmtReset { stmt_id } => self.reset_stmt(id, stmt_id),
+            Command::StmtFetch { stmt_id, .. } => self.exchange.fetch(id, frames, stmt_id),
+            Command::StmtReset { stmt_id } => self.exchange.core.reset_stmt(id, stmt_id),
             Command::StmtSendLongData { stmt_id, parameter, .. } => {
-                self.long_data(id, frames, stmt_id, parameter);
+                self.exchange.core.long_data(id, frames, stmt_id, parameter);
             }
-            Command::StmtClose { stmt_id } => self.close_stmt(id, stmt_id),
-            Command::Statistics => self.plain(id, frames, ResponseShape::Text),
+            Command::StmtClose { stmt_id } => self.exchange.core.close_stmt(id, stmt_id),
+            Command::Statistics => self.exchange.plain(id, frames, ResponseShape::Text),
             Command::FieldList { table, .. } => {
-                let proof = self.proof_of_description(id, table, frames);
-                proof.into_iter().for_each(|proof| self.describe(id, frames, proof));
+                let proof = self.exchange.proof_of_description(id, table, frames);
+                proof.into_iter().for_each(|proof| self.exchange.describe(id, frames, proof));
             }
-            Command::ProcessInfo => self.plain(id, frames, ResponseShape::Query),
+            Command::ProcessInfo => self.exchange.plain(id, frames, ResponseShape::Query),
             Command::ProcessKill(number) => {
-                self.kill(id, KillScope::Session, Some(number.into()));
+                self.exchange.kill(id, KillScope::Session, Some(number.into()));
             }
-            Command::RegisterSlave(_) => self.register_replica(id, frames),
-            Command::BinlogDump(_) | Command::BinlogDumpGtid(_) => self.dump_binlog(id, frames),
+            Command::RegisterSlave(_) => self.exchange.register_replica(id, frames),
+            Command::BinlogDump(_) | Command::BinlogDumpGtid(_) => {
+                self.exchange.dump_binlog(id, frames)
+            }
             Command::Debug
             | Command::Shutdown
             | Command::Refresh(_)
             | Command::CreateDb(_)
             | Command::DropDb(_)
             | Command::TableDump(_)
-            | Command::Unknown(_) => {
-                self.answer_error(id, ErrorKind::UnknownCommand.says("Unknown command"))
+            | Command::Unknown(_) => self
+                .exchange
+                .core
+                .answer_error(id, ErrorKind::UnknownCommand.says("Unknown command")),
+        }
+    }
+
+    /// `COM_QUERY`.
+    fn query(&mut self, id: ClientId, frames: &[u8], body: &[u8]) {
+        let (text, attributes) =
+            match self.exchange.core.clients.has_capability(id, Capabilities::QUERY_ATTRIBUTES) {
+                false => (body, None),
+                true => match Query::parse(body) {
+                    Ok(Query { attributes, text }) => (text, Some(attributes)),
+                    Err(_) => {
+                        let text = "Malformed communication packet.";
+                        return self
+                            .exchange
+                            .core
+                            .answer_error(id, ErrorKind::MalformedPacket.says(text));
+                    }
+                },
+            };
+        let Some(modes) = self.exchange.core.modes(id) else { return };
+        let known = self.exchange.statements.analyses.know(text, &modes);
+        if !known.is_ordinary && self.exchange.answer_itself(id, &known, text) {
+            return;
+        }
+        let Some(own) = self.exchange.prove_at_home(id, &known, Asking::Query, frames) else {
+            return;
+        };
+        let routed = self.route_text(id, &known, text, Asking::Query, &modes, own);
+        let Routed { route, orders, rewritten, server, proven } = routed;
+        let mut text_len = text.len();
+        let mut rewritten_text = None;
+        let (statement, known) = match rewritten {
+            None => {
+                let mut statement =
+                    self.exchange.core.statement(frames, ResponseShape::Query, Purpose::Query);
+                if attributes.is_some() {
+                    statement.frames.clear();
+                    put_text(&mut statement.frames, text);
+                }
+                (statement, known)
             }
+            Some(rewritten) => {
+                let frames = rewritten.frames(0x03);
+                text_len = rewritten.text.len();
+                if kill_of(&rewritten.known.analysis) != KillText::None {
+                    return self
+                        .exchange
+                        .core
+                        .not_supported(id, "a rule that makes a KILL of a statement");
+                }
+                if self.exchange.core.refuses_local_file(id, &rewritten.known.analysis) {
+                    return;
+                }
+                rewritten_text = Some(rewritten.text);
+                (
+                    self.exchange.core.statement(&frames, ResponseShape::Query, Purpose::Query),
+                    rewritten.known,
+                )
+            }
+        };
+        let mut statement = statement;
+        statement.attributes = attributes.flatten().map(Into::into);
+        let goes_to_server =
+            matches!(route, Route::Lease(..) | Route::Hostgroup(_) | Route::Reader(_));
+        statement.prove(&known, proven);
+        if !known.is_ordinary && hostgroup_of(&route).is_some() {
+            let text = rewritten_text.as_deref().unwrap_or(text);
+            statement.definition =
+                self.exchange.core.begin_definition(id, &known.analysis, text, &modes);
+        }
+        statement.known = Some(known);
+        statement.run_on(server);
+        statement.obey(orders);
+        if goes_to_server && self.exchange.answer_repeated_set(id, &statement) {
+            return self.exchange.core.fx.buffers.give(statement.frames);
+        }
+        self.submit(id, route, statement, text_len);
+    }
+}
+
+impl Core {
+    /// A client may begin its next command: if it has sent some ahead, it does when this event is
+    /// over.
+    pub(crate) fn wake_commands(&mut self, id: ClientId) {
+        if self.clients.get(id).is_some_and(|it| it.packing.is_some() || !it.inbox.is_empty()) {
+            self.fx.wake(Wake::Commands(id));
+        }
+    }
+
+    /// Stops reading from a client that sends ahead of its replies.
+    pub(crate) fn pause_if_full(&mut self, id: ClientId) {
+        let waiting_max = self.env.snapshot.settings.client_buffer_max;
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        let is_busy = !matches!(client.phase, Phase::Idle) || client.outbox.len() > waiting_max;
+        if is_busy && client.inbox.len() >= SENT_AHEAD_MAX && !client.is_paused {
+            client.is_paused = true;
+            self.act(Action::Pause(Side::Client(id)));
         }
     }
 
@@ -402,102 +492,13 @@ impl Worker {
             sent_us: 0,
             sent_at: 0,
         };
-        match self.statements.spare.pop() {
+        match self.clients.spare_statements.pop() {
             Some(mut spare) => {
                 *spare = statement;
                 spare
             }
             None => Box::new(statement),
         }
-    }
-
-    /// `COM_QUERY`.
-    fn query(&mut self, id: ClientId, frames: &[u8], body: &[u8]) {
-        let (text, attributes) =
-            match self.clients.has_capability(id, Capabilities::QUERY_ATTRIBUTES) {
-                false => (body, None),
-                true => match Query::parse(body) {
-                    Ok(Query { attributes, text }) => (text, Some(attributes)),
-                    Err(_) => {
-                        let text = "Malformed communication packet.";
-                        return self.answer_error(id, ErrorKind::MalformedPacket.says(text));
-                    }
-                },
-            };
-        let Some(modes) = self.modes(id) else { return };
-        let known = self.statements.analyses.know(text, &modes);
-        if !known.is_ordinary && self.answer_itself(id, &known, text) {
-            return;
-        }
-        let Some(own) = self.prove_at_home(id, &known, Asking::Query, frames) else { return };
-        let routed = self.route_text(id, &known, text, Asking::Query, &modes, own);
-        let Routed { route, orders, rewritten, server, proven } = routed;
-        let mut text_len = text.len();
-        let mut rewritten_text = None;
-        let (statement, known) = match rewritten {
-            None => {
-                let mut statement = self.statement(frames, ResponseShape::Query, Purpose::Query);
-                if attributes.is_some() {
-                    statement.frames.clear();
-                    put_text(&mut statement.frames, text);
-                }
-                (statement, known)
-            }
-            Some(rewritten) => {
-                let frames = rewritten.frames(0x03);
-                text_len = rewritten.text.len();
-                if kill_of(&rewritten.known.analysis) != KillText::None {
-                    return self.not_supported(id, "a rule that makes a KILL of a statement");
-                }
-                if self.refuses_local_file(id, &rewritten.known.analysis) {
-                    return;
-                }
-                rewritten_text = Some(rewritten.text);
-                (self.statement(&frames, ResponseShape::Query, Purpose::Query), rewritten.known)
-            }
-        };
-        let mut statement = statement;
-        statement.attributes = attributes.flatten().map(Into::into);
-        let goes_to_server =
-            matches!(route, Route::Lease(..) | Route::Hostgroup(_) | Route::Reader(_));
-        statement.prove(&known, proven);
-        if !known.is_ordinary && hostgroup_of(&route).is_some() {
-            let text = rewritten_text.as_deref().unwrap_or(text);
-            statement.definition = self.begin_definition(id, &known.analysis, text, &modes);
-        }
-        statement.known = Some(known);
-        statement.run_on(server);
-        statement.obey(orders);
-        if goes_to_server && self.answer_repeated_set(id, &statement) {
-            return self.fx.buffers.give(statement.frames);
-        }
-        self.submit(id, route, statement, text_len);
-    }
-
-    /// Answers what is for the proxy itself, and what it refuses. False for what is not.
-    fn answer_itself(&mut self, id: ClientId, known: &Known, text: &[u8]) -> bool {
-        match kill_of(&known.analysis) {
-            KillText::None => {}
-            KillText::One(scope, number) => {
-                self.kill(id, scope, number);
-                return true;
-            }
-            KillText::Refused(what) => {
-                self.not_supported(id, what);
-                return true;
-            }
-        }
-        if known.analysis.kind == StatementKind::Explain
-            && let Some(sql) = self.asks_for_route(id, text)
-        {
-            self.answer_route(id, sql);
-            return true;
-        }
-        if asks_for_session(&known.analysis, text) {
-            self.answer_session(id);
-            return true;
-        }
-        self.refuses_local_file(id, &known.analysis)
     }
 
     /// Refuses a statement that can't be carried out for a client of a proxy.
@@ -509,53 +510,9 @@ impl Worker {
     pub(crate) fn modes(&self, id: ClientId) -> Option<Modes> {
         let session = self.clients.get(id)?.session.as_ref()?;
         Some(match session.modes.guesses_quotes {
-            true => self.statements.default_modes.settle(session.modes),
+            true => self.servers.defaults.modes.settle(session.modes),
             false => session.modes,
         })
-    }
-
-    /// A command without a text that a server answers.
-    fn plain(&mut self, id: ClientId, frames: &[u8], shape: ResponseShape) {
-        let mut statement = self.statement(frames, shape, Purpose::Other);
-        statement.proof.hidden = Hidden::empty();
-        let route = self.route_plain(id);
-        self.run_on_route(id, route, statement);
-    }
-
-    /// `COM_FIELD_LIST`.
-    fn describe(&mut self, id: ClientId, frames: &[u8], proof: Proof) {
-        let mut statement = self.statement(frames, ResponseShape::FieldList, Purpose::Other);
-        statement.proof = proof;
-        let route = self.route_plain(id);
-        self.run_on_route(id, route, statement);
-    }
-
-    /// Chooses a schema on a server, so that a wrong one is refused in the server's words.
-    pub(crate) fn run_init_db(&mut self, id: ClientId, schema: &[u8], purpose: Purpose) {
-        let mut frames = Vec::with_capacity(schema.len() + HEADER_LEN + 1);
-        crate::exchange::send::put_init_db(&mut frames, schema);
-        let statement = self.statement(&frames, ResponseShape::Single, purpose);
-        let route = self.route_plain(id);
-        self.run_on_route(id, route, statement);
-    }
-
-    /// `COM_RESET_CONNECTION`: on the lease, if there is one; else the record alone changes.
-    fn reset_session(&mut self, id: ClientId, frames: &[u8]) {
-        self.follow_globals();
-        self.keep_one_lease(id);
-        let Some(session) = self.clients.get(id).and_then(|client| client.session.as_ref()) else {
-            return;
-        };
-        match session.leases.first().map(|lease| (lease.hostgroup, lease.conn)) {
-            Some((hostgroup, conn)) => {
-                let statement = self.statement(frames, ResponseShape::Single, Purpose::Reset);
-                self.run_on_route(id, Route::Lease(hostgroup, conn), statement);
-            }
-            None => {
-                self.forget_state(id);
-                self.answer_ok(id);
-            }
-        }
     }
 
     /// The session is as after its login, but for the schema. MariaDB goes back to the handshake's
@@ -582,8 +539,8 @@ impl Worker {
             ignore_spaces(&mut state, session.capabilities);
         }
         session.modes =
-            self.statements.default_modes.of_session(&state, self.env.greeting.flavor(), None);
-        session.state = self.statements.states.intern(state);
+            self.servers.defaults.modes.of_session(&state, self.env.greeting.flavor(), None);
+        session.state = self.servers.states.intern(state);
         session.accepted_sets = Vec::new();
         session.prepared = ClientStmts::default();
         let soiled = std::mem::take(&mut session.soiled);
@@ -657,11 +614,6 @@ impl Worker {
         });
     }
 
-    /// `COM_QUIT`.
-    fn quit(&mut self, id: ClientId) {
-        self.close_client(id);
-    }
-
     /// Answers a command with OK and a text.
     pub(crate) fn answer_ok_with(&mut self, id: ClientId, info: &[u8]) {
         let Some(session) = self.clients.get(id).and_then(|client| client.session.as_ref()) else {
@@ -674,6 +626,90 @@ impl Worker {
         });
     }
 
+    /// Nothing of a statement goes to a server.
+    fn give_up_unsent(&mut self, id: ClientId, statement: Box<Statement>) {
+        self.long_data_used(id, &statement);
+        self.fx.buffers.give(statement.frames);
+    }
+}
+
+impl Exchange {
+    /// Answers what is for the proxy itself, and what it refuses. False for what is not.
+    fn answer_itself(&mut self, id: ClientId, known: &Known, text: &[u8]) -> bool {
+        match kill_of(&known.analysis) {
+            KillText::None => {}
+            KillText::One(scope, number) => {
+                self.kill(id, scope, number);
+                return true;
+            }
+            KillText::Refused(what) => {
+                self.core.not_supported(id, what);
+                return true;
+            }
+        }
+        if known.analysis.kind == StatementKind::Explain
+            && let Some(sql) = self.core.asks_for_route(id, text)
+        {
+            self.answer_route(id, sql);
+            return true;
+        }
+        if asks_for_session(&known.analysis, text) {
+            self.core.answer_session(id);
+            return true;
+        }
+        self.core.refuses_local_file(id, &known.analysis)
+    }
+
+    /// A command without a text that a server answers.
+    fn plain(&mut self, id: ClientId, frames: &[u8], shape: ResponseShape) {
+        let mut statement = self.core.statement(frames, shape, Purpose::Other);
+        statement.proof.hidden = Hidden::empty();
+        let route = self.core.route_plain(id);
+        self.run_on_route(id, route, statement);
+    }
+
+    /// `COM_FIELD_LIST`.
+    fn describe(&mut self, id: ClientId, frames: &[u8], proof: Proof) {
+        let mut statement = self.core.statement(frames, ResponseShape::FieldList, Purpose::Other);
+        statement.proof = proof;
+        let route = self.core.route_plain(id);
+        self.run_on_route(id, route, statement);
+    }
+
+    /// Chooses a schema on a server, so that a wrong one is refused in the server's words.
+    pub(crate) fn run_init_db(&mut self, id: ClientId, schema: &[u8], purpose: Purpose) {
+        let mut frames = Vec::with_capacity(schema.len() + HEADER_LEN + 1);
+        crate::exchange::send::put_init_db(&mut frames, schema);
+        let statement = self.core.statement(&frames, ResponseShape::Single, purpose);
+        let route = self.core.route_plain(id);
+        self.run_on_route(id, route, statement);
+    }
+
+    /// `COM_RESET_CONNECTION`: on the lease, if there is one; else the record alone changes.
+    fn reset_session(&mut self, id: ClientId, frames: &[u8]) {
+        self.core.follow_globals();
+        self.core.keep_one_lease(id);
+        let Some(session) = self.core.clients.get(id).and_then(|client| client.session.as_ref())
+        else {
+            return;
+        };
+        match session.leases.first().map(|lease| (lease.hostgroup, lease.conn)) {
+            Some((hostgroup, conn)) => {
+                let statement = self.core.statement(frames, ResponseShape::Single, Purpose::Reset);
+                self.run_on_route(id, Route::Lease(hostgroup, conn), statement);
+            }
+            None => {
+                self.core.forget_state(id);
+                self.core.answer_ok(id);
+            }
+        }
+    }
+
+    /// `COM_QUIT`.
+    fn quit(&mut self, id: ClientId) {
+        self.close_client(id);
+    }
+
     /// Sets a statement on its route.
     pub(crate) fn run_on_route(
         &mut self,
@@ -684,39 +720,33 @@ impl Worker {
         match route {
             Route::Lease(hostgroup, conn) => {
                 statement.hostgroup = hostgroup;
-                self.clients.begin(id, statement);
+                self.core.clients.begin(id, statement);
                 self.dispatch(id, conn);
             }
             Route::Hostgroup(hostgroup) => {
                 statement.hostgroup = hostgroup;
-                self.clients.begin(id, statement);
+                self.core.clients.begin(id, statement);
                 self.acquire(id);
             }
             Route::Reader(hostgroup) => {
                 statement.hostgroup = hostgroup;
                 statement.may_leave_reader = statement.is_read;
-                self.clients.begin(id, statement);
+                self.core.clients.begin(id, statement);
                 self.acquire(id);
             }
             Route::Error(text) => {
-                self.give_up_unsent(id, statement);
-                self.answer_error(id, ErrorKind::NotAllowed.says(text.to_string()));
+                self.core.give_up_unsent(id, statement);
+                self.core.answer_error(id, ErrorKind::NotAllowed.says(text.to_string()));
             }
             Route::Limited(text) => {
-                self.give_up_unsent(id, statement);
-                self.answer_error(id, ErrorKind::LimitReached.says(text.to_string()));
+                self.core.give_up_unsent(id, statement);
+                self.core.answer_error(id, ErrorKind::LimitReached.says(text.to_string()));
             }
             Route::Ok(text) => {
-                self.give_up_unsent(id, statement);
-                self.answer_ok_with(id, text.as_bytes());
+                self.core.give_up_unsent(id, statement);
+                self.core.answer_ok_with(id, text.as_bytes());
             }
         }
-    }
-
-    /// Nothing of a statement goes to a server.
-    fn give_up_unsent(&mut self, id: ClientId, statement: Box<Statement>) {
-        self.long_data_used(id, &statement);
-        self.fx.buffers.give(statement.frames);
     }
 }
 

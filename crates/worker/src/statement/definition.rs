@@ -12,9 +12,10 @@ use trunkline_sql::{
 };
 
 use crate::{
-    ClientId, Worker,
+    ClientId,
     clients::Clients,
     clients::client::{Session, Stage, Statement},
+    rooms::{Core, Exchange},
 };
 
 /// What a text may define.
@@ -180,7 +181,7 @@ impl Clients {
     }
 }
 
-impl Worker {
+impl Core {
     /// What a statement is about to define is unknown until the ticket is dropped.
     pub(crate) fn begin_definition(
         &mut self,
@@ -225,7 +226,7 @@ pub(crate) struct Orphan {
 /// Orphans at once; beyond that the oldest are given up.
 const ORPHANS_MAX: usize = 4_096;
 
-impl Worker {
+impl Exchange {
     /// A statement is over for the proxy. Where no answer has come, its server may go on.
     pub(crate) fn orphan_definition(&mut self, statement: &mut Statement) {
         let (Some(ticket), Stage::Sent(conn)) = (statement.definition.take(), statement.stage)
@@ -235,15 +236,15 @@ impl Worker {
         if self.statements.orphans.len() >= ORPHANS_MAX {
             self.statements.orphans.remove(0);
         }
-        let until_ms = self.env.now.ms() + self.env.snapshot.settings.catalog_age_max;
+        let until_ms = self.core.env.now.ms() + self.core.env.snapshot.settings.catalog_age_max;
         self.statements.orphans.push(Orphan { _ticket: ticket, conn, until_ms });
     }
 
     /// Gives up orphans whose time is over and whose server has answered: until then their
     /// connection waits to be reset.
     pub(crate) fn sweep_orphans(&mut self) {
-        let now_ms = self.env.now.ms();
-        let conns = &self.servers.conns;
+        let now_ms = self.core.env.now.ms();
+        let conns = &self.core.servers.conns;
         self.statements.orphans.retain(|orphan| {
             let is_awaited = conns.get(orphan.conn).is_some_and(|it| it.list.is_resetting());
             is_awaited || orphan.until_ms > now_ms

@@ -14,10 +14,11 @@ use trunkline_session::tracker::Schema;
 use trunkline_topology::HostgroupId;
 
 use crate::{
-    Action, ClientId, Shared, Worker,
+    Action, ClientId, Shared,
     action::CatalogAsk,
     clients::client::{Phase, Purpose, Session, Statement},
     env::Env,
+    rooms::{Commands, Core, Exchange},
     routing::route::Asking,
     statement::Statements,
     statement::analysis::Known,
@@ -183,9 +184,9 @@ impl Statements {
     }
 }
 
-impl Worker {
-    /// What names mean on the servers; all workers have the same.
-    pub fn catalog(&self) -> &Arc<Catalog> {
+impl Core {
+    /// See [`Worker::catalog`](crate::Worker::catalog).
+    pub(crate) fn catalog(&self) -> &Arc<Catalog> {
         self.env.shared.catalog()
     }
 
@@ -237,24 +238,6 @@ impl Worker {
             entry.as_ref().map_or(Asking::Query, |entry| Asking::Execute(&entry.reading.schema));
         let proven = self.proof_at(id, known, asking, hostgroup);
         Proven { proof: self.proof_in(hostgroup, proven.proof), ..proven }
-    }
-
-    /// What may happen when a table's columns are described: MariaDB computes constants of views.
-    /// `None` when the command waits for what the name means.
-    pub(crate) fn proof_of_description(
-        &mut self,
-        id: ClientId,
-        table: &[u8],
-        frames: &[u8],
-    ) -> Option<Proof> {
-        let Some(modes) = self.modes(id).filter(|modes| modes.flavor_mariadb) else {
-            return Some(Proof { reads: false, hidden: Hidden::empty() });
-        };
-        let name = String::from_utf8_lossy(table).replace('`', "``");
-        let known =
-            self.statements.analyses.know(format!("SHOW COLUMNS FROM `{name}`").as_bytes(), &modes);
-        let proven = self.prove_at_home(id, &known, Asking::Query, frames)?;
-        Some(proven.proof)
     }
 
     /// A proof that is remembered of a statement, or needs no names.
@@ -337,70 +320,6 @@ impl Worker {
         Some(judged)
     }
 
-    /// What is proven of a statement on the servers of its session's own hostgroup. `None` when it
-    /// waits for what its names mean, as nobody has said it yet; `frames` is its command.
-    pub(crate) fn prove_at_home(
-        &mut self,
-        id: ClientId,
-        known: &Known,
-        asking: Asking<'_>,
-        frames: &[u8],
-    ) -> Option<Proven> {
-        let session = self.clients.get_mut(id).and_then(|client| client.session.as_deref_mut());
-        let Some(session) = session else {
-            return Some(self.proof_at(id, known, asking, HostgroupId::default()));
-        };
-        let default = session.user.default_hostgroup;
-        let has_waited = std::mem::take(&mut session.has_asked_names);
-        let group = self.env.group_of(default);
-        match self.proven_before(id, known, asking, group) {
-            Some(proven) => Some(proven),
-            None => self.prove_or_wait(id, known, asking, frames, (group, has_waited)),
-        }
-    }
-
-    /// Proves a statement of which nothing is remembered on these servers, or has it wait for what
-    /// its names mean: `None`.
-    #[cold]
-    fn prove_or_wait(
-        &mut self,
-        id: ClientId,
-        known: &Known,
-        asking: Asking<'_>,
-        frames: &[u8],
-        (group, has_waited): (HostgroupId, bool),
-    ) -> Option<Proven> {
-        let version = self.env.shared.catalog().version();
-        let Some(judged) = self.judge_in(id, known, asking, group) else {
-            return Some(Proven::nothing(group, version));
-        };
-        let proven = Proven { group, proof: judged.proof, validity: Validity::of(&judged) };
-        let wait_ms = self.env.snapshot.settings.catalog_wait_ms;
-        let is_new = judged.missing.iter().any(|name| !self.statements.unanswered.contains(name));
-        let waits = is_new
-            && !has_waited
-            && wait_ms > 0
-            && self.upkeep.stopping.is_none()
-            && self.clients.get(id).is_some_and(|client| !client.is_mirror);
-        if has_waited {
-            self.statements.note_unanswered(judged.missing.iter());
-        }
-        let waiter =
-            Waiter { worker: self.env.options.index, index: id.index, generation: id.generation };
-        self.ask_names(id, judged.due, None);
-        if !self.ask_names(id, judged.missing, Some(waiter)) || !waits {
-            return Some(proven);
-        }
-        self.fx.stats.counters.statements_awaited_names += 1;
-        let until_ms = self.env.now.ms() + wait_ms;
-        if let Some(client) = self.clients.get_mut(id) {
-            debug_assert!(matches!(client.phase, Phase::Idle));
-            client.phase = Phase::AwaitNames(Box::new(AwaitNames { frames: frames.to_vec() }));
-        }
-        self.clients.set_timer(id, until_ms);
-        None
-    }
-
     /// Has the control plane ask what names mean. False when nobody will say it.
     fn ask_names(&mut self, id: ClientId, names: Vec<Name>, waiter: Option<Waiter>) -> bool {
         if names.is_empty() {
@@ -431,15 +350,105 @@ impl Worker {
         self.act(Action::AskCatalog(Box::new(ask)));
         true
     }
+}
 
-    /// See [`Worker::catalog_told`].
+impl Exchange {
+    /// What may happen when a table's columns are described: MariaDB computes constants of views.
+    /// `None` when the command waits for what the name means.
+    pub(crate) fn proof_of_description(
+        &mut self,
+        id: ClientId,
+        table: &[u8],
+        frames: &[u8],
+    ) -> Option<Proof> {
+        let Some(modes) = self.core.modes(id).filter(|modes| modes.flavor_mariadb) else {
+            return Some(Proof { reads: false, hidden: Hidden::empty() });
+        };
+        let name = String::from_utf8_lossy(table).replace('`', "``");
+        let known =
+            self.statements.analyses.know(format!("SHOW COLUMNS FROM `{name}`").as_bytes(), &modes);
+        let proven = self.prove_at_home(id, &known, Asking::Query, frames)?;
+        Some(proven.proof)
+    }
+
+    /// What is proven of a statement on the servers of its session's own hostgroup. `None` when it
+    /// waits for what its names mean, as nobody has said it yet; `frames` is its command.
+    pub(crate) fn prove_at_home(
+        &mut self,
+        id: ClientId,
+        known: &Known,
+        asking: Asking<'_>,
+        frames: &[u8],
+    ) -> Option<Proven> {
+        let session =
+            self.core.clients.get_mut(id).and_then(|client| client.session.as_deref_mut());
+        let Some(session) = session else {
+            return Some(self.core.proof_at(id, known, asking, HostgroupId::default()));
+        };
+        let default = session.user.default_hostgroup;
+        let has_waited = std::mem::take(&mut session.has_asked_names);
+        let group = self.core.env.group_of(default);
+        match self.core.proven_before(id, known, asking, group) {
+            Some(proven) => Some(proven),
+            None => self.prove_or_wait(id, known, asking, frames, (group, has_waited)),
+        }
+    }
+
+    /// Proves a statement of which nothing is remembered on these servers, or has it wait for what
+    /// its names mean: `None`.
+    #[cold]
+    fn prove_or_wait(
+        &mut self,
+        id: ClientId,
+        known: &Known,
+        asking: Asking<'_>,
+        frames: &[u8],
+        (group, has_waited): (HostgroupId, bool),
+    ) -> Option<Proven> {
+        let version = self.core.env.shared.catalog().version();
+        let Some(judged) = self.core.judge_in(id, known, asking, group) else {
+            return Some(Proven::nothing(group, version));
+        };
+        let proven = Proven { group, proof: judged.proof, validity: Validity::of(&judged) };
+        let wait_ms = self.core.env.snapshot.settings.catalog_wait_ms;
+        let is_new = judged.missing.iter().any(|name| !self.statements.unanswered.contains(name));
+        let waits = is_new
+            && !has_waited
+            && wait_ms > 0
+            && self.core.env.stopping.is_none()
+            && self.core.clients.get(id).is_some_and(|client| !client.is_mirror);
+        if has_waited {
+            self.statements.note_unanswered(judged.missing.iter());
+        }
+        let waiter = Waiter {
+            worker: self.core.env.options.index,
+            index: id.index,
+            generation: id.generation,
+        };
+        self.core.ask_names(id, judged.due, None);
+        if !self.core.ask_names(id, judged.missing, Some(waiter)) || !waits {
+            return Some(proven);
+        }
+        self.core.fx.stats.counters.statements_awaited_names += 1;
+        let until_ms = self.core.env.now.ms() + wait_ms;
+        if let Some(client) = self.core.clients.get_mut(id) {
+            debug_assert!(matches!(client.phase, Phase::Idle));
+            client.phase = Phase::AwaitNames(Box::new(AwaitNames { frames: frames.to_vec() }));
+        }
+        self.core.clients.set_timer(id, until_ms);
+        None
+    }
+}
+
+impl Commands {
+    /// See [`Worker::catalog_told`](crate::Worker::catalog_told).
     pub(crate) fn on_catalog_told(&mut self, clients: Vec<ClientId>) {
         clients.into_iter().for_each(|id| self.names_told(id));
     }
 
     /// A command that waited for its names goes on, whatever is known of them by now.
     pub(crate) fn names_told(&mut self, id: ClientId) {
-        let Some(client) = self.clients.get_mut(id) else {
+        let Some(client) = self.exchange.core.clients.get_mut(id) else {
             return;
         };
         if !matches!(client.phase, Phase::AwaitNames(_)) {
@@ -451,9 +460,9 @@ impl Worker {
         if let Some(session) = client.session.as_mut() {
             session.has_asked_names = true;
         }
-        self.clients.set_timer(id, 0);
+        self.exchange.core.clients.set_timer(id, 0);
         self.command_again(id, &waiting.frames);
-        self.wake_commands(id);
+        self.exchange.core.wake_commands(id);
     }
 }
 

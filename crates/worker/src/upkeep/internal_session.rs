@@ -5,7 +5,7 @@ use trunkline_protocol::response::write::put_text_result;
 use trunkline_sql::analysis::{Analysis, StatementKind};
 use trunkline_stats::HeldConn;
 
-use crate::{ClientId, Worker, upkeep::json::Json};
+use crate::{ClientId, rooms::Core, upkeep::json::Json};
 
 /// The words of the command.
 const WORDS: [&[u8]; 3] = [b"PROXYSQL", b"INTERNAL", b"SESSION"];
@@ -21,7 +21,7 @@ pub(crate) fn asks_for_session(analysis: &Analysis, text: &[u8]) -> bool {
     words.map(<[u8]>::to_ascii_uppercase).eq(WORDS.iter().map(|word| word.to_vec()))
 }
 
-impl Worker {
+impl Core {
     /// Answers with one row of one column.
     pub(crate) fn answer_session(&mut self, id: ClientId) {
         let Some(client) = self.clients.get(id) else {

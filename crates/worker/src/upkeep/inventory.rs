@@ -4,22 +4,54 @@ use std::{collections::HashMap, rc::Rc};
 
 use trunkline_stats::{IdleConn, Inventory, PreparedRow};
 
-use crate::{Worker, servers::conn::Conn};
+use crate::{
+    rooms::{Core, Exchange},
+    servers::conn::Conn,
+};
 
 /// The longest text of a prepared statement in a row, bytes.
 const TEXT_LEN_MAX: usize = 4_096;
 
-impl Worker {
-    /// At most `rows_max` rows of each kind.
-    pub fn inventory(&self, rows_max: usize) -> Inventory {
-        let slots = self.servers.pool.slots();
+impl Exchange {
+    /// See [`Worker::inventory`](crate::Worker::inventory).
+    pub(crate) fn inventory(&self, rows_max: usize) -> Inventory {
+        let slots = self.core.servers.pool.slots();
         let idle = slots.flat_map(|(_, slot)| {
-            let conns = slot.idle().filter_map(|id| self.servers.conns.get(id));
-            conns.map(|conn| self.idle_row(conn, slot.server.key.address.to_string()))
+            let conns = slot.idle().filter_map(|id| self.core.servers.conns.get(id));
+            conns.map(|conn| self.core.idle_row(conn, slot.server.key.address.to_string()))
         });
         Inventory { idle: idle.take(rows_max).collect(), stmts: self.prepared_rows(rows_max) }
     }
 
+    fn prepared_rows(&self, rows_max: usize) -> Vec<PreparedRow> {
+        let mut on_servers = HashMap::new();
+        for entry in self.core.servers.conns.values().flat_map(|conn| conn.stmts.entries()) {
+            *on_servers.entry(Rc::as_ptr(entry)).or_insert(0_u64) += 1;
+        }
+        let rows = self.statements.entries.iter().filter_map(|(key, entry)| {
+            let servers = on_servers.get(&Rc::as_ptr(entry)).copied().unwrap_or_default();
+            // The table itself holds one; whoever else does is a client.
+            let held = Rc::strong_count(entry).saturating_sub(1) as u64;
+            let user = self.core.servers.accounts.key(key.account);
+            (held > 0).then(|| PreparedRow {
+                username: user.map(|key| key.user.to_string()).unwrap_or_default(),
+                schemaname: String::from_utf8_lossy(entry.reading.schema.name()).into_owned(),
+                digest: entry.known.digest,
+                clients: held.saturating_sub(servers),
+                servers,
+                columns: entry.columns_count,
+                params: entry.params,
+                text: {
+                    let text = entry.text.get(..TEXT_LEN_MAX).unwrap_or(&entry.text);
+                    String::from_utf8_lossy(text).into_owned()
+                },
+            })
+        });
+        rows.take(rows_max).collect()
+    }
+}
+
+impl Core {
     fn idle_row(&self, conn: &Conn, server: String) -> IdleConn {
         let identity = conn.identity.as_deref();
         let user = self.servers.accounts.key(conn.account).map(|key| key.server_user().to_owned());
@@ -38,32 +70,5 @@ impl Worker {
             tls: conn.tls.as_ref().map(ToString::to_string).unwrap_or_default(),
             stmts: conn.stmts.len() as u64,
         }
-    }
-
-    fn prepared_rows(&self, rows_max: usize) -> Vec<PreparedRow> {
-        let mut on_servers = HashMap::new();
-        for entry in self.servers.conns.values().flat_map(|conn| conn.stmts.entries()) {
-            *on_servers.entry(Rc::as_ptr(entry)).or_insert(0_u64) += 1;
-        }
-        let rows = self.statements.entries.iter().filter_map(|(key, entry)| {
-            let servers = on_servers.get(&Rc::as_ptr(entry)).copied().unwrap_or_default();
-            // The table itself holds one; whoever else does is a client.
-            let held = Rc::strong_count(entry).saturating_sub(1) as u64;
-            let user = self.servers.accounts.key(key.account);
-            (held > 0).then(|| PreparedRow {
-                username: user.map(|key| key.user.to_string()).unwrap_or_default(),
-                schemaname: String::from_utf8_lossy(entry.reading.schema.name()).into_owned(),
-                digest: entry.known.digest,
-                clients: held.saturating_sub(servers),
-                servers,
-                columns: entry.columns_count,
-                params: entry.params,
-                text: {
-                    let text = entry.text.get(..TEXT_LEN_MAX).unwrap_or(&entry.text);
-                    String::from_utf8_lossy(text).into_owned()
-                },
-            })
-        });
-        rows.take(rows_max).collect()
     }
 }

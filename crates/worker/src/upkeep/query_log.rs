@@ -14,7 +14,11 @@ use trunkline_protocol::{
 use trunkline_stats::hostgroup_shown;
 
 use crate::{
-    Action, ClientId, Worker, clients::client::Statement, prepared::ClientStmt, upkeep::json::Json,
+    Action, ClientId,
+    clients::client::Statement,
+    prepared::ClientStmt,
+    rooms::{Core, Exchange},
+    upkeep::json::Json,
 };
 
 /// The longest text of a statement in a line, bytes.
@@ -111,7 +115,7 @@ impl SessionEvent {
     }
 }
 
-impl Worker {
+impl Exchange {
     /// Puts a statement into the query log, if it belongs there.
     pub(crate) fn log_query(
         &mut self,
@@ -121,8 +125,8 @@ impl Worker {
         outcome: Option<&Outcome>,
         errno: Option<u16>,
     ) {
-        let settings = &self.env.snapshot.settings;
-        let duration_us = self.env.now.us.saturating_sub(statement.begun_us);
+        let settings = &self.core.env.snapshot.settings;
+        let duration_us = self.core.env.now.us.saturating_sub(statement.begun_us);
         if !(settings.query_log_all || statement.orders.is_logged)
             || duration_us < settings.query_log_threshold.saturating_mul(1_000)
         {
@@ -134,7 +138,9 @@ impl Worker {
         if !is_sampled && errno.is_none() {
             return;
         }
-        let Some(client) = self.clients.get(id).filter(|client| !client.is_mirror) else { return };
+        let Some(client) = self.core.clients.get(id).filter(|client| !client.is_mirror) else {
+            return;
+        };
         let (Some(session), Some(known)) = (client.session.as_deref(), &statement.known) else {
             return;
         };
@@ -153,7 +159,7 @@ impl Worker {
         let parameters = parameters.and_then(|stmt| parameters_of(stmt, &statement.frames));
         let text = text.get(..TEXT_LEN_MAX).unwrap_or(text);
         let slot = server
-            .and_then(|server| self.servers.pool.slots().find(|(id, _)| id.index() == server));
+            .and_then(|server| self.core.servers.pool.slots().find(|(id, _)| id.index() == server));
         let server = slot.map(|(_, slot)| slot.server.key.address.to_string());
         let event = QueryEvent {
             event: match code {
@@ -175,9 +181,11 @@ impl Worker {
             rows_sent: outcome.map_or(0, |outcome| outcome.rows),
             errno,
         };
-        self.act(Action::LogQuery(Box::new(event)));
+        self.core.act(Action::LogQuery(Box::new(event)));
     }
+}
 
+impl Core {
     /// Puts something that happens to a session into the audit log, if there is one.
     pub(crate) fn log_session(
         &mut self,

@@ -10,10 +10,11 @@ use trunkline_session::tracker::PinReason;
 use trunkline_topology::{HostgroupId, Server, User};
 
 use crate::{
-    ClientId, Worker,
+    ClientId,
     clients::client::{Client, Lease, Phase, Stage, Statement},
     effects::Wake,
     exchange::send::{LOST, may_leave},
+    rooms::{Commands, Core, Exchange},
     routing::kept::has_state,
     routing::route::Route,
     servers::Servers,
@@ -44,37 +45,47 @@ impl Servers {
     }
 }
 
-impl Worker {
-    /// See [`Worker::apply_snapshot`].
+impl Commands {
+    /// See [`Worker::apply_snapshot`](crate::Worker::apply_snapshot).
     pub(crate) fn on_apply_snapshot(&mut self, snapshot: Arc<Snapshot>) {
-        self.statements.analyses.configure(&snapshot.settings);
-        if !Arc::ptr_eq(&self.env.snapshot.rules, &snapshot.rules) {
+        self.exchange.statements.analyses.configure(&snapshot.settings);
+        if !Arc::ptr_eq(&self.exchange.core.env.snapshot.rules, &snapshot.rules) {
             self.router.hits = trunkline_rules::Hits::new(&snapshot.rules);
         }
         if !Arc::ptr_eq(&self.router.guards, &snapshot.guards) {
-            self.router.limits =
-                crate::routing::admission::share_of(&snapshot.guards, self.env.options.workers);
+            self.router.limits = crate::routing::admission::share_of(
+                &snapshot.guards,
+                self.exchange.core.env.options.workers,
+            );
             self.router.guards = Arc::clone(&snapshot.guards);
         }
-        let former = std::mem::replace(&mut self.env.snapshot, snapshot);
-        self.servers.password_turns.clear();
-        let snapshot = Arc::clone(&self.env.snapshot);
-        self.env.shared.retain_users(|key| snapshot.has_key(key));
-        self.resize_cache();
-        self.apply_users(&former);
-        self.leave_new_readers(&former);
-        self.apply_servers();
-        self.end_forwards();
-        self.servers.last_failures.clear();
-        self.fx.stats.counters.snapshots_applied += 1;
-        if has_plant!(self, SnapshotClearsLeases) {
-            for id in self.clients.table.keys_where(|client| client.session.is_some()) {
-                let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
+        let former = std::mem::replace(&mut self.exchange.core.env.snapshot, snapshot);
+        self.exchange.core.servers.password_turns.clear();
+        let snapshot = Arc::clone(&self.exchange.core.env.snapshot);
+        self.exchange.core.env.shared.retain_users(|key| snapshot.has_key(key));
+        self.exchange.core.resize_cache();
+        self.exchange.core.apply_users(&former);
+        self.exchange.leave_new_readers(&former);
+        self.exchange.core.apply_servers();
+        self.exchange.end_forwards();
+        self.exchange.core.servers.last_failures.clear();
+        self.exchange.core.fx.stats.counters.snapshots_applied += 1;
+        if has_plant!(self.exchange.core, SnapshotClearsLeases) {
+            for id in self.exchange.core.clients.table.keys_where(|client| client.session.is_some())
+            {
+                let session = self
+                    .exchange
+                    .core
+                    .clients
+                    .get_mut(id)
+                    .and_then(|client| client.session.as_mut());
                 session.into_iter().for_each(|session| session.leases.clear());
             }
         }
     }
+}
 
+impl Core {
     /// Sessions go where their users go now; what one holds where it was is lost, as with its
     /// connection: writes that are to see it would go elsewhere.
     fn apply_users(&mut self, former: &Snapshot) {
@@ -115,6 +126,30 @@ impl Worker {
         }
     }
 
+    pub(crate) fn resize_cache(&self) {
+        const MIB: u64 = 1 << 20;
+        self.env
+            .shared
+            .cache()
+            .resize(self.env.snapshot.settings.query_cache_size_mb.saturating_mul(MIB));
+    }
+
+    pub(crate) fn apply_servers(&mut self) {
+        let snapshot = Arc::clone(&self.env.snapshot);
+        self.servers.leave_addresses(&snapshot);
+        let removed = self.servers.pool.apply(snapshot.servers());
+        self.drop_outdated();
+        for slot in removed {
+            self.servers.sweep_slot(slot);
+        }
+        let waited_for: Vec<_> = self.servers.pool.waited_for().map(|(id, _)| id).collect();
+        for hostgroup in waited_for {
+            self.fx.wake(Wake::Queue(hostgroup));
+        }
+    }
+}
+
+impl Exchange {
     /// What may write and has not been sent yet goes to the writer of those whom its hostgroup is
     /// the readers of from now on.
     fn leave_new_readers(&mut self, former: &Snapshot) {
@@ -131,8 +166,8 @@ impl Worker {
             }
             _ => false,
         };
-        for id in self.clients.table.keys_where(is_unsent) {
-            let Some(client) = self.clients.get_mut(id) else { continue };
+        for id in self.core.clients.table.keys_where(is_unsent) {
+            let Some(client) = self.core.clients.get_mut(id) else { continue };
             let (Phase::Running(statement), Some(session)) = (&mut client.phase, &client.session)
             else {
                 continue;
@@ -143,13 +178,20 @@ impl Worker {
             }
             let Some(waits_for) = waits_for(statement) else { continue };
             let left = *waits_for;
-            let Some(writer) = new_writer(former, &self.env.snapshot, left) else { continue };
+            let Some(writer) = new_writer(former, &self.core.env.snapshot, left) else { continue };
             *waits_for = writer;
             statement.proof = Proof::NOTHING;
             if let Some(conn) = conn {
                 self.lose_conn(conn, READERS);
-            } else if self.servers.pool.waiters(left).take(|waiter| waiter.client == id).is_some() {
-                self.requeue(id);
+            } else if self
+                .core
+                .servers
+                .pool
+                .waiters(left)
+                .take(|waiter| waiter.client == id)
+                .is_some()
+            {
+                self.core.requeue(id);
             }
         }
     }
@@ -158,15 +200,15 @@ impl Worker {
     /// more: nobody sees where a statement of theirs begins.
     fn end_forwards(&mut self) {
         let forwards = |client: &Client| matches!(client.phase, Phase::Forward(_));
-        for id in self.clients.table.keys_where(forwards) {
-            let Some(client) = self.clients.get(id) else { continue };
+        for id in self.core.clients.table.keys_where(forwards) {
+            let Some(client) = self.core.clients.get(id) else { continue };
             let (Phase::Forward(conn), Some(session)) = (&client.phase, &client.session) else {
                 continue;
             };
             // A replica that is sent a binary log stays.
-            let conn = self.servers.conns.get(*conn).filter(|conn| conn.forwards == Some(id));
+            let conn = self.core.servers.conns.get(*conn).filter(|conn| conn.forwards == Some(id));
             let is_left = conn.is_some_and(|conn| {
-                let is_out = self.servers.pool.slot(conn.slot).is_some_and(Slot::is_out);
+                let is_out = self.core.servers.pool.slot(conn.slot).is_some_and(Slot::is_out);
                 is_out || conn.hostgroup != session.user.default_hostgroup
             });
             if is_left {
@@ -175,31 +217,10 @@ impl Worker {
         }
     }
 
-    /// See [`Worker::apply_greeting`].
+    /// See [`Worker::apply_greeting`](crate::Worker::apply_greeting).
     pub(crate) fn on_apply_greeting(&mut self, greeting: Arc<Greeting>) {
-        self.env.greeting = greeting;
-        self.statements.analyses.learn_version(self.env.shared.server_version());
-    }
-
-    pub(crate) fn resize_cache(&self) {
-        const MIB: u64 = 1 << 20;
-        self.cache
-            .answers
-            .resize(self.env.snapshot.settings.query_cache_size_mb.saturating_mul(MIB));
-    }
-
-    pub(crate) fn apply_servers(&mut self) {
-        let snapshot = Arc::clone(&self.env.snapshot);
-        self.servers.leave_addresses(&snapshot);
-        let removed = self.servers.pool.apply(snapshot.servers());
-        self.drop_outdated();
-        for slot in removed {
-            self.servers.sweep_slot(slot);
-        }
-        let waited_for: Vec<_> = self.servers.pool.waited_for().map(|(id, _)| id).collect();
-        for hostgroup in waited_for {
-            self.fx.wake(Wake::Queue(hostgroup));
-        }
+        self.core.env.greeting = greeting;
+        self.statements.analyses.learn_version(self.core.env.shared.server_version());
     }
 }
 

@@ -7,7 +7,7 @@ use trunkline_pool::ConnState;
 use trunkline_sql::analysis::StatementKind;
 use trunkline_stats::{DigestQuery, DigestRow, Report, ServerGauges, WorkerGauges, WorkerStats};
 
-use crate::Worker;
+use crate::rooms::{Commands, Core};
 
 /// Names of the statement kinds, by index.
 static COMMANDS: LazyLock<Vec<&'static str>> =
@@ -21,11 +21,11 @@ pub(crate) fn new_stats(settings: &Settings, seed: u64) -> WorkerStats {
     })
 }
 
-impl Worker {
-    /// A copy of all numbers.
-    pub fn report(&self, digests: DigestQuery) -> Report {
-        let now_ms = self.env.now.ms();
-        let servers = self.servers.pool.slots().map(|(id, slot)| {
+impl Commands {
+    /// See [`Worker::report`](crate::Worker::report).
+    pub(crate) fn report(&self, digests: DigestQuery) -> Report {
+        let now_ms = self.exchange.core.env.now.ms();
+        let servers = self.exchange.core.servers.pool.slots().map(|(id, slot)| {
             let counts = slot.counts();
             ServerGauges {
                 slot: id.index(),
@@ -41,31 +41,38 @@ impl Worker {
                 draining: 0,
             }
         });
-        let waiting =
-            self.servers.pool.waited_for().map(|(id, waiters)| (id.0, waiters.len() as u64));
-        let (clients_encrypted, server_connections_encrypted) = self.encrypted();
+        let waiting = self
+            .exchange
+            .core
+            .servers
+            .pool
+            .waited_for()
+            .map(|(id, waiters)| (id.0, waiters.len() as u64));
+        let (clients_encrypted, server_connections_encrypted) = self.exchange.core.encrypted();
         let gauges = WorkerGauges {
             clients_encrypted,
             server_connections_encrypted,
-            worker: u32::try_from(self.env.options.index).unwrap_or(u32::MAX),
+            worker: u32::try_from(self.exchange.core.env.options.index).unwrap_or(u32::MAX),
             servers: servers.collect(),
-            pins: self.clients.pins(),
+            pins: self.exchange.core.clients.pins(),
             waiting: waiting.collect::<BTreeMap<_, _>>(),
             limits: self.limit_sums(),
-            mirrors_running: self.mirrors.running as u64,
-            mirrors_waiting: self.mirrors.waiting() as u64,
-            rule_hits: self.router.hits.by_rule(&self.env.snapshot.rules).collect(),
+            mirrors_running: self.exchange.core.clients.copies.running as u64,
+            mirrors_waiting: self.exchange.mirrors.waiting() as u64,
+            rule_hits: self.router.hits.by_rule(&self.exchange.core.env.snapshot.rules).collect(),
         };
-        self.fx.stats.report(gauges, digests)
+        self.exchange.core.fx.stats.report(gauges, digests)
     }
+}
 
-    /// At most `rows_max` rows of the digest table from this place on; fewer only at its end.
-    pub fn digests(&self, from: usize, rows_max: usize) -> Vec<DigestRow> {
+impl Core {
+    /// See [`Worker::digests`](crate::Worker::digests).
+    pub(crate) fn digests(&self, from: usize, rows_max: usize) -> Vec<DigestRow> {
         self.fx.stats.digests(from, rows_max)
     }
 
-    /// The counters, for what only the driver can count.
-    pub fn counters_mut(&mut self) -> &mut trunkline_stats::Counters {
+    /// See [`Worker::counters_mut`](crate::Worker::counters_mut).
+    pub(crate) fn counters_mut(&mut self) -> &mut trunkline_stats::Counters {
         &mut self.fx.stats.counters
     }
 }

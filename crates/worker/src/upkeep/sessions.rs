@@ -3,17 +3,17 @@
 use trunkline_stats::{HeldConn, SessionList, SessionQuery, SessionRow};
 
 use crate::{
-    Worker,
     clients::client::{Client, Lease, Phase, Session, Stage},
+    rooms::Core,
     statement::analysis::Known,
 };
 
 /// The longest digest text in a row, bytes.
 const DIGEST_LEN_MAX: usize = 1_024;
 
-impl Worker {
-    /// Sessions, as many as asked for, and how many there are.
-    pub fn sessions(&self, query: SessionQuery) -> SessionList {
+impl Core {
+    /// See [`Worker::sessions`](crate::Worker::sessions).
+    pub(crate) fn sessions(&self, query: SessionQuery) -> SessionList {
         let mut list = SessionList::default();
         for client in self.clients.table.values().filter(|client| !client.is_mirror) {
             let is_pinned = client

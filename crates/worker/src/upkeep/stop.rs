@@ -1,34 +1,33 @@
 //! A graceful stop: what runs may end, what rests is closed, and a deadline ends the rest.
 
-use crate::{Action, ClientId, Side, Worker, clients::client::Phase};
+use crate::{
+    Action, ClientId, Side,
+    clients::client::Phase,
+    rooms::{Core, Exchange},
+};
 
-impl Worker {
-    /// See [`Worker::stop_gracefully`].
+impl Exchange {
+    /// See [`Worker::stop_gracefully`](crate::Worker::stop_gracefully).
     pub(crate) fn on_stop_gracefully(&mut self, deadline_ms: u64) {
-        self.upkeep.stopping = Some(deadline_ms);
-        self.env.shared.withdraw_load(self.env.options.index);
+        self.core.env.stopping = Some(deadline_ms);
+        self.core.env.shared.withdraw_load(self.core.env.options.index);
         self.drop_mirrors();
-        for id in self.clients.table.keys() {
+        for id in self.core.clients.table.keys() {
             self.close_if_free(id);
         }
         self.check_stop();
     }
 
-    /// Whether it takes no more clients, for good.
-    pub fn is_stopping(&self) -> bool {
-        self.upkeep.stopping.is_some()
-    }
-
-    /// See [`Worker::end_clients`].
+    /// See [`Worker::end_clients`](crate::Worker::end_clients).
     pub(crate) fn on_end_clients(&mut self) {
-        for id in self.clients.table.keys() {
+        for id in self.core.clients.table.keys() {
             self.close_client_now(id);
         }
     }
 
     /// While stopping: ends a client that has nothing under way and no state on a server.
     pub(crate) fn close_if_free(&mut self, id: ClientId) {
-        let Some(client) = self.clients.get(id) else {
+        let Some(client) = self.core.clients.get(id) else {
             return;
         };
         match &client.phase {
@@ -52,56 +51,63 @@ impl Worker {
     /// Ends a client whatever it is doing.
     pub(crate) fn close_client_now(&mut self, id: ClientId) {
         self.close_client(id);
-        if self.clients.get(id).is_some_and(|client| !client.is_mirror) {
-            self.act(Action::CloseClient { client: id, now: true });
+        if self.core.clients.get(id).is_some_and(|client| !client.is_mirror) {
+            self.core.act(Action::CloseClient { client: id, now: true });
         }
     }
 
     pub(crate) fn check_stop(&mut self) {
-        let Some(deadline_ms) = self.upkeep.stopping else {
+        let Some(deadline_ms) = self.core.env.stopping else {
             return;
         };
-        if self.env.now.ms() >= deadline_ms {
-            for id in self.clients.table.keys() {
+        if self.core.env.now.ms() >= deadline_ms {
+            for id in self.core.clients.table.keys() {
                 self.close_client_now(id);
             }
         }
-        if self.clients.table.len() == 0 && !self.upkeep.is_stopped {
-            self.upkeep.is_stopped = true;
-            for id in self.servers.conns.keys() {
-                self.drop_conn(id);
+        if self.core.clients.table.len() == 0 && !self.core.env.is_stopped {
+            self.core.env.is_stopped = true;
+            for id in self.core.servers.conns.keys() {
+                self.core.drop_conn(id);
             }
-            self.act(Action::Stopped);
+            self.core.act(Action::Stopped);
         }
     }
 
     fn abandon_client(&mut self, id: ClientId) {
-        let leases = self.clients.get_mut(id).and_then(|client| client.session.take());
+        let leases = self.core.clients.get_mut(id).and_then(|client| client.session.take());
         for lease in leases.map(|session| session.leases).unwrap_or_default() {
-            self.drop_conn(lease.conn);
+            self.core.drop_conn(lease.conn);
         }
-        if self.clients.get(id).is_some_and(|client| !client.is_mirror) {
-            self.act(Action::CloseClient { client: id, now: true });
+        if self.core.clients.get(id).is_some_and(|client| !client.is_mirror) {
+            self.core.act(Action::CloseClient { client: id, now: true });
         }
         self.remove_client(id);
     }
 
-    /// See [`Worker::abandon`].
+    /// See [`Worker::abandon`](crate::Worker::abandon).
     pub(crate) fn on_abandon(&mut self, side: Side) {
-        self.fx.stats.counters.session_panics += 1;
+        self.core.fx.stats.counters.session_panics += 1;
         match side {
             Side::Client(id) => self.abandon_client(id),
             Side::Server(id) => {
-                let Some(conn) = self.servers.conns.get(id) else { return };
+                let Some(conn) = self.core.servers.conns.get(id) else { return };
                 let owner = conn.owner.or(conn.forwards);
                 if conn.list == trunkline_pool::ConnState::Shared {
                     return self.lose_conn(id, "its bytes could not be handled");
                 }
-                self.drop_conn(id);
+                self.core.drop_conn(id);
                 if let Some(owner) = owner {
                     self.abandon_client(owner);
                 }
             }
         }
+    }
+}
+
+impl Core {
+    /// See [`Worker::is_stopping`](crate::Worker::is_stopping).
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.env.stopping.is_some()
     }
 }

@@ -14,6 +14,7 @@ use crate::{
     clients::client::Phase,
     effects::LOG_LINES_PER_SEC,
     effects::Wake,
+    rooms::{Core, Exchange},
     servers::conn::{Conn, ConnPhase, InFlight, Owner},
 };
 
@@ -55,14 +56,15 @@ impl Clients {
 impl Worker {
     /// How long the driver may wait for events before it calls [`tick`](Self::tick), ms.
     pub fn tick_within_ms(&self) -> u64 {
-        let is_waited_for = self.servers.pool.waited_for().next().is_some()
-            || !self.clients.logging_in.is_empty()
-            || self.servers.pool.slots().any(|(_, slot)| {
+        let is_waited_for = self.commands.exchange.core.servers.pool.waited_for().next().is_some()
+            || !self.commands.exchange.core.clients.logins.logging_in.is_empty()
+            || self.commands.exchange.core.servers.pool.slots().any(|(_, slot)| {
                 let counts = slot.counts();
                 counts.of(ConnState::Connecting) > 0 || counts.of(ConnState::Shared) > 0
             });
-        let has_rest = !self.cache.woken.is_empty() || self.has_mirrors_to_pump();
-        if !self.fx.unpacking.is_empty() || has_rest {
+        let has_rest = !self.commands.exchange.core.clients.cache_woken.is_empty()
+            || self.commands.exchange.has_mirrors_to_pump();
+        if !self.commands.exchange.core.fx.unpacking.is_empty() || has_rest {
             return 0;
         }
         let sweep_ms = self.upkeep.sweep_ms + SWEEP_EVERY_MS;
@@ -70,89 +72,197 @@ impl Worker {
             true => sweep_ms.min(self.upkeep.rests_checked_ms + REST_SWEEP_EVERY_MS),
             false => sweep_ms,
         };
-        let next_ms =
-            self.clients.timers.first().map_or(sweep_ms, |(at_ms, _)| sweep_ms.min(*at_ms));
-        let within_ms = next_ms.saturating_sub(self.env.now.ms()).max(1);
+        let next_ms = self
+            .commands
+            .exchange
+            .core
+            .clients
+            .timers
+            .first()
+            .map_or(sweep_ms, |(at_ms, _)| sweep_ms.min(*at_ms));
+        let within_ms = next_ms.saturating_sub(self.commands.exchange.core.env.now.ms()).max(1);
         match is_waited_for {
             true => WAITING_TICK_MS.min(within_ms),
             false => within_ms,
         }
     }
 
-    /// How long the driver leaves its sockets alone before it waits for events again, µs: what
-    /// comes meanwhile is one batch. Called once per batch, after everything was written.
-    pub fn pause_us(&mut self) -> u64 {
+    /// See [`Worker::tick`](crate::Worker::tick).
+    pub(crate) fn on_tick(&mut self) {
+        debug_assert!(
+            self.commands.exchange.core.servers.are_listed(),
+            "behind an event, every connection is on a list"
+        );
+        self.commands.unpack_waiting();
+        self.commands.exchange.expire_logins();
+        self.commands.expire_timers();
+        self.commands.exchange.go_on_cached();
+        self.commands.exchange.pump_mirrors();
+        self.expire_waiters();
+        self.commands.exchange.core.overtake_slow();
+        if self.commands.exchange.core.env.now.ms() >= self.upkeep.sweep_ms + SWEEP_EVERY_MS {
+            self.upkeep.sweep_ms = self.commands.exchange.core.env.now.ms();
+            self.commands.exchange.core.fx.log_budget = LOG_LINES_PER_SEC;
+            self.sweep_clients();
+            self.commands.exchange.sweep_orphans();
+            self.commands.exchange.core.balance();
+            self.commands.exchange.core.servers.adapt_patience();
+            self.commands.exchange.expire_kills();
+            self.commands
+                .exchange
+                .core
+                .env
+                .shared
+                .cache()
+                .sweep(self.commands.exchange.core.env.now.us, SWEPT_MAX);
+        } else if self.upkeep.has_short_rests
+            && self.commands.exchange.core.env.now.ms()
+                >= self.upkeep.rests_checked_ms + REST_SWEEP_EVERY_MS
+        {
+            self.close_resting();
+        }
+        self.sweep_conns();
+        self.commands.exchange.check_stop();
+    }
+
+    fn expire_waiters(&mut self) {
+        let now_ms = self.commands.exchange.core.env.now.ms();
+        if self.upkeep.waiters_checked_ms == now_ms
+            || has_plant!(self.commands.exchange.core, QueueTimeoutForgotten)
+        {
+            return;
+        }
+        self.upkeep.waiters_checked_ms = now_ms;
+        let hostgroups: Vec<_> =
+            self.commands.exchange.core.servers.pool.waited_for().map(|(id, _)| id).collect();
+        if !hostgroups.is_empty() {
+            self.commands.exchange.core.count_stuck();
+        }
+        for hostgroup in hostgroups {
+            self.commands.exchange.core.leave_readers(hostgroup);
+            while let Some(waiter) =
+                self.commands.exchange.core.servers.pool.waiters(hostgroup).take_expired(now_ms)
+            {
+                let cause = self.commands.exchange.core.cause_now(hostgroup);
+                let waited_ms =
+                    (self.commands.exchange.core.env.now.us.saturating_sub(waiter.since_us))
+                        / 1_000;
+                self.commands.exchange.refuse_statement(
+                    waiter.client,
+                    hostgroup,
+                    cause,
+                    waited_ms.max(1),
+                );
+            }
+            self.commands.exchange.core.fx.wake(Wake::Queue(hostgroup));
+        }
+    }
+
+    fn sweep_clients(&mut self) {
+        let now_ms = self.commands.exchange.core.env.now.ms();
+        let is_stuck = |client: &crate::clients::client::Client| {
+            matches!(client.phase, Phase::Closing)
+                && now_ms.saturating_sub(client.active_ms) > CLOSING_MS_MAX
+        };
+        let holds_briefly = |client: &crate::clients::client::Client| {
+            matches!(client.phase, Phase::Idle)
+                && now_ms.saturating_sub(client.active_ms) > BRIEF_PIN_MS
+                && client.session.as_ref().is_some_and(|session| !session.leases.is_empty())
+        };
+        for id in self.commands.exchange.core.clients.table.keys_where(holds_briefly) {
+            self.commands.exchange.core.end_pins_of_the_last_statement(id);
+        }
+        for client in self.commands.exchange.core.clients.table.keys_where(is_stuck) {
+            self.commands.exchange.core.act(Action::CloseClient { client, now: true });
+        }
+        self.close_resting();
+    }
+
+    /// Ends sessions that have rested for longer than the configuration or they themselves allow.
+    fn close_resting(&mut self) {
+        let now_ms = self.commands.exchange.core.env.now.ms();
+        let wait_timeout = match self.commands.exchange.core.env.snapshot.settings.wait_timeout {
+            0 => u64::MAX,
+            ms => ms,
+        };
+        let mut has_short_rests = false;
+        let is_over = |client: &crate::clients::client::Client| {
+            let own = client.session.as_ref().and_then(|session| own_wait_timeout(&session.state));
+            has_short_rests |= own.is_some_and(|own| own <= SHORT_REST_MS);
+            // One that has yet to take its answer does not rest.
+            let own = own.filter(|_| client.outbox.is_empty()).unwrap_or(u64::MAX);
+            matches!(client.phase, Phase::Idle)
+                && now_ms.saturating_sub(client.active_ms) > own.min(wait_timeout)
+        };
+        let over: Vec<ClientId> = self.commands.exchange.core.clients.table.keys_where(is_over);
+        self.upkeep.has_short_rests = has_short_rests;
+        self.upkeep.rests_checked_ms = now_ms;
+        for id in over {
+            self.commands.exchange.core.fx.stats.counters.clients_idle_timeout += 1;
+            if self.commands.exchange.core.env.greeting.tells_of_inactivity() {
+                self.commands.exchange.core.write_client(id, |out| {
+                    ErrorKind::Inactivity.says(INACTIVITY).put(out, 0);
+                });
+            }
+            self.commands.exchange.close_client(id);
+        }
+    }
+
+    fn sweep_conns(&mut self) {
+        let now_ms = self.commands.exchange.core.env.now.ms();
+        if self.upkeep.conns_swept_ms == now_ms / 100 {
+            return;
+        }
+        self.upkeep.conns_swept_ms = now_ms / 100;
+        let settings = &self.commands.exchange.core.env.snapshot.settings;
+        let connect_ms = settings.connect_timeout_server;
+        let idle_ms = settings.idle_connection_timeout;
+        let ping_ms = settings.ping_interval_server_msec;
+        let abandoned_ms = settings.connect_timeout_server_max;
+        let mut late = Vec::new();
+        let mut abandoned = Vec::new();
+        let mut old = Vec::new();
+        let mut quiet = Vec::new();
+        self.commands.exchange.core.servers.conns.for_each(|id, conn| {
+            let rested_ms = now_ms.saturating_sub(conn.since_ms);
+            match conn.list {
+                ConnState::Connecting if rested_ms > connect_ms => late.push(id),
+                state if state.is_resetting() && rested_ms > abandoned_ms && is_abandoned(conn) => {
+                    abandoned.push(id);
+                }
+                ConnState::Idle if idle_ms != 0 && rested_ms > idle_ms => old.push(id),
+                ConnState::Idle if ping_ms != 0 && rested_ms > ping_ms => quiet.push(id),
+                _ => {}
+            }
+        });
+        for id in late {
+            let awaits_tls = self.commands.exchange.core.servers.conns.get(id).is_some_and(
+                |conn| matches!(&conn.phase, ConnPhase::Login(handshake) if handshake.awaits_tls()),
+            );
+            let what = if awaits_tls { "no TLS" } else { "no connection" };
+            self.commands.exchange.connect_failed(id, &format!("{what} within {connect_ms} ms"));
+        }
+        for id in abandoned {
+            self.commands.exchange.core.drop_abandoned(id, abandoned_ms);
+        }
+        for id in old {
+            self.commands.exchange.core.retire_idle(id);
+        }
+        for id in quiet {
+            self.commands.exchange.core.ping_idle(id);
+        }
+        self.commands.exchange.core.drop_outdated();
+    }
+}
+
+impl Core {
+    /// See [`Worker::pause_us`](crate::Worker::pause_us).
+    pub(crate) fn pause_us(&mut self) -> u64 {
         let max_us = self.env.snapshot.settings.coalesce_max_us;
         let pause_us = self.servers.sharing.coalescing.pause_us(self.env.now.us, max_us);
         self.fx.stats.counters.pauses += u64::from(pause_us > 0);
         self.fx.stats.counters.paused_us += pause_us;
         pause_us
-    }
-
-    /// See [`Worker::tick`].
-    pub(crate) fn on_tick(&mut self) {
-        debug_assert!(self.servers.are_listed(), "behind an event, every connection is on a list");
-        self.unpack_waiting();
-        self.expire_logins();
-        self.expire_timers();
-        self.go_on_cached();
-        self.pump_mirrors();
-        self.expire_waiters();
-        self.overtake_slow();
-        if self.env.now.ms() >= self.upkeep.sweep_ms + SWEEP_EVERY_MS {
-            self.upkeep.sweep_ms = self.env.now.ms();
-            self.fx.log_budget = LOG_LINES_PER_SEC;
-            self.sweep_clients();
-            self.sweep_orphans();
-            self.balance();
-            self.servers.adapt_patience();
-            self.expire_kills();
-            self.cache.answers.sweep(self.env.now.us, SWEPT_MAX);
-        } else if self.upkeep.has_short_rests
-            && self.env.now.ms() >= self.upkeep.rests_checked_ms + REST_SWEEP_EVERY_MS
-        {
-            self.close_resting();
-        }
-        self.sweep_conns();
-        self.check_stop();
-    }
-
-    fn expire_logins(&mut self) {
-        let now_ms = self.env.now.ms();
-        while let Some((deadline, id)) = self.clients.logging_in.front().copied() {
-            let client = self.clients.get(id);
-            let logs_in = client.is_some_and(|client| matches!(client.phase, Phase::Login(_)));
-            if logs_in && deadline > now_ms {
-                break;
-            }
-            self.clients.logging_in.pop_front();
-            if logs_in && !self.refuse_late_header(id) {
-                self.fx.stats.counters.client_refused(ClientRefusal::HandshakeTimeout);
-                self.tell_of_late_tls(id);
-                self.close_client_now(id);
-            }
-        }
-    }
-
-    fn expire_waiters(&mut self) {
-        let now_ms = self.env.now.ms();
-        if self.upkeep.waiters_checked_ms == now_ms || has_plant!(self, QueueTimeoutForgotten) {
-            return;
-        }
-        self.upkeep.waiters_checked_ms = now_ms;
-        let hostgroups: Vec<_> = self.servers.pool.waited_for().map(|(id, _)| id).collect();
-        if !hostgroups.is_empty() {
-            self.count_stuck();
-        }
-        for hostgroup in hostgroups {
-            self.leave_readers(hostgroup);
-            while let Some(waiter) = self.servers.pool.waiters(hostgroup).take_expired(now_ms) {
-                let cause = self.cause_now(hostgroup);
-                let waited_ms = (self.env.now.us.saturating_sub(waiter.since_us)) / 1_000;
-                self.refuse_statement(waiter.client, hostgroup, cause, waited_ms.max(1));
-            }
-            self.fx.wake(Wake::Queue(hostgroup));
-        }
     }
 
     /// The last reader went offline after reads were sent its way: the writer serves them.
@@ -198,102 +308,6 @@ impl Worker {
                 slot.set_stuck(stuck);
             }
         }
-    }
-
-    fn sweep_clients(&mut self) {
-        let now_ms = self.env.now.ms();
-        let is_stuck = |client: &crate::clients::client::Client| {
-            matches!(client.phase, Phase::Closing)
-                && now_ms.saturating_sub(client.active_ms) > CLOSING_MS_MAX
-        };
-        let holds_briefly = |client: &crate::clients::client::Client| {
-            matches!(client.phase, Phase::Idle)
-                && now_ms.saturating_sub(client.active_ms) > BRIEF_PIN_MS
-                && client.session.as_ref().is_some_and(|session| !session.leases.is_empty())
-        };
-        for id in self.clients.table.keys_where(holds_briefly) {
-            self.end_pins_of_the_last_statement(id);
-        }
-        for client in self.clients.table.keys_where(is_stuck) {
-            self.act(Action::CloseClient { client, now: true });
-        }
-        self.close_resting();
-    }
-
-    /// Ends sessions that have rested for longer than the configuration or they themselves allow.
-    fn close_resting(&mut self) {
-        let now_ms = self.env.now.ms();
-        let wait_timeout = match self.env.snapshot.settings.wait_timeout {
-            0 => u64::MAX,
-            ms => ms,
-        };
-        let mut has_short_rests = false;
-        let is_over = |client: &crate::clients::client::Client| {
-            let own = client.session.as_ref().and_then(|session| own_wait_timeout(&session.state));
-            has_short_rests |= own.is_some_and(|own| own <= SHORT_REST_MS);
-            // One that has yet to take its answer does not rest.
-            let own = own.filter(|_| client.outbox.is_empty()).unwrap_or(u64::MAX);
-            matches!(client.phase, Phase::Idle)
-                && now_ms.saturating_sub(client.active_ms) > own.min(wait_timeout)
-        };
-        let over: Vec<ClientId> = self.clients.table.keys_where(is_over);
-        self.upkeep.has_short_rests = has_short_rests;
-        self.upkeep.rests_checked_ms = now_ms;
-        for id in over {
-            self.fx.stats.counters.clients_idle_timeout += 1;
-            if self.env.greeting.tells_of_inactivity() {
-                self.write_client(id, |out| {
-                    ErrorKind::Inactivity.says(INACTIVITY).put(out, 0);
-                });
-            }
-            self.close_client(id);
-        }
-    }
-
-    fn sweep_conns(&mut self) {
-        let now_ms = self.env.now.ms();
-        if self.upkeep.conns_swept_ms == now_ms / 100 {
-            return;
-        }
-        self.upkeep.conns_swept_ms = now_ms / 100;
-        let settings = &self.env.snapshot.settings;
-        let connect_ms = settings.connect_timeout_server;
-        let idle_ms = settings.idle_connection_timeout;
-        let ping_ms = settings.ping_interval_server_msec;
-        let abandoned_ms = settings.connect_timeout_server_max;
-        let mut late = Vec::new();
-        let mut abandoned = Vec::new();
-        let mut old = Vec::new();
-        let mut quiet = Vec::new();
-        self.servers.conns.for_each(|id, conn| {
-            let rested_ms = now_ms.saturating_sub(conn.since_ms);
-            match conn.list {
-                ConnState::Connecting if rested_ms > connect_ms => late.push(id),
-                state if state.is_resetting() && rested_ms > abandoned_ms && is_abandoned(conn) => {
-                    abandoned.push(id);
-                }
-                ConnState::Idle if idle_ms != 0 && rested_ms > idle_ms => old.push(id),
-                ConnState::Idle if ping_ms != 0 && rested_ms > ping_ms => quiet.push(id),
-                _ => {}
-            }
-        });
-        for id in late {
-            let awaits_tls = self.servers.conns.get(id).is_some_and(
-                |conn| matches!(&conn.phase, ConnPhase::Login(handshake) if handshake.awaits_tls()),
-            );
-            let what = if awaits_tls { "no TLS" } else { "no connection" };
-            self.connect_failed(id, &format!("{what} within {connect_ms} ms"));
-        }
-        for id in abandoned {
-            self.drop_abandoned(id, abandoned_ms);
-        }
-        for id in old {
-            self.retire_idle(id);
-        }
-        for id in quiet {
-            self.ping_idle(id);
-        }
-        self.drop_outdated();
     }
 
     /// Closes a connection whose server does not end the answer to somebody who has gone: its
@@ -364,6 +378,25 @@ impl Worker {
         self.write_server(id, |out| {
             put_payload(out, 0, &[0x0E]);
         });
+    }
+}
+
+impl Exchange {
+    fn expire_logins(&mut self) {
+        let now_ms = self.core.env.now.ms();
+        while let Some((deadline, id)) = self.core.clients.logins.logging_in.front().copied() {
+            let client = self.core.clients.get(id);
+            let logs_in = client.is_some_and(|client| matches!(client.phase, Phase::Login(_)));
+            if logs_in && deadline > now_ms {
+                break;
+            }
+            self.core.clients.logins.logging_in.pop_front();
+            if logs_in && !self.refuse_late_header(id) {
+                self.core.fx.stats.counters.client_refused(ClientRefusal::HandshakeTimeout);
+                self.core.tell_of_late_tls(id);
+                self.close_client_now(id);
+            }
+        }
     }
 }
 

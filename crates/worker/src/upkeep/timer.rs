@@ -9,9 +9,10 @@ use trunkline_protocol::{
 };
 
 use crate::{
-    ClientId, Worker,
+    ClientId,
     clients::Clients,
     clients::client::{Ending, Phase, Purpose, Stage, Statement, Waiting},
+    rooms::{Commands, Core, Exchange},
     routing::route::Route,
     servers::conn::Owner,
     servers::kill::{KillAsker, KillScope},
@@ -60,7 +61,7 @@ impl Clients {
     }
 }
 
-impl Worker {
+impl Commands {
     /// Answers a statement from the cache, or sets it on its route, now or when the time has come
     /// that it is held back for. `text_len` is the length of its text, which is the end of its
     /// frames.
@@ -72,7 +73,7 @@ impl Worker {
         text_len: usize,
     ) {
         match (statement.orders.cache, statement.orders.mirror) {
-            (None, None) => self.delay_or_start(id, route, statement, text_len),
+            (None, None) => self.exchange.delay_or_start(id, route, statement, text_len),
             _ => self.depart_ordered(id, route, statement, text_len),
         }
     }
@@ -90,11 +91,57 @@ impl Worker {
             self.mirror(id, &route, &mut statement, text_len);
         }
         match statement.orders.cache {
-            None => self.delay_or_start(id, route, statement, text_len),
-            Some(order) => self.ask_cache(id, route, statement, text_len, order),
+            None => self.exchange.delay_or_start(id, route, statement, text_len),
+            Some(order) => self.exchange.ask_cache(id, route, statement, text_len, order),
         }
     }
 
+    /// Wakes those whose time has come.
+    pub(crate) fn expire_timers(&mut self) {
+        let now_ms = self.exchange.core.env.now.ms();
+        while let Some((at_ms, id)) =
+            self.exchange.core.clients.timers.first().copied().filter(|(at, _)| *at <= now_ms)
+        {
+            self.exchange.core.clients.timers.remove(&(at_ms, id));
+            let Some(client) = self.exchange.core.clients.get_mut(id) else {
+                continue;
+            };
+            client.timer_ms = 0;
+            if matches!(client.phase, Phase::AwaitNames(_)) {
+                self.names_told(id);
+                continue;
+            }
+            let Phase::Running(statement) = &mut client.phase else {
+                continue;
+            };
+            let lost = client.session.as_ref().and_then(|session| session.lost.clone());
+            match (statement.held_back.take(), lost) {
+                (None, _) => self.exchange.time_out(id),
+                (Some(_), Some(cause)) => {
+                    // What it was to be a part of has gone while it was held back.
+                    self.exchange.fail_statement(id, ErrorKind::StateLost.says(cause));
+                    self.exchange.close_client(id);
+                }
+                (Some(waiting), None) => {
+                    let phase = std::mem::replace(&mut client.phase, Phase::Idle);
+                    if let Phase::Running(statement) = phase {
+                        let Waiting { route, text_len, awaits_cache } = *waiting;
+                        let route = self.exchange.core.clients.still_there(id, route);
+                        match awaits_cache.is_some() {
+                            true => {
+                                self.exchange.core.count_shared_timeout(&statement);
+                                self.exchange.delay_or_start(id, route, statement, text_len);
+                            }
+                            false => self.exchange.depart_alone(id, route, statement, text_len),
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Exchange {
     /// The same for one that the cache has no answer to.
     #[inline(always)]
     pub(crate) fn delay_or_start(
@@ -111,14 +158,109 @@ impl Worker {
         }
         let delay_ms = u64::from(statement.orders.delay_ms);
         if delay_ms == 0 {
-            let awaits_copies = statement.definition.is_some() && self.awaits_copies(&statement);
-            self.fx.stats.counters.definitions_held_back += u64::from(awaits_copies);
+            let awaits_copies =
+                statement.definition.is_some() && self.core.awaits_copies(&statement);
+            self.core.fx.stats.counters.definitions_held_back += u64::from(awaits_copies);
             return self.depart_alone(id, route, statement, text_len);
         }
-        self.fx.stats.counters.statements_delayed += 1;
-        self.hold_for(id, route, statement, text_len, delay_ms);
+        self.core.fx.stats.counters.statements_delayed += 1;
+        self.core.hold_for(id, route, statement, text_len, delay_ms);
     }
 
+    /// Sets a statement on its route; a definition when no read is left that was sent elsewhere as
+    /// well: it would run, once more, as something else.
+    #[inline(always)]
+    fn depart_alone(
+        &mut self,
+        id: ClientId,
+        route: Route,
+        statement: Box<Statement>,
+        text_len: usize,
+    ) {
+        match statement.definition.is_some() && self.core.awaits_copies(&statement) {
+            true => self.core.hold_for(id, route, statement, text_len, COPIES_LOOK_MS),
+            false => self.start(id, route, statement, text_len),
+        }
+    }
+
+    #[inline(always)]
+    fn start(
+        &mut self,
+        id: ClientId,
+        route: Route,
+        mut statement: Box<Statement>,
+        text_len: usize,
+    ) {
+        statement.deadline_ms = match statement.orders.timeout_ms {
+            0 => 0,
+            ms => self.core.env.now.ms() + ms,
+        };
+        let is_run = matches!(statement.purpose, Purpose::Query | Purpose::Execute);
+        match is_run && reads_past(&statement) {
+            true => self.follow_past(id, route, statement, text_len),
+            false => self.run_on_route(id, route, statement),
+        }
+    }
+
+    /// The client's statement has run out of its time.
+    fn time_out(&mut self, id: ClientId) {
+        let now_ms = self.core.env.now.ms();
+        let Some(Phase::Running(statement)) =
+            self.core.clients.get_mut(id).map(|client| &mut client.phase)
+        else {
+            return;
+        };
+        let was_told = statement.ending.is_some();
+        self.core.fx.stats.counters.statements_timed_out += u64::from(!was_told);
+        let (conn, sent_at) = match statement.stage {
+            Stage::Queued | Stage::Returning => {
+                self.core.pool_leave(id);
+                return self.fail_timed_out(id);
+            }
+            Stage::Synchronising(conn) | Stage::Preparing(conn) => {
+                statement.ending = Some(Ending::TimedOut);
+                (conn, None)
+            }
+            Stage::Sent(conn) => (conn, Some(statement.sent_at)),
+            Stage::Shared(conn) => {
+                let sent_at = statement.sent_at;
+                if !was_told && !self.core.single_out(id, conn) {
+                    return self.fail_timed_out(id);
+                }
+                (conn, Some(sent_at))
+            }
+        };
+        if was_told {
+            return self.give_up_conn(id, conn);
+        }
+        self.core.clients.set_timer(id, now_ms + UNENDED_MS_MAX);
+        if sent_at.is_none() {
+            // It ends before it is sent.
+            return;
+        }
+        self.core.withhold_answer(id, conn);
+        // Nobody waits for what comes of it.
+        let asker = KillAsker { worker: self.core.env.options.index, client: Some(id), ticket: 0 };
+        self.kill_on_server(id, conn, sent_at, KillScope::Statement, asker);
+    }
+
+    /// The server has not ended the statement that it was told to end.
+    fn give_up_conn(&mut self, id: ClientId, conn: ConnId) {
+        if let Some(Phase::Running(statement)) =
+            self.core.clients.get_mut(id).map(|client| &mut client.phase)
+        {
+            statement.retries_left = 0;
+        }
+        self.lose_conn(conn, "query_timeout exceeded, and the server did not end the statement");
+    }
+
+    /// Ends a statement that has run out of its time and gets no answer of a server's.
+    pub(crate) fn fail_timed_out(&mut self, id: ClientId) {
+        self.fail_unsent(id, timed_out());
+    }
+}
+
+impl Core {
     fn hold_for(
         &mut self,
         id: ClientId,
@@ -134,131 +276,10 @@ impl Worker {
         self.clients.set_timer(id, until_ms);
     }
 
-    /// Sets a statement on its route; a definition when no read is left that was sent elsewhere as
-    /// well: it would run, once more, as something else.
-    #[inline(always)]
-    fn depart_alone(
-        &mut self,
-        id: ClientId,
-        route: Route,
-        statement: Box<Statement>,
-        text_len: usize,
-    ) {
-        match statement.definition.is_some() && self.awaits_copies(&statement) {
-            true => self.hold_for(id, route, statement, text_len, COPIES_LOOK_MS),
-            false => self.start(id, route, statement, text_len),
-        }
-    }
-
     fn awaits_copies(&self, statement: &Statement) -> bool {
         let waited_us = self.env.now.us.saturating_sub(statement.begun_us);
         let is_long = waited_us / 1_000 > self.env.snapshot.settings.catalog_age_max;
         !is_long && self.catalog().has_copies()
-    }
-
-    #[inline(always)]
-    fn start(
-        &mut self,
-        id: ClientId,
-        route: Route,
-        mut statement: Box<Statement>,
-        text_len: usize,
-    ) {
-        statement.deadline_ms = match statement.orders.timeout_ms {
-            0 => 0,
-            ms => self.env.now.ms() + ms,
-        };
-        let is_run = matches!(statement.purpose, Purpose::Query | Purpose::Execute);
-        match is_run && reads_past(&statement) {
-            true => self.follow_past(id, route, statement, text_len),
-            false => self.run_on_route(id, route, statement),
-        }
-    }
-
-    /// Wakes those whose time has come.
-    pub(crate) fn expire_timers(&mut self) {
-        let now_ms = self.env.now.ms();
-        while let Some((at_ms, id)) =
-            self.clients.timers.first().copied().filter(|(at, _)| *at <= now_ms)
-        {
-            self.clients.timers.remove(&(at_ms, id));
-            let Some(client) = self.clients.get_mut(id) else {
-                continue;
-            };
-            client.timer_ms = 0;
-            if matches!(client.phase, Phase::AwaitNames(_)) {
-                self.names_told(id);
-                continue;
-            }
-            let Phase::Running(statement) = &mut client.phase else {
-                continue;
-            };
-            let lost = client.session.as_ref().and_then(|session| session.lost.clone());
-            match (statement.held_back.take(), lost) {
-                (None, _) => self.time_out(id),
-                (Some(_), Some(cause)) => {
-                    // What it was to be a part of has gone while it was held back.
-                    self.fail_statement(id, ErrorKind::StateLost.says(cause));
-                    self.close_client(id);
-                }
-                (Some(waiting), None) => {
-                    let phase = std::mem::replace(&mut client.phase, Phase::Idle);
-                    if let Phase::Running(statement) = phase {
-                        let Waiting { route, text_len, awaits_cache } = *waiting;
-                        let route = self.clients.still_there(id, route);
-                        match awaits_cache.is_some() {
-                            true => {
-                                self.count_shared_timeout(&statement);
-                                self.delay_or_start(id, route, statement, text_len);
-                            }
-                            false => self.depart_alone(id, route, statement, text_len),
-                        }
-                    }
-                }
-            }
-        }
-    }
-
-    /// The client's statement has run out of its time.
-    fn time_out(&mut self, id: ClientId) {
-        let now_ms = self.env.now.ms();
-        let Some(Phase::Running(statement)) =
-            self.clients.get_mut(id).map(|client| &mut client.phase)
-        else {
-            return;
-        };
-        let was_told = statement.ending.is_some();
-        self.fx.stats.counters.statements_timed_out += u64::from(!was_told);
-        let (conn, sent_at) = match statement.stage {
-            Stage::Queued | Stage::Returning => {
-                self.pool_leave(id);
-                return self.fail_timed_out(id);
-            }
-            Stage::Synchronising(conn) | Stage::Preparing(conn) => {
-                statement.ending = Some(Ending::TimedOut);
-                (conn, None)
-            }
-            Stage::Sent(conn) => (conn, Some(statement.sent_at)),
-            Stage::Shared(conn) => {
-                let sent_at = statement.sent_at;
-                if !was_told && !self.single_out(id, conn) {
-                    return self.fail_timed_out(id);
-                }
-                (conn, Some(sent_at))
-            }
-        };
-        if was_told {
-            return self.give_up_conn(id, conn);
-        }
-        self.clients.set_timer(id, now_ms + UNENDED_MS_MAX);
-        if sent_at.is_none() {
-            // It ends before it is sent.
-            return;
-        }
-        self.withhold_answer(id, conn);
-        // Nobody waits for what comes of it.
-        let asker = KillAsker { worker: self.env.options.index, client: Some(id), ticket: 0 };
-        self.kill_on_server(id, conn, sent_at, KillScope::Statement, asker);
     }
 
     /// The answer to come is not what the client gets. A read's is thrown away, whatever it is;
@@ -297,21 +318,6 @@ impl Worker {
     /// told to interrupt it.
     pub(crate) fn note_timed_out(&mut self, id: ClientId) {
         self.clients.record_client_error(id, &timed_out());
-    }
-
-    /// The server has not ended the statement that it was told to end.
-    fn give_up_conn(&mut self, id: ClientId, conn: ConnId) {
-        if let Some(Phase::Running(statement)) =
-            self.clients.get_mut(id).map(|client| &mut client.phase)
-        {
-            statement.retries_left = 0;
-        }
-        self.lose_conn(conn, "query_timeout exceeded, and the server did not end the statement");
-    }
-
-    /// Ends a statement that has run out of its time and gets no answer of a server's.
-    pub(crate) fn fail_timed_out(&mut self, id: ClientId) {
-        self.fail_unsent(id, timed_out());
     }
 }
 

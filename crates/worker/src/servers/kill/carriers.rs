@@ -18,10 +18,11 @@ use trunkline_protocol::{
 use trunkline_topology::ServerKey;
 
 use crate::{
-    Action, ClientId, Worker,
+    Action, ClientId,
     clients::client::{Ending, Phase, Stage},
     effects::Wake,
     exchange::send::put_own_query,
+    rooms::{Core, Exchange},
     servers::Servers,
     servers::conn::{ConnPhase, InFlight, Owner},
     servers::kill::{INTERRUPTED, KillAnswer, KillAsker, KillScope},
@@ -93,10 +94,9 @@ impl Servers {
     }
 }
 
-impl Worker {
-    /// Connections that carry a `KILL` to this server, or will: one for each account, perhaps
-    /// beyond the server's `max_connections`.
-    pub fn kill_carriers(&self, server: &ServerKey) -> usize {
+impl Core {
+    /// See [`Worker::kill_carriers`](crate::Worker::kill_carriers).
+    pub(crate) fn kill_carriers(&self, server: &ServerKey) -> usize {
         let is_there = |via: &ConnId| {
             let slot = self.servers.slot_of(*via).and_then(|slot| self.servers.pool.slot(slot));
             slot.is_some_and(|slot| slot.server.key == *server)
@@ -104,61 +104,6 @@ impl Worker {
         let carriers =
             self.servers.kills.commands.iter().map(|command| command.via).filter(is_there);
         carriers.collect::<HashSet<_>>().len()
-    }
-
-    /// Has a server end what runs on a connection of `victim`'s. The answer comes later.
-    pub(crate) fn kill_on_server(
-        &mut self,
-        victim: ClientId,
-        target: ConnId,
-        sent_at: Option<u64>,
-        scope: KillScope,
-        asker: KillAsker,
-    ) {
-        let is_full = self.servers.kills.commands.len() >= KILLS_MAX;
-        let Some(conn) = self.servers.conns.get_mut(target) else {
-            return self.answer_kill(asker, KillAnswer::Done);
-        };
-        let (ConnPhase::Ready | ConnPhase::Forward(_), Some(identity)) =
-            (&conn.phase, &conn.identity)
-        else {
-            // Nothing runs there yet.
-            return self.answer_kill(asker, KillAnswer::Done);
-        };
-        let thread = identity.greeting.connection_id;
-        let (slot, account, incarnation) = (conn.slot, conn.account, conn.incarnation);
-        let via = match is_full {
-            true => Err("too many KILLs are under way".to_owned()),
-            false => self.kill_carrier(&[Some(victim), asker.client], slot, account),
-        };
-        let via = match via {
-            Ok(via) => via,
-            Err(why) => return self.answer_kill(asker, KillAnswer::failed(why)),
-        };
-        if let Some(conn) = self.servers.conns.get_mut(target) {
-            conn.kills += 1;
-        }
-        let id = self.servers.kills.next;
-        self.servers.kills.next += 1;
-        self.servers.kills.commands.push(KillCommand {
-            id,
-            scope,
-            target,
-            thread,
-            incarnation,
-            statement: sent_at.map(|at| (victim, at)),
-            asker,
-            via,
-            sent_at: None,
-            retries_left: RETRIES,
-            victim,
-            deadline_ms: self.env.now.ms() + KILL_MS_MAX,
-        });
-        let is_ready =
-            self.servers.conns.get(via).is_some_and(|conn| conn.list == ConnState::CarryingKill);
-        if is_ready {
-            self.send_kills(via);
-        }
     }
 
     /// A connection of the same account to the same server, to carry `KILL`s: an idle one, or
@@ -215,46 +160,6 @@ impl Worker {
         opened.ok_or_else(|| "nobody of the account is connected any more".to_owned())
     }
 
-    /// A connection that was opened to carry `KILL`s is logged in; false when it was not.
-    pub(crate) fn kill_carrier_ready(&mut self, via: ConnId) -> bool {
-        if !self.servers.is_kill_carrier(via) {
-            return false;
-        }
-        self.servers.set_state(via, ConnState::CarryingKill);
-        self.send_kills(via);
-        true
-    }
-
-    /// Writes what waits for this connection, as far as it is still wanted.
-    fn send_kills(&mut self, via: ConnId) {
-        let is_unsent = |it: &&KillCommand| it.via == via && it.sent_at.is_none();
-        let waiting =
-            self.servers.kills.commands.iter().filter(is_unsent).map(|command| command.id);
-        for id in waiting.collect::<Vec<_>>() {
-            let Some(command) = self.servers.kills.commands.iter().find(|command| command.id == id)
-            else {
-                continue;
-            };
-            if !self.is_still_wanted(command) {
-                self.end_kill(id, KillAnswer::Done);
-                continue;
-            }
-            if self.servers.is_early(command) {
-                continue;
-            }
-            let verb = match command.scope {
-                KillScope::Statement => "KILL QUERY",
-                KillScope::Session => "KILL",
-            };
-            let (text, target) = (format!("{verb} {}", command.thread), command.target);
-            if let Some(conn) = self.servers.conns.get_mut(target) {
-                conn.was_killed = true;
-            }
-            self.write_kill(via, id, text.as_bytes());
-        }
-        self.kill_carrier_done(via);
-    }
-
     fn write_kill(&mut self, via: ConnId, id: u64, text: &[u8]) {
         let Some(conn) = self.servers.conns.get_mut(via) else {
             return;
@@ -303,32 +208,6 @@ impl Worker {
         }
     }
 
-    /// Sends the `KILL`s that waited for what was before their statement on this connection.
-    pub(crate) fn send_waiting_kills(&mut self, target: ConnId) {
-        let is_waiting = |it: &&KillCommand| it.target == target && it.sent_at.is_none();
-        let waiting =
-            self.servers.kills.commands.iter().filter(is_waiting).map(|command| command.via);
-        for via in waiting.collect::<HashSet<_>>() {
-            if self.servers.conns.get(via).is_some_and(|conn| conn.list == ConnState::CarryingKill)
-            {
-                self.send_kills(via);
-            }
-        }
-    }
-
-    /// A server has answered a `KILL`.
-    pub(crate) fn kill_carried(&mut self, via: ConnId, id: u64, outcome: Outcome) {
-        if let (Some(_), Some(conn)) = (&outcome.error, self.servers.conns.get_mut(via)) {
-            conn.conditions_turn = Some(conn.turn);
-        }
-        let answer = match outcome.error {
-            Some(error) if error.code != NO_SUCH_THREAD => KillAnswer::Failed((&error).into()),
-            Some(_) | None => KillAnswer::Done,
-        };
-        self.end_kill(id, answer);
-        self.kill_carrier_done(via);
-    }
-
     /// The connection that carried `KILL`s is free again when the last was answered.
     fn kill_carrier_done(&mut self, via: ConnId) {
         let Some(conn) = self.servers.conns.get(via) else {
@@ -347,27 +226,6 @@ impl Worker {
         self.freed(via);
     }
 
-    /// Tells what came of a `KILL`, and lets the connection that it was to hit go on.
-    fn end_kill(&mut self, id: u64, answer: KillAnswer) {
-        let Some(place) = self.servers.kills.commands.iter().position(|command| command.id == id)
-        else {
-            return;
-        };
-        let command = self.servers.kills.commands.swap_remove(place);
-        self.answer_kill(command.asker, answer);
-        let Some(conn) = self.servers.conns.get_mut(command.target) else {
-            return;
-        };
-        conn.kills = conn.kills.saturating_sub(1);
-        let (owner, rests) = (conn.owner, conn.list.is_resetting());
-        if rests {
-            self.free_if_quiet(command.target);
-        }
-        if let Some(owner) = owner {
-            self.go_on_synchronised(owner, command.target);
-        }
-    }
-
     /// A connection that may carry `KILL`s has ended, after the kernel took so many bytes for it.
     /// What was sent may still arrive: what it is to hit goes to no other session. What becomes of
     /// the others is found when this event is over.
@@ -384,49 +242,6 @@ impl Worker {
             let text = format!("the KILL did not reach the server: {reason}");
             self.fx.wake(Wake::KillLost { id, via, may_go_again, text });
         }
-    }
-
-    /// The connection that carried a `KILL` has ended: another one does, or whoever asked is told
-    /// that it failed.
-    pub(crate) fn kill_lost(&mut self, id: u64, via: ConnId, may_go_again: bool, text: String) {
-        let mut commands = self.servers.kills.commands.iter();
-        // It may have been told twice: of a login that failed, and of the connection's end.
-        if !commands.any(|command| command.id == id && command.via == via) {
-            return;
-        }
-        if !may_go_again || !self.try_again(id) {
-            self.end_kill(id, KillAnswer::failed(text));
-        }
-    }
-
-    /// Has another connection carry a `KILL` that its server never got: an idle one had been
-    /// closed long ago. False when nothing is left to try.
-    fn try_again(&mut self, id: u64) -> bool {
-        let Some(command) = self.servers.kills.commands.iter_mut().find(|command| command.id == id)
-        else {
-            return false;
-        };
-        let Some(left) = command.retries_left.checked_sub(1) else {
-            return false;
-        };
-        (command.retries_left, command.sent_at) = (left, None);
-        let (logins, target) = ([Some(command.victim), command.asker.client], command.target);
-        let place = self.servers.conns.get(target).map(|conn| (conn.slot, conn.account));
-        let Some(Ok(via)) = place.map(|(slot, account)| self.kill_carrier(&logins, slot, account))
-        else {
-            return false;
-        };
-        if let Some(command) =
-            self.servers.kills.commands.iter_mut().find(|command| command.id == id)
-        {
-            command.via = via;
-        }
-        let is_ready =
-            self.servers.conns.get(via).is_some_and(|conn| conn.list == ConnState::CarryingKill);
-        if is_ready {
-            self.send_kills(via);
-        }
-        true
     }
 
     /// Gives up on `KILL`s that take too long.
@@ -477,22 +292,226 @@ impl Worker {
             self.reset_conn(conn_id);
         }
     }
+}
+
+impl Exchange {
+    /// Has a server end what runs on a connection of `victim`'s. The answer comes later.
+    pub(crate) fn kill_on_server(
+        &mut self,
+        victim: ClientId,
+        target: ConnId,
+        sent_at: Option<u64>,
+        scope: KillScope,
+        asker: KillAsker,
+    ) {
+        let is_full = self.core.servers.kills.commands.len() >= KILLS_MAX;
+        let Some(conn) = self.core.servers.conns.get_mut(target) else {
+            return self.core.answer_kill(asker, KillAnswer::Done);
+        };
+        let (ConnPhase::Ready | ConnPhase::Forward(_), Some(identity)) =
+            (&conn.phase, &conn.identity)
+        else {
+            // Nothing runs there yet.
+            return self.core.answer_kill(asker, KillAnswer::Done);
+        };
+        let thread = identity.greeting.connection_id;
+        let (slot, account, incarnation) = (conn.slot, conn.account, conn.incarnation);
+        let via = match is_full {
+            true => Err("too many KILLs are under way".to_owned()),
+            false => self.core.kill_carrier(&[Some(victim), asker.client], slot, account),
+        };
+        let via = match via {
+            Ok(via) => via,
+            Err(why) => return self.core.answer_kill(asker, KillAnswer::failed(why)),
+        };
+        if let Some(conn) = self.core.servers.conns.get_mut(target) {
+            conn.kills += 1;
+        }
+        let id = self.core.servers.kills.next;
+        self.core.servers.kills.next += 1;
+        self.core.servers.kills.commands.push(KillCommand {
+            id,
+            scope,
+            target,
+            thread,
+            incarnation,
+            statement: sent_at.map(|at| (victim, at)),
+            asker,
+            via,
+            sent_at: None,
+            retries_left: RETRIES,
+            victim,
+            deadline_ms: self.core.env.now.ms() + KILL_MS_MAX,
+        });
+        let is_ready = self
+            .core
+            .servers
+            .conns
+            .get(via)
+            .is_some_and(|conn| conn.list == ConnState::CarryingKill);
+        if is_ready {
+            self.send_kills(via);
+        }
+    }
+
+    /// A connection that was opened to carry `KILL`s is logged in; false when it was not.
+    pub(crate) fn kill_carrier_ready(&mut self, via: ConnId) -> bool {
+        if !self.core.servers.is_kill_carrier(via) {
+            return false;
+        }
+        self.core.servers.set_state(via, ConnState::CarryingKill);
+        self.send_kills(via);
+        true
+    }
+
+    /// Writes what waits for this connection, as far as it is still wanted.
+    fn send_kills(&mut self, via: ConnId) {
+        let is_unsent = |it: &&KillCommand| it.via == via && it.sent_at.is_none();
+        let waiting =
+            self.core.servers.kills.commands.iter().filter(is_unsent).map(|command| command.id);
+        for id in waiting.collect::<Vec<_>>() {
+            let Some(command) =
+                self.core.servers.kills.commands.iter().find(|command| command.id == id)
+            else {
+                continue;
+            };
+            if !self.core.is_still_wanted(command) {
+                self.end_kill(id, KillAnswer::Done);
+                continue;
+            }
+            if self.core.servers.is_early(command) {
+                continue;
+            }
+            let verb = match command.scope {
+                KillScope::Statement => "KILL QUERY",
+                KillScope::Session => "KILL",
+            };
+            let (text, target) = (format!("{verb} {}", command.thread), command.target);
+            if let Some(conn) = self.core.servers.conns.get_mut(target) {
+                conn.was_killed = true;
+            }
+            self.core.write_kill(via, id, text.as_bytes());
+        }
+        self.core.kill_carrier_done(via);
+    }
+
+    /// Sends the `KILL`s that waited for what was before their statement on this connection.
+    pub(crate) fn send_waiting_kills(&mut self, target: ConnId) {
+        let is_waiting = |it: &&KillCommand| it.target == target && it.sent_at.is_none();
+        let waiting =
+            self.core.servers.kills.commands.iter().filter(is_waiting).map(|command| command.via);
+        for via in waiting.collect::<HashSet<_>>() {
+            if self
+                .core
+                .servers
+                .conns
+                .get(via)
+                .is_some_and(|conn| conn.list == ConnState::CarryingKill)
+            {
+                self.send_kills(via);
+            }
+        }
+    }
+
+    /// A server has answered a `KILL`.
+    pub(crate) fn kill_carried(&mut self, via: ConnId, id: u64, outcome: Outcome) {
+        if let (Some(_), Some(conn)) = (&outcome.error, self.core.servers.conns.get_mut(via)) {
+            conn.conditions_turn = Some(conn.turn);
+        }
+        let answer = match outcome.error {
+            Some(error) if error.code != NO_SUCH_THREAD => KillAnswer::Failed((&error).into()),
+            Some(_) | None => KillAnswer::Done,
+        };
+        self.end_kill(id, answer);
+        self.core.kill_carrier_done(via);
+    }
+
+    /// Tells what came of a `KILL`, and lets the connection that it was to hit go on.
+    fn end_kill(&mut self, id: u64, answer: KillAnswer) {
+        let Some(place) =
+            self.core.servers.kills.commands.iter().position(|command| command.id == id)
+        else {
+            return;
+        };
+        let command = self.core.servers.kills.commands.swap_remove(place);
+        self.core.answer_kill(command.asker, answer);
+        let Some(conn) = self.core.servers.conns.get_mut(command.target) else {
+            return;
+        };
+        conn.kills = conn.kills.saturating_sub(1);
+        let (owner, rests) = (conn.owner, conn.list.is_resetting());
+        if rests {
+            self.free_if_quiet(command.target);
+        }
+        if let Some(owner) = owner {
+            self.go_on_synchronised(owner, command.target);
+        }
+    }
+
+    /// The connection that carried a `KILL` has ended: another one does, or whoever asked is told
+    /// that it failed.
+    pub(crate) fn kill_lost(&mut self, id: u64, via: ConnId, may_go_again: bool, text: String) {
+        let mut commands = self.core.servers.kills.commands.iter();
+        // It may have been told twice: of a login that failed, and of the connection's end.
+        if !commands.any(|command| command.id == id && command.via == via) {
+            return;
+        }
+        if !may_go_again || !self.try_again(id) {
+            self.end_kill(id, KillAnswer::failed(text));
+        }
+    }
+
+    /// Has another connection carry a `KILL` that its server never got: an idle one had been
+    /// closed long ago. False when nothing is left to try.
+    fn try_again(&mut self, id: u64) -> bool {
+        let Some(command) =
+            self.core.servers.kills.commands.iter_mut().find(|command| command.id == id)
+        else {
+            return false;
+        };
+        let Some(left) = command.retries_left.checked_sub(1) else {
+            return false;
+        };
+        (command.retries_left, command.sent_at) = (left, None);
+        let (logins, target) = ([Some(command.victim), command.asker.client], command.target);
+        let place = self.core.servers.conns.get(target).map(|conn| (conn.slot, conn.account));
+        let Some(Ok(via)) =
+            place.map(|(slot, account)| self.core.kill_carrier(&logins, slot, account))
+        else {
+            return false;
+        };
+        if let Some(command) =
+            self.core.servers.kills.commands.iter_mut().find(|command| command.id == id)
+        {
+            command.via = via;
+        }
+        let is_ready = self
+            .core
+            .servers
+            .conns
+            .get(via)
+            .is_some_and(|conn| conn.list == ConnState::CarryingKill);
+        if is_ready {
+            self.send_kills(via);
+        }
+        true
+    }
 
     /// Whether a `KILL` came for the statement, or its time ran out, before it was sent; then it
     /// ends here.
     pub(crate) fn ends_killed(&mut self, id: ClientId, conn_id: ConnId) -> bool {
-        let ending = self.clients.get(id).and_then(|client| match &client.phase {
+        let ending = self.core.clients.get(id).and_then(|client| match &client.phase {
             Phase::Running(statement) => statement.ending,
             _ => None,
         });
         match ending {
             None => return false,
             Some(Ending::Killed) => {
-                self.settle_lease(id, conn_id);
+                self.core.settle_lease(id, conn_id);
                 self.fail_statement(id, ErrorKind::Interrupted.says(INTERRUPTED));
             }
             Some(Ending::TimedOut | Ending::Withheld) => {
-                self.settle_lease(id, conn_id);
+                self.core.settle_lease(id, conn_id);
                 self.fail_timed_out(id);
             }
         }
@@ -502,11 +521,12 @@ impl Worker {
     /// What the session's statement waited for on this connection has come.
     pub(crate) fn go_on_synchronised(&mut self, id: ClientId, conn_id: ConnId) {
         let is_free = self
+            .core
             .servers
             .conns
             .get(conn_id)
             .is_some_and(|conn| conn.owner == Some(id) && conn.kills == 0);
-        let waits = self.clients.get(id).is_some_and(|client| {
+        let waits = self.core.clients.get(id).is_some_and(|client| {
             matches!(&client.phase, Phase::Running(statement)
                 if statement.stage == Stage::Synchronising(conn_id))
         });
