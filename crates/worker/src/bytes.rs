@@ -3,7 +3,7 @@
 use trunkline_pool::ConnId;
 
 use crate::{
-    Action, ClientId, Side,
+    ClientId, Side,
     clients::client::Phase,
     rooms::{Commands, Core, Exchange},
     servers::conn::ConnPhase,
@@ -40,14 +40,6 @@ impl Core {
                 self.after_server_write(id);
             }
         }
-    }
-
-    pub(crate) fn act(&mut self, action: Action) {
-        self.fx.act(action);
-    }
-
-    pub(crate) fn log(&mut self, is_warning: bool, text: impl FnOnce() -> String) {
-        self.fx.log(is_warning, text);
     }
 
     /// Notes that a client's outbox has bytes.

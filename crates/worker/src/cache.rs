@@ -409,7 +409,7 @@ impl Core {
             }
         }
         for (to, clients) in others {
-            self.act(Action::WakeCached { to, clients });
+            self.fx.act(Action::WakeCached { to, clients });
         }
     }
 

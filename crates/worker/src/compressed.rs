@@ -256,16 +256,16 @@ impl Core {
         let is_full = waits && packing.waiting_len() >= SENT_AHEAD_MAX;
         if is_full && !client.is_paused {
             client.is_paused = true;
-            self.act(Action::Pause(Side::Client(id)));
+            self.fx.act(Action::Pause(Side::Client(id)));
         } else if !waits && client.is_paused && client.inbox.len() < SENT_AHEAD_MAX {
             client.is_paused = false;
-            self.act(Action::Resume(Side::Client(id)));
+            self.fx.act(Action::Resume(Side::Client(id)));
         }
     }
 
     /// Reads on from a socket that was paused.
     pub(crate) fn resume(&mut self, side: Side) {
-        self.act(Action::Resume(side));
+        self.fx.act(Action::Resume(side));
         self.unpack_soon(side);
     }
 

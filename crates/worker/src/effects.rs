@@ -30,6 +30,10 @@ pub(crate) enum Wake {
     NameHost(ClientId),
     /// This connection has become free, and is on no list.
     Freed(ConnId),
+    /// A read on this shared connection has been answered: reads that wait may follow there.
+    Shared(ConnId),
+    /// This client has logged in as a user whose bytes go straight to a server.
+    Forward(ClientId),
     /// Somebody of those who wait for this hostgroup may be served.
     Queue(HostgroupId),
     /// What was in front of a statement on this connection has been answered; a `KILL` for the

@@ -1,6 +1,5 @@
 //! The events that a driver brings. Each is over when nothing is due any more: who has become free,
-//! may go on or is answered is looked at one after the other, behind what made it so. Reads that
-//! wait to share a connection are the exception: they follow at once (`settle_shared`).
+//! may go on or is answered is looked at one after the other, behind what made it so.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -32,6 +31,8 @@ impl Worker {
             Wake::PastTold(id) => self.commands.exchange.go_on_with_past(id),
             Wake::NameHost(id) => self.commands.exchange.name_host(id),
             Wake::Freed(id) => self.commands.exchange.recycle(id),
+            Wake::Shared(id) => self.commands.exchange.fill(id),
+            Wake::Forward(id) => self.commands.exchange.begin_forward(id),
             Wake::Queue(hostgroup) => self.commands.exchange.pump(hostgroup),
             Wake::KillsWait(target) => self.commands.exchange.send_waiting_kills(target),
             Wake::KillLost { id, via, may_go_again, text } => {

@@ -130,7 +130,7 @@ impl Core {
                 let deadline = active_ms + self.env.snapshot.settings.connect_timeout_client;
                 self.clients.logins.logging_in.push_back((deadline, id));
             }
-            false => self.act(Action::CloseClient { client: id, now: false }),
+            false => self.fx.act(Action::CloseClient { client: id, now: false }),
         }
         Some(id)
     }
@@ -140,7 +140,7 @@ impl Core {
     pub(crate) fn look_up_users(&mut self, waiting: Option<ClientId>) {
         self.clients.logins.looking_up.extend(waiting);
         if !std::mem::replace(&mut self.clients.logins.has_asked_for_users, true) {
-            self.act(Action::LookUpUsers);
+            self.fx.act(Action::LookUpUsers);
         }
     }
 
@@ -261,18 +261,20 @@ impl Exchange {
 
     pub(crate) fn login_step(&mut self, id: ClientId, step: Step) {
         if matches!(step, Step::Accepted(_) | Step::Refused(_)) {
-            self.core.act(Action::Wipe);
+            self.core.fx.act(Action::Wipe);
         }
         match step {
             Step::Continue => {}
             Step::StartTls => self.let_encrypt(id),
-            Step::Decrypt(ciphertext) => self.core.act(Action::Decrypt { client: id, ciphertext }),
+            Step::Decrypt(ciphertext) => {
+                self.core.fx.act(Action::Decrypt { client: id, ciphertext })
+            }
             Step::VerifyHash { clear, hash } => {
-                self.core.act(Action::VerifyHash { client: id, clear, hash });
+                self.core.fx.act(Action::VerifyHash { client: id, clear, hash });
             }
             Step::AskServer { name, user, clear } => {
                 let hostgroup = user.default_hostgroup;
-                self.core.act(Action::AskServer { client: id, name, hostgroup, clear });
+                self.core.fx.act(Action::AskServer { client: id, name, hostgroup, clear });
             }
             Step::LookUp => self.core.look_up_users(Some(id)),
             Step::NameHost => self.core.fx.wake(Wake::NameHost(id)),
@@ -435,7 +437,7 @@ impl Exchange {
         });
         self.core.begin_client_packing(id);
         if is_fast_forward {
-            self.begin_forward(id);
+            self.core.fx.wake(Wake::Forward(id));
         }
     }
 

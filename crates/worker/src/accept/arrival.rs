@@ -159,7 +159,7 @@ impl Core {
         let wait_ms = self.env.shared.addresses().failed(addr, self.env.now.ms(), limit);
         if wait_ms > 0 {
             self.fx.stats.counters.failed_login_blocks += 1;
-            self.log(true, || format!("logins from {addr} fail: it has to wait {wait_ms} ms"));
+            self.fx.log(true, || format!("logins from {addr} fail: it has to wait {wait_ms} ms"));
         }
     }
 
@@ -225,6 +225,7 @@ impl Exchange {
     fn refuse_header(&mut self, id: ClientId, error: HeaderError) {
         let host = self.core.clients.get(id).map(|client| client.peer.host()).unwrap_or_default();
         self.core
+            .fx
             .log(true, || format!("balancer {host} sent a PROXY header that is wrong: {error}"));
         self.core.fx.stats.counters.client_refused(ClientRefusal::ProxyHeader);
         let text = format!("Bad handshake: the PROXY header is wrong: {error}");
@@ -242,6 +243,7 @@ impl Exchange {
         }
         let host = client.peer.host();
         self.core
+            .fx
             .log(true, || format!("balancer {host} sent a part of a PROXY header, and no more"));
         self.core.fx.stats.counters.client_refused(ClientRefusal::ProxyHeader);
         let text = "Bad handshake: the PROXY header did not come in time";
@@ -272,7 +274,7 @@ impl Exchange {
             false => (ClientRefusal::HandshakeMalformed, 1),
         };
         if is_header {
-            self.core.log(true, || {
+            self.core.fx.log(true, || {
                 format!("{host} sent a PROXY header, and is not in proxy_protocol_networks")
             });
         }

@@ -83,7 +83,7 @@ impl Exchange {
             waiting.push(id);
         } else if self.core.clients.logins.naming.len() < ASKING_MAX {
             self.core.clients.logins.naming.insert(addr, vec![id]);
-            self.core.act(Action::LookUpHost(addr));
+            self.core.fx.act(Action::LookUpHost(addr));
         } else {
             self.core.fx.stats.counters.host_names_unasked += 1;
             self.go_on_named(id, HostName::Nameless);
@@ -105,7 +105,7 @@ impl Exchange {
             }
             HostAnswer::Unconfirmed(name) => {
                 counters.host_names_unconfirmed += 1;
-                self.core.log(true, || {
+                self.core.fx.log(true, || {
                     format!(
                         "{addr} is called {name}, and {name} is not {addr}: it has no name here"
                     )
@@ -114,7 +114,7 @@ impl Exchange {
             }
             HostAnswer::Failed(reason) => {
                 counters.host_names_failed += 1;
-                self.core.log(true, || format!("what {addr} is called is not known: {reason}"));
+                self.core.fx.log(true, || format!("what {addr} is called is not known: {reason}"));
                 (HostName::Nameless, FAILURE_KEPT_MS)
             }
         };

@@ -114,7 +114,7 @@ impl Core {
             let host = client.peer.host();
             let time_ms = self.env.snapshot.settings.connect_timeout_client;
             self.fx.stats.counters.client_tls_failed += 1;
-            self.log(false, || {
+            self.fx.log(false, || {
                 format!("TLS with client {host} failed: no handshake within {time_ms} ms")
             });
         }
@@ -175,7 +175,7 @@ impl Exchange {
             self.core.fx.stats.counters.client_tls_failed += 1;
             self.core.fx.stats.counters.client_refused(ClientRefusal::TlsFailed);
         }
-        self.core.log(false, || format!("TLS with client {host} failed: {reason}"));
+        self.core.fx.log(false, || format!("TLS with client {host} failed: {reason}"));
         self.on_client_closed(id);
     }
 
@@ -184,13 +184,13 @@ impl Exchange {
         let max = self.core.env.snapshot.settings.tls_handshakes_per_address_max;
         let addr = self.core.clients.get(id).and_then(|client| client.peer.client_addr);
         let Some(addr) = addr.filter(|_| max > 0) else {
-            return self.core.act(Action::StartClientTls(id));
+            return self.core.fx.act(Action::StartClientTls(id));
         };
         if self.core.env.shared.addresses().take_handshake(addr, self.core.env.now.ms(), max) {
-            return self.core.act(Action::StartClientTls(id));
+            return self.core.fx.act(Action::StartClientTls(id));
         }
         self.core.fx.stats.counters.client_refused(ClientRefusal::AddressBlocked);
-        self.core.log(false, || {
+        self.core.fx.log(false, || {
             format!("client {addr} began more than {max} TLS handshakes in a second")
         });
         let text = format!("Host '{addr}' is blocked because of many TLS handshakes");
@@ -208,7 +208,7 @@ impl Exchange {
         };
         let server = Arc::clone(&slot.server);
         let params = Arc::clone(server.tls.params_of(account.server_user()));
-        self.core.act(Action::StartServerTls { conn: id, server, params });
+        self.core.fx.act(Action::StartServerTls { conn: id, server, params });
     }
 
     /// See [`Worker::server_tls_failed`](crate::Worker::server_tls_failed).

@@ -82,7 +82,7 @@ impl Core {
         let (shared_key, generation) = (Arc::clone(&place.key), place.generation);
         let (value, expires_us) = (pack(reply), reply.expires_us);
         let store = SharedStore { shared_key, generation, value, expires_us };
-        self.act(Action::StoreShared(Box::new(store)));
+        self.fx.act(Action::StoreShared(Box::new(store)));
     }
 }
 
@@ -110,7 +110,7 @@ impl Exchange {
             reply_max: fill.copy.bytes_max(),
         };
         let awaits_cache = Some(fill.key.clone());
-        self.core.act(Action::AskShared(Box::new(ask)));
+        self.core.fx.act(Action::AskShared(Box::new(ask)));
         self.core.fx.stats.counters.cache_shared_asked += 1;
         let mut wait_ms = self.core.env.snapshot.settings.query_cache_redis_timeout;
         if statement.orders.timeout_ms > 0 {

@@ -74,7 +74,7 @@ impl Exchange {
             }
             match self.core.clients.get(id).is_some_and(|client| client.is_mirror) {
                 true => self.core.clients.copies.over.push(id),
-                false => self.core.act(Action::CloseClient { client: id, now: false }),
+                false => self.core.fx.act(Action::CloseClient { client: id, now: false }),
             }
         }
     }

@@ -167,7 +167,7 @@ impl Core {
             self.clients.away.insert(moved.number, to);
         }
         self.fx.stats.counters.sessions_left += 1;
-        self.act(Action::MoveClient { client: id, moved, to });
+        self.fx.act(Action::MoveClient { client: id, moved, to });
     }
 
     /// See [`Worker::client_lost`](crate::Worker::client_lost).
@@ -189,7 +189,7 @@ impl Core {
         let home = worker_of(number, self.env.options.workers);
         // A copy of another client's statement has no number.
         if number != 0 && home != self.env.options.index {
-            self.act(Action::ClientLeft { to: home, number });
+            self.fx.act(Action::ClientLeft { to: home, number });
         }
     }
 }

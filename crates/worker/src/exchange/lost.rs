@@ -41,7 +41,7 @@ impl Exchange {
         let slot = self.core.servers.slot_of(id).and_then(|slot| self.core.servers.pool.slot(slot));
         let address = slot.map(|slot| slot.server.key.address.to_string()).unwrap_or_default();
         self.core.fx.stats.counters.server_protocol_errors += 1;
-        self.core.log(true, || format!("server {address} {what}; connection closed"));
+        self.core.fx.log(true, || format!("server {address} {what}; connection closed"));
         self.lose_conn(id, what);
     }
 
@@ -68,9 +68,9 @@ impl Exchange {
             if failures >= failures_max && failures_max > 0 {
                 health.shun(until_ms);
                 self.core.fx.stats.counters.servers_shunned += 1;
-                self.core.log(true, || format!("server {address} shunned: {reason}"));
+                self.core.fx.log(true, || format!("server {address} shunned: {reason}"));
             } else {
-                self.core.log(true, || format!("server {address} gave no connection: {reason}"));
+                self.core.fx.log(true, || format!("server {address} gave no connection: {reason}"));
             }
         }
         self.core.servers.last_failures.insert(hostgroup, reason.to_owned());
@@ -94,7 +94,7 @@ impl Exchange {
         };
         let losers = losers(&mut conn);
         self.core.fx.stats.counters.server_connections_lost += 1;
-        self.core.act(Action::CloseServer { conn: id, farewell: &[] });
+        self.core.fx.act(Action::CloseServer { conn: id, farewell: &[] });
         self.core.servers.sweep_slot(conn.slot);
         for (client, begun, break_off_seq) in losers {
             let loss = Loss {

@@ -241,7 +241,7 @@ impl Core {
             conn.is_paused = true;
             conn.paused_us = self.env.now.us;
             self.fx.stats.counters.servers_held_back += 1;
-            self.act(Action::Pause(Side::Server(conn_id)));
+            self.fx.act(Action::Pause(Side::Server(conn_id)));
         }
     }
 

@@ -46,7 +46,7 @@ impl Core {
         let (user, digest) = (Arc::clone(&session.user), known.digest);
         let is_denied = verdict == FirewallVerdict::Denied;
         let did = if is_denied { "denied" } else { "would have denied" };
-        self.log(true, || {
+        self.fx.log(true, || {
             let digest = trunkline_sql::digest::format(digest);
             format!("firewall {did} a statement of user {}: digest {digest}", user.name)
         });
@@ -79,7 +79,7 @@ impl Core {
                 "denied a session"
             }
         };
-        self.log(true, || format!("firewall {did} of user {}, who has fast_forward", user.name));
+        self.fx.log(true, || format!("firewall {did} of user {}, who has fast_forward", user.name));
         mode == FirewallMode::Protecting
     }
 }

@@ -91,7 +91,7 @@ impl Core {
         let digest = statement.known.as_ref().map_or(0, |known| known.digest);
         let hostgroup = statement.hostgroup;
         let took_us = self.env.now.us.saturating_sub(statement.begun_us);
-        self.log(false, || {
+        self.fx.log(false, || {
             let outcome = error.map_or("ok".to_owned(), |code| format!("error {code}"));
             format!(
                 "statement of client {} user {} digest {} hostgroup {hostgroup}: {outcome} in \

@@ -242,7 +242,7 @@ impl Exchange {
         debug_assert!(matches!(conn.phase, ConnPhase::Ready));
         let rested_ms = now_ms.saturating_sub(conn.since_ms);
         if rested_ms > PROBE_AFTER_MS {
-            self.core.act(crate::Action::Probe(conn_id));
+            self.core.fx.act(crate::Action::Probe(conn_id));
         }
         if is_shared {
             return self.share(id, conn_id);

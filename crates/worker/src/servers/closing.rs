@@ -57,7 +57,7 @@ impl Core {
             (true, Some(_)) => PACKED_QUIT,
             (false, _) => &[],
         };
-        self.act(Action::CloseServer { conn: id, farewell });
+        self.fx.act(Action::CloseServer { conn: id, farewell });
         self.servers.sweep_slot(conn.slot);
     }
 

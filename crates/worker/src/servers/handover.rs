@@ -45,7 +45,7 @@ impl Core {
             let asked_ms = self.servers.peers.asked_ms.get(&key).copied();
             if asked_ms.is_none_or(|at| now_ms.saturating_sub(at) >= ASK_EVERY_MS) {
                 self.servers.peers.asked_ms.insert(key.clone(), now_ms);
-                self.act(Action::AskPeers(key));
+                self.fx.act(Action::AskPeers(key));
             }
         }
     }
@@ -148,7 +148,7 @@ impl Core {
             modes: self.servers.defaults.modes,
         });
         self.fx.stats.counters.server_connections_moved += 1;
-        self.act(Action::HandOver { conn: id, moved, to });
+        self.fx.act(Action::HandOver { conn: id, moved, to });
     }
 
     /// See [`Worker::adopt`](crate::Worker::adopt).

@@ -166,7 +166,7 @@ impl Core {
             false => Some(home),
         };
         match place {
-            Some(to) => self.act(Action::Kill { to, request: Box::new(request) }),
+            Some(to) => self.fx.act(Action::Kill { to, request: Box::new(request) }),
             None => self.answer_kill(request.asker, KillAnswer::Unknown),
         }
     }
@@ -215,7 +215,7 @@ impl Exchange {
         let to = worker_of(number, self.core.env.options.workers);
         match to == self.core.env.options.index {
             true => self.on_kill_asked(request),
-            false => self.core.act(Action::Kill { to, request: Box::new(request) }),
+            false => self.core.fx.act(Action::Kill { to, request: Box::new(request) }),
         }
     }
 
@@ -273,14 +273,14 @@ impl Exchange {
     pub(crate) fn deliver_kill_answer(&mut self, asker: KillAsker, answer: KillAnswer) {
         match asker.worker == self.core.env.options.index {
             true => self.on_kill_answered(asker, answer),
-            false => self.core.act(Action::Killed { asker, answer }),
+            false => self.core.fx.act(Action::Killed { asker, answer }),
         }
     }
 
     /// See [`Worker::kill_answered`](crate::Worker::kill_answered).
     pub(crate) fn on_kill_answered(&mut self, asker: KillAsker, answer: KillAnswer) {
         let Some(id) = asker.client else {
-            return self.core.act(Action::TellAdministrator { ticket: asker.ticket, answer });
+            return self.core.fx.act(Action::TellAdministrator { ticket: asker.ticket, answer });
         };
         let Some(client) = self.core.clients.get_mut(id) else {
             return;

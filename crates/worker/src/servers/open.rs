@@ -109,7 +109,7 @@ impl Core {
         let id = self.servers.conns.insert_with(|_| conn);
         self.servers.set_state(id, ConnState::Connecting);
         self.fx.stats.counters.server_connections_opened += 1;
-        self.act(Action::Open { conn: id, server });
+        self.fx.act(Action::Open { conn: id, server });
         Some(id)
     }
 
@@ -278,10 +278,10 @@ impl Exchange {
             ServerStep::Continue => {}
             ServerStep::StartTls => self.start_server_tls(id),
             ServerStep::Encrypt { public_key_pem, plaintext } => {
-                self.core.act(Action::Encrypt { conn: id, public_key_pem, plaintext });
+                self.core.fx.act(Action::Encrypt { conn: id, public_key_pem, plaintext });
             }
             ServerStep::Derive { password, derivation } => {
-                self.core.act(Action::Derive { conn: id, password, derivation });
+                self.core.fx.act(Action::Derive { conn: id, password, derivation });
             }
             ServerStep::Ready(identity) => self.server_ready(id, *identity),
             ServerStep::Failed(failure) => self.login_failed(id, failure),
@@ -346,7 +346,7 @@ impl Exchange {
         let user = self.core.servers.accounts.key(account).map(|key| key.server_user().to_owned());
         let user = user.unwrap_or_default();
         let text = failure.message.clone();
-        self.core.log(true, || format!("server {address} refused user {user}: {text}"));
+        self.core.fx.log(true, || format!("server {address} refused user {user}: {text}"));
         match (failure.kind, forwards) {
             (FailureKind::AuthenticationDenied, _) if self.try_other_password(id) => return,
             (FailureKind::AuthenticationDenied, _) => self.core.doubt(account),

@@ -22,6 +22,7 @@ use crate::{
     ClientId, Side,
     clients::Clients,
     clients::client::{Phase, Purpose, Stage},
+    effects::Wake,
     exchange::send::LOST,
     prepared::runs_among_others,
     rooms::{Core, Exchange},
@@ -352,7 +353,7 @@ impl Exchange {
     }
 
     /// Those who wait longest follow on this connection, as far as they fit.
-    fn fill(&mut self, conn_id: ConnId) {
+    pub(crate) fn fill(&mut self, conn_id: ConnId) {
         loop {
             let Some(conn) = self.core.servers.conns.get(conn_id) else { return };
             let takes_more = self.core.servers.pool.slot(conn.slot).is_some_and(|slot| {
@@ -409,7 +410,7 @@ impl Exchange {
         } else if is_quiet {
             self.core.freed(conn_id);
         } else if !self.core.servers.pool.waiters(hostgroup).is_empty() {
-            self.fill(conn_id);
+            self.core.fx.wake(Wake::Shared(conn_id));
         }
     }
 

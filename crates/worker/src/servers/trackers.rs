@@ -112,7 +112,7 @@ impl Core {
     /// asked again to keep none.
     pub(crate) fn trackers_refused(&mut self, id: ConnId, error: &ServerError) {
         let text = String::from_utf8_lossy(&error.message).into_owned();
-        self.log(true, || format!("a server refused session trackers: {text}"));
+        self.fx.log(true, || format!("a server refused session trackers: {text}"));
         let mut lacks = false;
         for ((name, _), is_known) in LISTS_OFF.iter().zip(&mut self.servers.lists_off) {
             let is_it = error.code == UNKNOWN_VARIABLE && text.contains(name);

@@ -66,7 +66,7 @@ impl Exchange {
         }
         let ahead = std::mem::take(&mut client.inbox);
         if std::mem::take(&mut client.is_paused) {
-            self.core.act(Action::Resume(Side::Client(id)));
+            self.core.fx.act(Action::Resume(Side::Client(id)));
         }
         let Some(conn) = self.core.servers.conns.get_mut(conn_id) else {
             return self.close_client(id);

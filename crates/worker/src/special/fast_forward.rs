@@ -24,8 +24,15 @@ const THROUGHOUT: Capabilities = Capabilities::DEPRECATE_EOF
     .union(Capabilities::EXTENDED);
 
 impl Exchange {
-    /// Opens the dedicated connection. What the client sends meanwhile waits in its inbox.
+    /// Opens the dedicated connection of a client that has logged in, or another in place of one
+    /// that was refused. What the client sends
+    /// meanwhile waits in its inbox.
     pub(crate) fn begin_forward(&mut self, id: ClientId) {
+        let Some(client) = self.core.clients.get(id) else { return };
+        if !matches!(client.phase, Phase::Idle | Phase::Forward(_)) {
+            // It was closed meanwhile.
+            return;
+        }
         if self.core.is_forward_denied(id) {
             let text = self.core.env.snapshot.settings.firewall_whitelist_errormsg.clone();
             return self.refuse(id, 1, ErrorKind::NotAllowed.says(text));
@@ -125,7 +132,7 @@ impl Exchange {
             self.core.write_server(conn_id, |out| out.extend_from_slice(&waiting));
         }
         if is_paused {
-            self.core.act(Action::Resume(Side::Client(id)));
+            self.core.fx.act(Action::Resume(Side::Client(id)));
         }
         self.core.unpack_soon(Side::Client(id));
     }
@@ -161,7 +168,7 @@ impl Exchange {
         };
         if waiting > max && !client.is_paused {
             client.is_paused = true;
-            self.core.act(Action::Pause(Side::Client(id)));
+            self.core.fx.act(Action::Pause(Side::Client(id)));
         }
     }
 }
@@ -178,7 +185,7 @@ impl Core {
         };
         if !conn.is_paused {
             conn.is_paused = true;
-            self.act(Action::Pause(Side::Server(conn_id)));
+            self.fx.act(Action::Pause(Side::Server(conn_id)));
         }
     }
 

@@ -135,7 +135,7 @@ impl Core {
             client.is_paused = is_full;
             let side = Side::Client(id);
             match is_full {
-                true => self.act(Action::Pause(side)),
+                true => self.fx.act(Action::Pause(side)),
                 false => self.resume(side),
             }
         }

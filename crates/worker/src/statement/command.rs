@@ -440,7 +440,7 @@ impl Core {
         let is_busy = !matches!(client.phase, Phase::Idle) || client.outbox.len() > waiting_max;
         if is_busy && client.inbox.len() >= SENT_AHEAD_MAX && !client.is_paused {
             client.is_paused = true;
-            self.act(Action::Pause(Side::Client(id)));
+            self.fx.act(Action::Pause(Side::Client(id)));
         }
     }
 

@@ -347,7 +347,7 @@ impl Core {
             credential: self.credential_of(session, key),
             asked_ms: now_ms,
         };
-        self.act(Action::AskCatalog(Box::new(ask)));
+        self.fx.act(Action::AskCatalog(Box::new(ask)));
         true
     }
 }

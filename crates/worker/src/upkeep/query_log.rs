@@ -181,7 +181,7 @@ impl Exchange {
             rows_sent: outcome.map_or(0, |outcome| outcome.rows),
             errno,
         };
-        self.core.act(Action::LogQuery(Box::new(event)));
+        self.core.fx.act(Action::LogQuery(Box::new(event)));
     }
 }
 
@@ -212,7 +212,7 @@ impl Core {
             is_encrypted: client.tls.is_some(),
             extra: extra(),
         };
-        self.act(Action::LogSession(Box::new(event)));
+        self.fx.act(Action::LogSession(Box::new(event)));
     }
 }
 

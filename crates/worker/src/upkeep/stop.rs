@@ -52,7 +52,7 @@ impl Exchange {
     pub(crate) fn close_client_now(&mut self, id: ClientId) {
         self.close_client(id);
         if self.core.clients.get(id).is_some_and(|client| !client.is_mirror) {
-            self.core.act(Action::CloseClient { client: id, now: true });
+            self.core.fx.act(Action::CloseClient { client: id, now: true });
         }
     }
 
@@ -70,7 +70,7 @@ impl Exchange {
             for id in self.core.servers.conns.keys() {
                 self.core.drop_conn(id);
             }
-            self.core.act(Action::Stopped);
+            self.core.fx.act(Action::Stopped);
         }
     }
 
@@ -80,7 +80,7 @@ impl Exchange {
             self.core.drop_conn(lease.conn);
         }
         if self.core.clients.get(id).is_some_and(|client| !client.is_mirror) {
-            self.core.act(Action::CloseClient { client: id, now: true });
+            self.core.fx.act(Action::CloseClient { client: id, now: true });
         }
         self.remove_client(id);
     }

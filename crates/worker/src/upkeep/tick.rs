@@ -173,7 +173,7 @@ impl Worker {
             self.commands.exchange.core.end_pins_of_the_last_statement(id);
         }
         for client in self.commands.exchange.core.clients.table.keys_where(is_stuck) {
-            self.commands.exchange.core.act(Action::CloseClient { client, now: true });
+            self.commands.exchange.core.fx.act(Action::CloseClient { client, now: true });
         }
         self.close_resting();
     }
@@ -316,7 +316,7 @@ impl Core {
         let Some(conn) = self.servers.conns.get(id) else { return };
         let (slot, hostgroup) = (conn.slot, conn.hostgroup);
         let address = self.servers.pool.slot(slot).map(|slot| slot.server.key.address.to_string());
-        self.log(false, || {
+        self.fx.log(false, || {
             let address = address.unwrap_or_default();
             format!(
                 "server {address} has not ended the answer to a client that is gone within \

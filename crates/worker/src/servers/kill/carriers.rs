@@ -177,7 +177,7 @@ impl Core {
             command.sent_at = Some(sent_at);
         }
         // It may have rested until its server closed it.
-        self.act(Action::Probe(via));
+        self.fx.act(Action::Probe(via));
     }
 
     /// Whether what is to be hit runs still. In a server that was started again the number is
