@@ -1,12 +1,15 @@
 //! What sockets bring, and what was written to them.
 
 use trunkline_pool::ConnId;
+use trunkline_protocol::codec::compressed::Expected;
+use trunkline_stats::ClientRefusal;
 
 use crate::{
     ClientId, Side,
     clients::client::Phase,
+    compressed::{joined, piece_of, remaining},
     rooms::{Commands, Core, Exchange},
-    servers::conn::ConnPhase,
+    servers::conn::{Conn, ConnPhase},
 };
 
 impl Core {
@@ -39,47 +42,6 @@ impl Core {
                 }
                 self.after_server_write(id);
             }
-        }
-    }
-
-    /// Notes that a client's outbox has bytes.
-    pub(crate) fn touch_client(&mut self, id: ClientId) {
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
-        if client.is_mirror {
-            return client.outbox.discard(&mut self.fx.buffers);
-        }
-        if !client.outbox.is_listed {
-            client.outbox.is_listed = true;
-            self.fx.dirty.0.push_back(Side::Client(id));
-        }
-    }
-
-    /// Notes that a server connection's outbox has bytes.
-    pub(crate) fn touch_server(&mut self, id: ConnId) {
-        let Some(conn) = self.servers.conns.get_mut(id) else {
-            return;
-        };
-        if !conn.outbox.is_listed {
-            conn.outbox.is_listed = true;
-            self.fx.dirty.0.push_back(Side::Server(id));
-        }
-    }
-
-    /// Appends to a client's outbox.
-    pub(crate) fn write_client(&mut self, id: ClientId, write: impl FnOnce(&mut Vec<u8>)) {
-        if let Some(client) = self.clients.get_mut(id) {
-            write(client.outbox.buf(&mut self.fx.buffers));
-            self.touch_client(id);
-        }
-    }
-
-    /// Appends to a server connection's outbox.
-    pub(crate) fn write_server(&mut self, id: ConnId, write: impl FnOnce(&mut Vec<u8>)) {
-        if let Some(conn) = self.servers.conns.get_mut(id) {
-            write(conn.outbox.buf(&mut self.fx.buffers));
-            self.touch_server(id);
         }
     }
 }
@@ -118,6 +80,71 @@ impl Commands {
                 self.exchange.forward_to_server(id, conn, bytes);
             }
             Phase::Closing => {}
+        }
+    }
+
+    /// Bytes of a client that compresses.
+    pub(crate) fn packed_client_read(&mut self, id: ClientId, bytes: &[u8]) {
+        let received = match self.exchange.core.clients.get_mut(id) {
+            Some(client) if !matches!(client.phase, Phase::Closing) => client.packing.as_mut(),
+            _ => None,
+        };
+        let taken = received.map(|packing| {
+            (std::mem::take(&mut packing.received), std::mem::take(&mut packing.unpacked))
+        });
+        let Some((mut received, (mut plain, mut used))) = taken else {
+            return;
+        };
+        let input = joined(&mut received, bytes);
+        let mut at = 0;
+        while self.exchange.core.takes_packets(id) {
+            // In pieces: one packet may hold millions of commands, and answers may have to wait.
+            if let Some(piece) = piece_of(&plain, used) {
+                used += piece.len();
+                self.client_read_plain(id, piece);
+                continue;
+            }
+            plain.clear();
+            used = 0;
+            let rest = input.get(at..).unwrap_or_default();
+            match self.exchange.core.unpack_for_client(id, rest, &mut plain) {
+                Ok(None) => break,
+                Ok(Some(len)) => at += len,
+                Err(fault) => return self.exchange.refuse_packed(id, fault),
+            }
+        }
+        if used == plain.len() {
+            self.exchange.core.fx.buffers.give(std::mem::take(&mut plain));
+            used = 0;
+        }
+        let rest = remaining(received, bytes, at);
+        self.exchange.core.keep_received(id, rest, (plain, used));
+    }
+
+    /// Unpacks for those that wait for it.
+    pub(crate) fn unpack_waiting(&mut self) {
+        for _ in 0..self.exchange.core.fx.unpacking.len() {
+            let Some(side) = self.exchange.core.fx.unpacking.pop_front() else {
+                return;
+            };
+            match side {
+                Side::Client(id) => {
+                    if let Some(client) = self.exchange.core.clients.get_mut(id)
+                        && let Some(packing) = client.packing.as_deref_mut()
+                    {
+                        packing.is_listed = false;
+                        self.packed_client_read(id, &[]);
+                    }
+                }
+                Side::Server(id) => {
+                    if let Some(conn) = self.exchange.core.servers.conns.get_mut(id)
+                        && let Some(packing) = conn.packing.as_deref_mut()
+                    {
+                        packing.is_listed = false;
+                        self.exchange.packed_server_read(id, &[]);
+                    }
+                }
+            }
         }
     }
 }
@@ -162,5 +189,82 @@ impl Exchange {
     pub(crate) fn on_server_closed(&mut self, id: ConnId, reason: &str) {
         self.unpack_last_words(id);
         self.lose_conn(id, reason);
+    }
+
+    /// See [`Worker::client_tls_failed`](crate::Worker::client_tls_failed).
+    pub(crate) fn on_client_tls_failed(&mut self, id: ClientId, reason: &str) {
+        let Some(client) = self.core.clients.get(id) else {
+            return;
+        };
+        let host = client.peer.host();
+        if matches!(&client.phase, Phase::Login(handshake) if handshake.awaits_tls()) {
+            self.core.fx.stats.counters.client_tls_failed += 1;
+            self.core.fx.stats.counters.client_refused(ClientRefusal::TlsFailed);
+        }
+        self.core.fx.log(false, || format!("TLS with client {host} failed: {reason}"));
+        self.on_client_closed(id);
+    }
+
+    /// See [`Worker::server_tls_failed`](crate::Worker::server_tls_failed).
+    pub(crate) fn on_server_tls_failed(&mut self, id: ConnId, reason: &str) {
+        let conn = self.core.servers.conns.get(id);
+        if conn.is_some_and(
+            |conn| matches!(&conn.phase, ConnPhase::Login(handshake) if handshake.awaits_tls()),
+        ) {
+            self.core.fx.stats.counters.server_tls_failed += 1;
+        }
+        self.on_server_closed(id, &format!("TLS failed: {reason}"));
+    }
+
+    /// Bytes of a server that compresses.
+    pub(crate) fn packed_server_read(&mut self, id: ConnId, bytes: &[u8]) {
+        self.unpack_server(id, bytes, |conn| !conn.is_paused);
+    }
+
+    /// A server has closed: what it said before counts, whether its client keeps up or not.
+    pub(crate) fn unpack_last_words(&mut self, id: ConnId) {
+        self.unpack_server(id, &[], |_| true);
+    }
+
+    pub(crate) fn unpack_server(
+        &mut self,
+        id: ConnId,
+        bytes: &[u8],
+        goes_on: impl Fn(&Conn) -> bool,
+    ) {
+        let packing =
+            self.core.servers.conns.get_mut(id).and_then(|conn| conn.packing.as_deref_mut());
+        let Some(packing) = packing else { return };
+        let mut received = std::mem::take(&mut packing.received);
+        let input = joined(&mut received, bytes);
+        let mut at = 0;
+        let mut plain = self.core.fx.buffers.take();
+        while let Some(conn) = self.core.servers.conns.get_mut(id).filter(|conn| goes_on(conn)) {
+            let Some(packing) = conn.packing.as_deref_mut() else {
+                break;
+            };
+            plain.clear();
+            let rest = input.get(at..).unwrap_or_default();
+            let (method, compressor) = (packing.method, &mut *self.core.fx.compressor);
+            let any = Expected::Any;
+            match packing.framing.unpack(rest, any, usize::MAX, method, compressor, &mut plain) {
+                Ok(None) => break,
+                Ok(Some(len)) => {
+                    at += len;
+                    self.server_read_plain(id, &plain);
+                }
+                Err(fault) => {
+                    self.core.fx.buffers.give(plain);
+                    return self.server_broke(id, &format!("sent {fault}"));
+                }
+            }
+        }
+        self.core.fx.buffers.give(plain);
+        let rest = remaining(received, bytes, at);
+        if let Some(conn) = self.core.servers.conns.get_mut(id)
+            && let Some(packing) = conn.packing.as_deref_mut()
+        {
+            packing.received = rest;
+        }
     }
 }

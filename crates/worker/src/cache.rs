@@ -16,7 +16,6 @@ use std::{
 use trunkline_cache::{Begun, Cache, Reply, Ticket, Waiter};
 use trunkline_catalog::{Hidden, Proof};
 use trunkline_config::Snapshot;
-use trunkline_pool::ConnId;
 use trunkline_protocol::{
     codec::{
         Malformed,
@@ -26,32 +25,32 @@ use trunkline_protocol::{
     packet::{
         ok::{self, OkPacket, put_result_end},
         status,
-        track::{Change, Changes},
+        track::Change,
     },
-    response::{Fed, Outcome, Relay, ReplyFormat, ResponseShape},
+    response::{Fed, Relay, ReplyFormat, ResponseShape},
 };
 use trunkline_rules::Effects;
-use trunkline_session::tracker::{Charset, PinReason, SessionState, reports_change};
+use trunkline_session::tracker::{Charset, PinReason, SessionState};
 use trunkline_sql::analysis::{Analysis, Depends, StatementKind};
 use trunkline_topology::HostgroupId;
 
 use crate::{
-    Action, ClientId,
-    cache::capture::{Capture, numbered},
+    ClientId,
+    cache::capture::Capture,
     clients::client::{Phase, Purpose, Session, Statement, Waiting},
+    commands::command::is_split,
     prepared::know_columns,
     rooms::{Core, Exchange},
     routing::route::Route,
-    statement::command::is_split,
 };
 
-mod shared;
+pub(crate) mod shared;
 
 /// How many bytes at a key's beginning mean something to this process only.
-const LOCAL_LEN: usize = 16;
+pub(crate) const LOCAL_LEN: usize = 16;
 
 /// Which servers a hostgroup has, and since which start of each.
-fn servers_hash(snapshot: &Snapshot, hostgroup: HostgroupId) -> u64 {
+pub(crate) fn servers_hash(snapshot: &Snapshot, hostgroup: HostgroupId) -> u64 {
     let mut hasher = std::hash::DefaultHasher::new();
     let servers = snapshot.hostgroup(hostgroup).into_iter().flat_map(|group| &group.servers);
     servers.for_each(|server| {
@@ -61,28 +60,30 @@ fn servers_hash(snapshot: &Snapshot, hostgroup: HostgroupId) -> u64 {
 }
 
 /// A longer command is not cached, bytes.
-const COMMAND_LEN_MAX: usize = 64 * 1024;
+pub(crate) const COMMAND_LEN_MAX: usize = 64 * 1024;
 /// How long a statement waits for the answer to an equal one, where its rule does not say so, ms.
-const WAIT_MS: u32 = 1_000;
+pub(crate) const WAIT_MS: u32 = 1_000;
 /// What may hold a session on its connection while it is answered from the cache: none of it
 /// changes an answer.
-const HARMLESS_PINS: [PinReason; 3] = [PinReason::Rule, PinReason::Warnings, PinReason::FoundRows];
+pub(crate) const HARMLESS_PINS: [PinReason; 3] =
+    [PinReason::Rule, PinReason::Warnings, PinReason::FoundRows];
 /// Status flags of an answer that means something for its own connection only.
-const UNSTORED_STATUS: u16 = status::IN_TRANS | status::MORE_RESULTS | status::CURSOR_EXISTS;
+pub(crate) const UNSTORED_STATUS: u16 =
+    status::IN_TRANS | status::MORE_RESULTS | status::CURSOR_EXISTS;
 
 /// What a rule or a hint says of the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CacheOrder {
     /// How old an answer may be, ms; not 0.
-    ttl_ms: u32,
+    pub(crate) ttl_ms: u32,
     /// Whether answers without rows are stored; `None` as the setting says.
-    stores_empty: Option<bool>,
+    pub(crate) stores_empty: Option<bool>,
     /// How long to wait for an equal statement's answer, ms.
-    wait_ms: u32,
+    pub(crate) wait_ms: u32,
     /// The rule; 0 for a hint.
-    rule: u32,
+    pub(crate) rule: u32,
     /// What varies is cached too.
-    is_always: bool,
+    pub(crate) is_always: bool,
 }
 
 impl CacheOrder {
@@ -109,7 +110,7 @@ impl CacheOrder {
         self.ttl_ms
     }
 
-    fn ttl_us(self) -> u64 {
+    pub(crate) fn ttl_us(self) -> u64 {
         u64::from(self.ttl_ms) * 1_000
     }
 }
@@ -117,17 +118,17 @@ impl CacheOrder {
 /// A statement whose answer is to be stored.
 #[derive(Debug)]
 pub(crate) struct CacheFill {
-    cache: Arc<Cache>,
-    key: Box<[u8]>,
-    ticket: Ticket,
+    pub(crate) cache: Arc<Cache>,
+    pub(crate) key: Box<[u8]>,
+    pub(crate) ticket: Ticket,
     /// What has come of the answer.
     pub copy: Capture,
     /// Where it goes beside, if there is a shared cache.
-    shared: Option<shared::SharedPlace>,
+    pub(crate) shared: Option<shared::SharedPlace>,
 }
 
 /// What the cache has for a statement.
-enum Found {
+pub(crate) enum Found {
     Answer(Arc<Reply>),
     /// Its answer is to be stored.
     Fill(Ticket),
@@ -182,7 +183,7 @@ impl Exchange {
     }
 
     /// Answers a statement with what the cache has.
-    fn answer_cached(
+    pub(crate) fn answer_cached(
         &mut self,
         id: ClientId,
         statement: &mut Statement,
@@ -244,7 +245,7 @@ impl Exchange {
         }
     }
 
-    fn go_on_with(&mut self, id: ClientId) {
+    pub(crate) fn go_on_with(&mut self, id: ClientId) {
         let Some(client) = self.core.clients.get_mut(id) else {
             return;
         };
@@ -291,7 +292,7 @@ impl Exchange {
 }
 
 impl Core {
-    fn new_fill(&self, key: &[u8], ticket: Ticket, route: &Route) -> Box<CacheFill> {
+    pub(crate) fn new_fill(&self, key: &[u8], ticket: Ticket, route: &Route) -> Box<CacheFill> {
         let settings_max = self.env.snapshot.settings.query_cache_result_max;
         let share = usize::try_from(self.env.shared.cache().reply_max()).unwrap_or(usize::MAX);
         Box::new(CacheFill {
@@ -303,7 +304,13 @@ impl Core {
         })
     }
 
-    fn look_up(&mut self, id: ClientId, key: &[u8], order: CacheOrder, may_wait: bool) -> Found {
+    pub(crate) fn look_up(
+        &mut self,
+        id: ClientId,
+        key: &[u8],
+        order: CacheOrder,
+        may_wait: bool,
+    ) -> Found {
         let now_us = self.env.now.us;
         let found = self.env.shared.cache().get(key, order.ttl_us(), now_us);
         self.fx.stats.counters.cache_lookups += 1;
@@ -327,7 +334,7 @@ impl Core {
     }
 
     /// Waits until an equal statement has been answered, or for as long as its rule says.
-    fn await_cached(
+    pub(crate) fn await_cached(
         &mut self,
         id: ClientId,
         waiting: Waiting,
@@ -351,115 +358,13 @@ impl Core {
     }
 
     /// A server is asked.
-    fn count_miss(&mut self, order: CacheOrder) {
+    pub(crate) fn count_miss(&mut self, order: CacheOrder) {
         self.fx.stats.cache_mut(order.rule).misses += 1;
-    }
-
-    /// The statement has been answered: its answer is stored if it is fit for that.
-    pub(crate) fn finish_fill(
-        &mut self,
-        conn_id: ConnId,
-        statement: &mut Statement,
-        outcome: &Outcome,
-        was_run: bool,
-    ) {
-        let Some(fill) = statement.fill.take() else {
-            return;
-        };
-        let insists = statement.orders.cache.is_some_and(|order| order.is_always);
-        let is_proven = insists || statement.is_unchanged(self.env.shared.catalog());
-        let reply = match was_run && statement.ending.is_none() && is_proven {
-            true => self.stored(conn_id, statement, &fill, outcome),
-            false => None,
-        };
-        if let (Some(reply), Some(order)) = (&reply, statement.orders.cache) {
-            let len = reply.bytes.len() as u64;
-            self.fx.stats.counters.cache_stored += 1;
-            self.fx.stats.counters.cache_stored_bytes += len;
-            let figures = self.fx.stats.cache_mut(order.rule);
-            figures.stored += 1;
-            figures.stored_bytes += len;
-        }
-        if let Some(reply) = &reply {
-            self.store_shared(&fill, reply);
-        }
-        let waiters = fill.cache.finish(&fill.key, fill.ticket, reply);
-        self.wake_waiters(waiters);
-    }
-
-    /// The statement is over without an answer to store.
-    pub(crate) fn drop_fill(&mut self, statement: &mut Statement) {
-        if let Some(fill) = statement.fill.take() {
-            let waiters = fill.cache.finish(&fill.key, fill.ticket, None);
-            self.wake_waiters(waiters);
-        }
-    }
-
-    fn wake_waiters(&mut self, waiters: Vec<Waiter>) {
-        let mut others: Vec<(usize, Vec<ClientId>)> = Vec::new();
-        for Waiter { worker, index, generation } in waiters {
-            let id = ClientId { index, generation };
-            if worker == self.env.options.index {
-                self.clients.cache_woken.push_back(id);
-                continue;
-            }
-            match others.iter_mut().find(|(to, _)| *to == worker) {
-                Some((_, clients)) => clients.push(id),
-                None => others.push((worker, vec![id])),
-            }
-        }
-        for (to, clients) in others {
-            self.fx.act(Action::WakeCached { to, clients });
-        }
-    }
-
-    /// What is stored of an answer: all of it, numbered from 1. `None` when it is not fit.
-    fn stored(
-        &self,
-        conn_id: ConnId,
-        statement: &Statement,
-        fill: &CacheFill,
-        outcome: &Outcome,
-    ) -> Option<Reply> {
-        let order = statement.orders.cache?;
-        let settings = &self.env.snapshot.settings;
-        let flags = outcome.status?;
-        let has_warnings = outcome.warnings > 0;
-        let stores_empty = order.stores_empty.unwrap_or(settings.query_cache_stores_empty_result);
-        let is_fit = outcome.error.is_none()
-            && outcome.result_sets == 1
-            && Changes::new(&outcome.changes).all(is_passing)
-            && !reports_change(outcome)
-            && flags & UNSTORED_STATUS == 0
-            && flags & status::AUTOCOMMIT != 0
-            && (!has_warnings || settings.query_cache_handle_warnings != 0)
-            && (outcome.rows > 0 || stores_empty);
-        if !is_fit {
-            return None;
-        }
-        let format = self.servers.conns.get(conn_id)?.format;
-        let mut bytes = numbered(fill.copy.bytes()?, format)?;
-        if has_warnings || !outcome.changes.is_empty() {
-            bytes = bare(bytes, format)?;
-        }
-        let sent_us = statement.sent_us;
-        let soft_us = match u64::from(settings.query_cache_soft_ttl_pct) {
-            0 => order.ttl_us(),
-            percent => order.ttl_us() * percent / 100,
-        };
-        Some(Reply {
-            bytes: bytes.into(),
-            format,
-            sent_us,
-            before_us: 0,
-            soft_us: sent_us + soft_us,
-            expires_us: sent_us + order.ttl_us(),
-        })
     }
 
     /// Appends everything that changes the answer to a statement; `None` when it is not to be
     /// cached, or its session is in a state that no other one can be in.
-    fn put_key(
+    pub(crate) fn put_key(
         &mut self,
         id: ClientId,
         route: &Route,
@@ -544,7 +449,7 @@ pub(crate) fn is_cacheable(analysis: &Analysis, proof: Proof, order: CacheOrder)
 }
 
 /// Whether a session's answers are those that any other one in its state would get.
-fn is_free(session: &Session) -> bool {
+pub(crate) fn is_free(session: &Session) -> bool {
     let is_held = |pins: &trunkline_session::tracker::Pins| pins.has_other_than(&HARMLESS_PINS);
     !session.state.is_autocommit_off()
         && session.status & status::IN_TRANS == 0
@@ -552,14 +457,14 @@ fn is_free(session: &Session) -> bool {
 }
 
 /// Appends a part of a key, so that no two lists of parts are one key.
-fn put(key: &mut Vec<u8>, part: &[u8]) {
+pub(crate) fn put(key: &mut Vec<u8>, part: &[u8]) {
     let len = u32::try_from(part.len()).unwrap_or(u32::MAX);
     key.extend_from_slice(&len.to_le_bytes());
     key.extend_from_slice(part);
 }
 
 /// Variables that change no answer to a statement that is cached. `autocommit` is on for all.
-const WITHOUT_PART: [&str; 7] = [
+pub(crate) const WITHOUT_PART: [&str; 7] = [
     "autocommit",
     "foreign_key_checks",
     "interactive_timeout",
@@ -571,13 +476,13 @@ const WITHOUT_PART: [&str; 7] = [
 
 /// Appends a session's state. User variables are left out: a statement that reads any is not
 /// cached.
-fn put_state(key: &mut Vec<u8>, state: &SessionState) {
+pub(crate) fn put_state(key: &mut Vec<u8>, state: &SessionState) {
     put(key, state.schema.name());
     put_settings(key, state);
 }
 
 /// The state beside the schema.
-fn put_settings(key: &mut Vec<u8>, state: &SessionState) {
+pub(crate) fn put_settings(key: &mut Vec<u8>, state: &SessionState) {
     let (kind, bytes): (u8, &[u8]) = match &state.charset {
         Charset::Collation(id) => (b'c', &id.to_le_bytes()),
         Charset::Names(text) => (b'n', text),
@@ -595,13 +500,13 @@ fn put_settings(key: &mut Vec<u8>, state: &SessionState) {
 }
 
 /// Whether a change of session state is none: the server numbers its statements.
-fn is_passing(change: Result<Change<'_>, Malformed>) -> bool {
+pub(crate) fn is_passing(change: Result<Change<'_>, Malformed>) -> bool {
     matches!(change, Ok(Change::SystemVariable { name: b"statement_id", .. }))
 }
 
 /// The same answer without the number of its warnings, in its EOF packets or in the OK at its end,
 /// and without session state.
-fn bare(mut bytes: Vec<u8>, format: ReplyFormat) -> Option<Vec<u8>> {
+pub(crate) fn bare(mut bytes: Vec<u8>, format: ReplyFormat) -> Option<Vec<u8>> {
     let mut at = 0;
     let mut last = None;
     while let Some(header) = bytes.get(at..).and_then(Header::read) {

@@ -3,7 +3,7 @@
 pub(crate) mod answers;
 pub(crate) mod balance;
 pub(crate) mod client;
-pub(crate) mod moving;
+pub(crate) mod statement;
 
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},

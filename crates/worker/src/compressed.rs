@@ -11,36 +11,35 @@ use trunkline_protocol::{
         compressed::{Compressor, Expected, Framing, Method, PIECE_MAX, Unpackable},
         frame::{HEADER_LEN, Header},
     },
-    error::ErrorKind,
 };
 
 use crate::{
     Action, ClientId, Side,
     clients::client::{Client, Phase},
+    commands::command::SENT_AHEAD_MAX,
     outbox::{Buffers, Outbox},
     rooms::{Commands, Core, Exchange},
     servers::conn::{Conn, ConnPhase},
-    statement::command::SENT_AHEAD_MAX,
 };
 
 /// The highest level of zstd that a client gets: beyond it a worker would spend its time on one
 /// client's last percent.
-const ZSTD_LEVEL_MAX: u8 = 9;
+pub(crate) const ZSTD_LEVEL_MAX: u8 = 9;
 
 /// The compression of one socket.
 #[derive(Debug)]
 pub(crate) struct Packing {
-    framing: Framing,
-    method: Method,
-    peer: PackingPeer,
+    pub(crate) framing: Framing,
+    pub(crate) method: Method,
+    pub(crate) peer: PackingPeer,
     /// Bytes that came and are not unpacked: part of a packet, or packets that have to wait.
-    received: Vec<u8>,
+    pub(crate) received: Vec<u8>,
     /// Bytes that were unpacked, and how many of them went on.
-    unpacked: (Vec<u8>, usize),
+    pub(crate) unpacked: (Vec<u8>, usize),
     /// Bytes for the socket, packed.
-    packed: Outbox,
+    pub(crate) packed: Outbox,
     /// Whether it is in [`Effects::unpacking`](crate::effects::Effects).
-    is_listed: bool,
+    pub(crate) is_listed: bool,
 }
 
 /// Who is at the other end.
@@ -53,7 +52,7 @@ pub(crate) enum PackingPeer {
 impl Packing {
     /// Compression from here on: what waits in `outbox` still goes as it is, and what was
     /// `received` already is compressed.
-    fn begin(
+    pub(crate) fn begin(
         peer: PackingPeer,
         method: Method,
         outbox: &mut Outbox,
@@ -113,7 +112,7 @@ impl Packing {
     }
 
     /// Packs what waits in `outbox`.
-    fn pack(
+    pub(crate) fn pack(
         &mut self,
         outbox: &mut Outbox,
         buffers: &mut Buffers,
@@ -187,7 +186,7 @@ impl Core {
 
     /// Whether a client's next packet may be unpacked. While an answer is under way it may not,
     /// unless the client is asked for a file: numbers of commands and answers are one sequence.
-    fn takes_packets(&self, id: ClientId) -> bool {
+    pub(crate) fn takes_packets(&self, id: ClientId) -> bool {
         let Some(client) = self.clients.get(id) else {
             return false;
         };
@@ -207,7 +206,7 @@ impl Core {
         }
     }
 
-    fn unpack_for_client(
+    pub(crate) fn unpack_for_client(
         &mut self,
         id: ClientId,
         bytes: &[u8],
@@ -239,7 +238,12 @@ impl Core {
 
     /// Keeps what a client sent until it can be unpacked; stops reading when that is much and has
     /// to wait.
-    fn keep_received(&mut self, id: ClientId, rest: Vec<u8>, unpacked: (Vec<u8>, usize)) {
+    pub(crate) fn keep_received(
+        &mut self,
+        id: ClientId,
+        rest: Vec<u8>,
+        unpacked: (Vec<u8>, usize),
+    ) {
         let waits = !self.takes_packets(id);
         let Some(client) = self.clients.get_mut(id) else {
             return;
@@ -291,147 +295,18 @@ impl Core {
     }
 }
 
-impl Commands {
-    /// Bytes of a client that compresses.
-    pub(crate) fn packed_client_read(&mut self, id: ClientId, bytes: &[u8]) {
-        let received = match self.exchange.core.clients.get_mut(id) {
-            Some(client) if !matches!(client.phase, Phase::Closing) => client.packing.as_mut(),
-            _ => None,
-        };
-        let taken = received.map(|packing| {
-            (std::mem::take(&mut packing.received), std::mem::take(&mut packing.unpacked))
-        });
-        let Some((mut received, (mut plain, mut used))) = taken else {
-            return;
-        };
-        let input = joined(&mut received, bytes);
-        let mut at = 0;
-        while self.exchange.core.takes_packets(id) {
-            // In pieces: one packet may hold millions of commands, and answers may have to wait.
-            if let Some(piece) = piece_of(&plain, used) {
-                used += piece.len();
-                self.client_read_plain(id, piece);
-                continue;
-            }
-            plain.clear();
-            used = 0;
-            let rest = input.get(at..).unwrap_or_default();
-            match self.exchange.core.unpack_for_client(id, rest, &mut plain) {
-                Ok(None) => break,
-                Ok(Some(len)) => at += len,
-                Err(fault) => return self.exchange.refuse_packed(id, fault),
-            }
-        }
-        if used == plain.len() {
-            self.exchange.core.fx.buffers.give(std::mem::take(&mut plain));
-            used = 0;
-        }
-        let rest = remaining(received, bytes, at);
-        self.exchange.core.keep_received(id, rest, (plain, used));
-    }
+impl Commands {}
 
-    /// Unpacks for those that wait for it.
-    pub(crate) fn unpack_waiting(&mut self) {
-        for _ in 0..self.exchange.core.fx.unpacking.len() {
-            let Some(side) = self.exchange.core.fx.unpacking.pop_front() else {
-                return;
-            };
-            match side {
-                Side::Client(id) => {
-                    if let Some(client) = self.exchange.core.clients.get_mut(id)
-                        && let Some(packing) = client.packing.as_deref_mut()
-                    {
-                        packing.is_listed = false;
-                        self.packed_client_read(id, &[]);
-                    }
-                }
-                Side::Server(id) => {
-                    if let Some(conn) = self.exchange.core.servers.conns.get_mut(id)
-                        && let Some(packing) = conn.packing.as_deref_mut()
-                    {
-                        packing.is_listed = false;
-                        self.exchange.packed_server_read(id, &[]);
-                    }
-                }
-            }
-        }
-    }
-}
-
-impl Exchange {
-    /// Ends a client whose packets can't be unpacked, as servers do.
-    fn refuse_packed(&mut self, id: ClientId, fault: Unpackable) {
-        if self.core.clients.get(id).is_some_and(|it| matches!(it.phase, Phase::Forward(_))) {
-            // An answer of the server's may be under way.
-            return self.close_client(id);
-        }
-        let error = match fault {
-            Unpackable::OutOfOrder => ErrorKind::OutOfOrder.says("Got packets out of order"),
-            Unpackable::TooLarge => ErrorKind::PacketTooLarge
-                .says("Got a packet bigger than 'max_allowed_packet' bytes"),
-            Unpackable::Broken => {
-                ErrorKind::NotUnpackable.says("Couldn't uncompress communication packet")
-            }
-        };
-        self.refuse(id, 1, error);
-    }
-
-    /// Bytes of a server that compresses.
-    pub(crate) fn packed_server_read(&mut self, id: ConnId, bytes: &[u8]) {
-        self.unpack_server(id, bytes, |conn| !conn.is_paused);
-    }
-
-    /// A server has closed: what it said before counts, whether its client keeps up or not.
-    pub(crate) fn unpack_last_words(&mut self, id: ConnId) {
-        self.unpack_server(id, &[], |_| true);
-    }
-
-    fn unpack_server(&mut self, id: ConnId, bytes: &[u8], goes_on: impl Fn(&Conn) -> bool) {
-        let packing =
-            self.core.servers.conns.get_mut(id).and_then(|conn| conn.packing.as_deref_mut());
-        let Some(packing) = packing else { return };
-        let mut received = std::mem::take(&mut packing.received);
-        let input = joined(&mut received, bytes);
-        let mut at = 0;
-        let mut plain = self.core.fx.buffers.take();
-        while let Some(conn) = self.core.servers.conns.get_mut(id).filter(|conn| goes_on(conn)) {
-            let Some(packing) = conn.packing.as_deref_mut() else {
-                break;
-            };
-            plain.clear();
-            let rest = input.get(at..).unwrap_or_default();
-            let (method, compressor) = (packing.method, &mut *self.core.fx.compressor);
-            let any = Expected::Any;
-            match packing.framing.unpack(rest, any, usize::MAX, method, compressor, &mut plain) {
-                Ok(None) => break,
-                Ok(Some(len)) => {
-                    at += len;
-                    self.server_read_plain(id, &plain);
-                }
-                Err(fault) => {
-                    self.core.fx.buffers.give(plain);
-                    return self.server_broke(id, &format!("sent {fault}"));
-                }
-            }
-        }
-        self.core.fx.buffers.give(plain);
-        let rest = remaining(received, bytes, at);
-        if let Some(conn) = self.core.servers.conns.get_mut(id)
-            && let Some(packing) = conn.packing.as_deref_mut()
-        {
-            packing.received = rest;
-        }
-    }
-}
+impl Exchange {}
 
 /// The next bytes of `plain` that go on, after the first `used`.
-fn piece_of(plain: &[u8], used: usize) -> Option<&[u8]> {
+pub(crate) fn piece_of(plain: &[u8], used: usize) -> Option<&[u8]> {
     let rest = plain.get(used..).filter(|rest| !rest.is_empty())?;
     rest.get(..rest.len().min(PIECE_MAX))
 }
 
 /// What there is to unpack: `bytes` themselves unless others came before.
-fn joined<'a>(received: &'a mut Vec<u8>, bytes: &'a [u8]) -> &'a [u8] {
+pub(crate) fn joined<'a>(received: &'a mut Vec<u8>, bytes: &'a [u8]) -> &'a [u8] {
     if received.is_empty() {
         return bytes;
     }
@@ -440,7 +315,7 @@ fn joined<'a>(received: &'a mut Vec<u8>, bytes: &'a [u8]) -> &'a [u8] {
 }
 
 /// What is left of [`joined`] bytes after the first `at`.
-fn remaining(mut received: Vec<u8>, bytes: &[u8], at: usize) -> Vec<u8> {
+pub(crate) fn remaining(mut received: Vec<u8>, bytes: &[u8], at: usize) -> Vec<u8> {
     if received.is_empty() {
         return bytes.get(at..).unwrap_or_default().to_vec();
     }

@@ -32,6 +32,7 @@ mod bytes;
 mod compressed;
 mod effects;
 mod env;
+mod json;
 mod outbox;
 mod shared;
 mod table;
@@ -40,6 +41,7 @@ mod time;
 // The parts, and the events that a driver brings.
 mod incoming;
 mod rooms;
+mod tick;
 mod worker;
 
 // The way of a statement.
@@ -55,6 +57,11 @@ mod routing;
 mod cache;
 mod mirror;
 
+mod acquire;
+mod commands;
+mod kill;
+mod reply;
+mod server_login;
 mod servers;
 
 mod exchange;
@@ -67,16 +74,16 @@ mod upkeep;
 
 pub use action::{Action, CatalogAsk, Peer, Side};
 pub use clients::client::ClientId;
-pub use clients::moving::MovedClient;
+pub use exchange::query_log::{QueryEvent, SessionEvent};
+pub use kill::{KillAnswer, KillAsker, KillRequest, KillScope};
 pub use outbox::Outbox;
 pub use routing::explain::{ExplainRow, Explaining, explain};
 pub use routing::split::Transactions;
 pub use servers::conn::MovedConn;
-pub use servers::kill::{KillAnswer, KillAsker, KillRequest, KillScope};
 pub use shared::Shared;
 pub use statement::analysis::digest_settings;
 pub use statement::proof::by_worker;
 pub use time::Now;
 pub use trunkline_pool::ConnId;
-pub use upkeep::query_log::{QueryEvent, SessionEvent};
+pub use upkeep::moving::MovedClient;
 pub use worker::{Worker, WorkerOptions};

@@ -1,6 +1,8 @@
 //! Steps 1 and 2: a client connects, authenticates, and becomes a session.
 
 pub(crate) mod change_user;
+pub(crate) mod named_host;
+pub(crate) mod schema;
 
 use std::sync::Arc;
 
@@ -11,7 +13,7 @@ use trunkline_protocol::{
     error::ErrorKind,
     packet::{
         greeting::{Flavor, Greeting},
-        ok::{OkPacket, ReplyFormat, put_ok},
+        ok::ReplyFormat,
         status,
         tracker_filter::TrackerFilter,
     },
@@ -53,11 +55,11 @@ pub(crate) const SPACES_IGNORED: &[u8] = b"CONCAT(@@GLOBAL.sql_mode,',IGNORE_SPA
 
 /// The most bytes that a client may send before it is authenticated: attributes are at most
 /// 64 KiB, the rest is short.
-const LOGIN_BYTES_MAX: usize = 96 * 1024;
+pub(crate) const LOGIN_BYTES_MAX: usize = 96 * 1024;
 /// A schema that a server confirmed for an account is believed this long, ms.
-const SCHEMA_BELIEVED_MS: u64 = 10_000;
+pub(crate) const SCHEMA_BELIEVED_MS: u64 = 10_000;
 /// Remembered schemas; more than that and all are asked again.
-const SCHEMAS_MAX: usize = 4_096;
+pub(crate) const SCHEMAS_MAX: usize = 4_096;
 
 impl Env {
     /// What the configuration knows, completed by what this login and earlier ones proved.
@@ -133,39 +135,6 @@ impl Core {
             false => self.fx.act(Action::CloseClient { client: id, now: false }),
         }
         Some(id)
-    }
-
-    /// Has the servers asked for their users, if nobody has yet; a client that waits for it goes
-    /// on with [`users_looked_up`](Self::users_looked_up).
-    pub(crate) fn look_up_users(&mut self, waiting: Option<ClientId>) {
-        self.clients.logins.looking_up.extend(waiting);
-        if !std::mem::replace(&mut self.clients.logins.has_asked_for_users, true) {
-            self.fx.act(Action::LookUpUsers);
-        }
-    }
-
-    /// A server said that the account may use this schema.
-    pub(crate) fn confirm_schema(&mut self, id: ClientId, schema: &[u8]) {
-        let Some(session) = self.clients.get(id).and_then(|client| client.session.as_ref()) else {
-            return;
-        };
-        if self.servers.schemas.len() >= SCHEMAS_MAX {
-            self.servers.schemas.clear();
-        }
-        self.servers.schemas.insert((session.account, schema.into()), self.env.now.ms());
-    }
-
-    /// The session's default schema is now this one, by its name in UTF-8.
-    pub(crate) fn enter_schema(&mut self, id: ClientId, schema: &[u8]) {
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
-        let Some(session) = client.session.as_mut() else {
-            return;
-        };
-        let mut state = (*session.state).clone();
-        state.schema = schema.into();
-        session.state = self.servers.states.intern(state);
     }
 }
 
@@ -301,7 +270,7 @@ impl Exchange {
     }
 
     /// The client is who it says; it becomes a session if there is room and its schema exists.
-    fn authenticated(&mut self, id: ClientId, identity: ClientIdentity) {
+    pub(crate) fn authenticated(&mut self, id: ClientId, identity: ClientIdentity) {
         let user = Arc::clone(&identity.user);
         if let Some((hash, proof)) = &identity.proven_sha2 {
             self.core.env.shared.remember_verified(&user.key(), hash.expose().clone(), *proof);
@@ -391,7 +360,7 @@ impl Exchange {
     /// The login's schema is tried on a server, as a server itself would, unless that was done
     /// a moment ago. Where no connection stands, one is opened by it: the servers may be others by
     /// now, whose sessions begin otherwise.
-    fn log_in_to_schema(&mut self, id: ClientId, schema: &[u8], seq: u8) {
+    pub(crate) fn log_in_to_schema(&mut self, id: ClientId, schema: &[u8], seq: u8) {
         let Some(session) = self.core.clients.get(id).and_then(|client| client.session.as_ref())
         else {
             return;
@@ -417,63 +386,20 @@ impl Exchange {
             self.run_init_db(id, schema, Purpose::LoginSchema(schema.into(), seq));
         }
     }
-
-    /// Acknowledges the login.
-    pub(crate) fn welcome(&mut self, id: ClientId, seq: u8) {
-        self.core.clients.forget_former(id);
-        let Some(client) = self.core.clients.get_mut(id) else {
-            return;
-        };
-        let Some(session) = client.session.as_ref() else {
-            return;
-        };
-        let proof = client.proof.take();
-        let info = proof.as_deref().unwrap_or_default();
-        let ok = OkPacket { status: session.status, info, ..OkPacket::default() };
-        let format = session.format;
-        let is_fast_forward = session.user.fast_forward;
-        self.core.write_client(id, |out| {
-            put_ok(out, seq, &ok, format);
-        });
-        self.core.begin_client_packing(id);
-        if is_fast_forward {
-            self.core.fx.wake(Wake::Forward(id));
-        }
-    }
-
-    /// Forgets a client whose socket has gone.
-    pub(crate) fn remove_client(&mut self, id: ClientId) {
-        self.core.clients.set_timer(id, 0);
-        self.leave_statement(id);
-        self.core.end_session(id);
-        if let Some(mut client) = self.core.clients.table.remove(id) {
-            client.outbox.discard(&mut self.core.fx.buffers);
-            self.core.clients.waiting_bytes -= client.waiting_held;
-            self.core.clients.numbers.remove(&client.number);
-            self.core.tell_home(client.number);
-            if client.has_place {
-                self.core.env.shared.give_back_client();
-            }
-            match client.is_mirror {
-                true => self.core.clients.copies.running -= 1,
-                false => self.core.fx.stats.counters.clients_disconnected += 1,
-            }
-        }
-    }
 }
 
 /// The character set of a collation, if statements can't be read in it: servers refuse such
 /// clients.
-fn unfit_charset(flavor: Flavor, collation: u16) -> Option<&'static str> {
+pub(crate) fn unfit_charset(flavor: Flavor, collation: u16) -> Option<&'static str> {
     let (charset, _) = trunkline_protocol::collation::lookup(flavor, collation)?;
     ["ucs2", "utf16", "utf16le", "utf32"].contains(&charset).then_some(charset)
 }
 
 /// Attributes that are kept while the client is connected, names and values, bytes. Those beyond
 /// it are left out.
-const ATTRIBUTES_KEPT_MAX: usize = 4_096;
+pub(crate) const ATTRIBUTES_KEPT_MAX: usize = 4_096;
 
-fn kept(attributes: Vec<Attribute>) -> Box<[Attribute]> {
+pub(crate) fn kept(attributes: Vec<Attribute>) -> Box<[Attribute]> {
     let mut room = ATTRIBUTES_KEPT_MAX;
     let fits = |(name, value): &Attribute| {
         let left = room.checked_sub(name.len() + value.len());
@@ -484,7 +410,7 @@ fn kept(attributes: Vec<Attribute>) -> Box<[Attribute]> {
 }
 
 /// Whether the first packet says that it is longer than a login ever is.
-fn is_oversized(bytes: &[u8]) -> bool {
+pub(crate) fn is_oversized(bytes: &[u8]) -> bool {
     frame::Header::read(bytes).is_some_and(|header| {
         header.payload_len + HEADER_LEN > LOGIN_BYTES_MAX || header.payload_len == PAYLOAD_MAX
     })
@@ -500,12 +426,12 @@ pub(crate) fn ignore_spaces(state: &mut SessionState, capabilities: Capabilities
 
 /// What a login may ask of users.
 pub(crate) struct LoginAccounts<'a> {
-    snapshot: &'a Snapshot,
-    shared: &'a Shared,
-    host: String,
-    peer: &'a Peer,
-    is_secure: bool,
-    is_encrypted: bool,
+    pub(crate) snapshot: &'a Snapshot,
+    pub(crate) shared: &'a Shared,
+    pub(crate) host: String,
+    pub(crate) peer: &'a Peer,
+    pub(crate) is_secure: bool,
+    pub(crate) is_encrypted: bool,
 }
 
 impl<'a> LoginAccounts<'a> {

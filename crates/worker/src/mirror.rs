@@ -14,15 +14,13 @@ use std::{
 
 use foldhash::fast::FixedState;
 use trunkline_config::Snapshot;
-use trunkline_pool::ConnId;
 use trunkline_protocol::{
     codec::frame::split_packet,
     packet::{status, tracker_filter::TrackerFilter},
-    response::{Outcome, Relay, ReplyFormat, ResponseShape},
+    response::{Relay, ReplyFormat, ResponseShape},
 };
 use trunkline_rules::{Effects, Question};
 use trunkline_sql::analysis::{Depends, TransactionEffect};
-use trunkline_stats::MirrorSample;
 use trunkline_topology::{Address, HostgroupId, Server};
 
 use crate::{
@@ -40,31 +38,30 @@ use crate::{
     session_past::LastStatement,
     shared::UserPlace,
     statement::analysis::Known,
-    statement::command::is_split,
 };
 
 /// A longer command is not mirrored, bytes; ProxySQL has the same limit.
-const COMMAND_LEN_MAX: usize = 15 << 20;
+pub(crate) const COMMAND_LEN_MAX: usize = 15 << 20;
 /// Bytes of commands that may wait on one worker.
-const QUEUED_BYTES_MAX: usize = 64 << 20;
+pub(crate) const QUEUED_BYTES_MAX: usize = 64 << 20;
 /// Answers longer than this are not compared, bytes.
-const COMPARED_LEN_MAX: usize = 1 << 20;
+pub(crate) const COMPARED_LEN_MAX: usize = 1 << 20;
 /// Statements whose copy, or original, has not been answered yet; beyond them all are forgotten.
-const HALVES_MAX: usize = 4_096;
+pub(crate) const HALVES_MAX: usize = 4_096;
 /// Copies begun in one batch.
-const BEGUN_MAX: usize = 64;
+pub(crate) const BEGUN_MAX: usize = 64;
 
 /// What a rule or a hint says of mirroring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MirrorOrder {
     /// Where the copy goes; `None` to the user's default hostgroup.
-    hostgroup: Option<HostgroupId>,
+    pub(crate) hostgroup: Option<HostgroupId>,
     /// The flag that the copy's own rules begin with.
-    flag: Option<u32>,
+    pub(crate) flag: Option<u32>,
     /// Whether the answers are compared.
-    compares: bool,
+    pub(crate) compares: bool,
     /// Whether its client says so, who may have nothing written to readers.
-    is_hint: bool,
+    pub(crate) is_hint: bool,
 }
 
 impl MirrorOrder {
@@ -86,55 +83,59 @@ impl MirrorOrder {
 /// One of two answers that are to be compared.
 #[derive(Debug)]
 pub(crate) struct MirrorSide {
-    ticket: u64,
-    is_copy: bool,
-    hostgroups: (HostgroupId, HostgroupId),
+    pub(crate) ticket: u64,
+    pub(crate) is_copy: bool,
+    pub(crate) hostgroups: (HostgroupId, HostgroupId),
     /// What has come of the answer.
     pub copy: Capture,
 }
 
 impl MirrorSide {
-    fn new(ticket: u64, is_copy: bool, hostgroups: (HostgroupId, HostgroupId)) -> Box<Self> {
+    pub(crate) fn new(
+        ticket: u64,
+        is_copy: bool,
+        hostgroups: (HostgroupId, HostgroupId),
+    ) -> Box<Self> {
         Box::new(Self { ticket, is_copy, hostgroups, copy: Capture::new(COMPARED_LEN_MAX) })
     }
 }
 
 /// What is compared.
 #[derive(Debug, Clone, Copy)]
-struct Seen {
-    is_copy: bool,
-    rows: u64,
-    rows_affected: u64,
-    error: Option<u16>,
+pub(crate) struct Seen {
+    pub(crate) is_copy: bool,
+    pub(crate) rows: u64,
+    pub(crate) rows_affected: u64,
+    pub(crate) error: Option<u16>,
     /// Of the rows; `None` when they were too many.
-    checksum: Option<u64>,
-    took_us: u64,
+    pub(crate) checksum: Option<u64>,
+    pub(crate) took_us: u64,
 }
 
 /// What a copy is of.
 #[derive(Debug)]
 pub(crate) struct CopyOf {
     /// Where its original ran.
-    original: HostgroupId,
+    pub(crate) original: HostgroupId,
     /// What hostgroups were then.
-    snapshot: Arc<Snapshot>,
+    pub(crate) snapshot: Arc<Snapshot>,
 }
 
 /// A copy that waits.
 #[derive(Debug)]
-struct Job {
-    peer: Arc<Peer>,
-    session: Box<Session>,
-    statement: Box<Statement>,
+pub(crate) struct Job {
+    pub(crate) peer: Arc<Peer>,
+    pub(crate) session: Box<Session>,
+    pub(crate) statement: Box<Statement>,
 }
 
 /// One worker's copies.
 #[derive(Debug, Default)]
 pub(crate) struct Mirrors {
-    queue: VecDeque<Job>,
-    queued_bytes: usize,
-    next_ticket: u64,
-    halves: HashMap<u64, Seen, FixedState>,
+    pub(crate) queue: VecDeque<Job>,
+    pub(crate) queued_bytes: usize,
+    pub(crate) next_ticket: u64,
+    pub(crate) halves: HashMap<u64, Seen, FixedState>,
 }
 
 impl Mirrors {
@@ -144,33 +145,7 @@ impl Mirrors {
     }
 }
 
-impl Env {
-    /// Whether a copy on `copy` of a statement that runs on `original` is a statement of its own
-    /// right, and never a second execution in the same place. `is_read`: it only reads, in both.
-    pub(crate) fn may_copy(
-        &self,
-        statement: &Statement,
-        known: &Known,
-        is_read: bool,
-        (original, copy): (HostgroupId, HostgroupId),
-    ) -> bool {
-        if original == copy || !is_fit(known) || statement.opens_cursor() {
-            return false;
-        }
-        if statement.frames.len() > COMMAND_LEN_MAX || is_split(&statement.frames) {
-            return false;
-        }
-        let snapshot = &self.snapshot;
-        if snapshot.hostgroup(original).is_none() || snapshot.hostgroup(copy).is_none() {
-            return false;
-        }
-        if is_read {
-            return true;
-        }
-        // A write goes neither to a server that has it already nor to one that it is replicated to.
-        !kin_of(snapshot, original).contains(&copy)
-    }
-}
+impl Env {}
 
 impl Commands {
     /// Makes a copy of a statement that goes its way, if its rules say so.
@@ -253,7 +228,7 @@ impl Commands {
     }
 
     /// Where a copy goes: where its order says, or where its own rules send it.
-    fn mirror_place(
+    pub(crate) fn mirror_place(
         &mut self,
         id: ClientId,
         statement: &Statement,
@@ -296,7 +271,7 @@ impl Commands {
 
 impl Core {
     /// Copies that may run at once on this worker.
-    fn mirrors_max(&self) -> usize {
+    pub(crate) fn mirrors_max(&self) -> usize {
         self.env
             .snapshot
             .settings
@@ -306,7 +281,11 @@ impl Core {
     }
 
     /// The session of a copy: the original's user and state, nothing of its past.
-    fn copied_session(&mut self, id: ClientId, statement: &Statement) -> Option<Box<Session>> {
+    pub(crate) fn copied_session(
+        &mut self,
+        id: ClientId,
+        statement: &Statement,
+    ) -> Option<Box<Session>> {
         let session = self.clients.get(id)?.session.as_deref()?;
         let prepared = match statement.stmt_id {
             None => ClientStmts::default(),
@@ -345,16 +324,6 @@ impl Core {
             state: self.servers.states.intern(state),
         }))
     }
-
-    /// Counts a copy that was answered, or was not.
-    pub(crate) fn count_mirrored(&mut self, server: Option<usize>, error: Option<u16>) {
-        let counters = &mut self.fx.stats.counters;
-        counters.mirrors_run += 1;
-        counters.mirrors_failed += u64::from(error.is_some());
-        if let Some(server) = server {
-            self.fx.stats.server_mut(server).statements += 1;
-        }
-    }
 }
 
 impl Exchange {
@@ -384,7 +353,7 @@ impl Exchange {
         !over.is_empty() || !self.mirrors.queue.is_empty() && has_room
     }
 
-    fn begin_copy(&mut self, job: Job) {
+    pub(crate) fn begin_copy(&mut self, job: Job) {
         let Job { peer, session, mut statement } = job;
         self.mirrors.queued_bytes -= statement.frames.len();
         self.core.clients.copies.running += 1;
@@ -422,29 +391,6 @@ impl Exchange {
         self.acquire(id);
     }
 
-    /// Before a copy goes out: drops it where it may not be made any more. What was a read may have
-    /// become a write by DDL, and hostgroups may have other servers by now.
-    pub(crate) fn drops_copy(&mut self, id: ClientId) -> bool {
-        let Some(Phase::Running(statement)) = self.core.clients.get(id).map(|client| &client.phase)
-        else {
-            return false;
-        };
-        let Some(copy_of) = statement.copy_of.as_deref() else {
-            return false;
-        };
-        let is_as_then =
-            statement.is_read || Arc::ptr_eq(&copy_of.snapshot, &self.core.env.snapshot);
-        let places = (copy_of.original, statement.hostgroup);
-        let fits =
-            |known: &Known| self.core.env.may_copy(statement, known, statement.is_read, places);
-        if is_as_then && statement.known.as_deref().is_some_and(fits) {
-            return false;
-        }
-        self.core.fx.stats.counters.mirrors_skipped += 1;
-        self.close_client(id);
-        true
-    }
-
     /// The worker stops: what waits does not begin any more, nor is it sent.
     pub(crate) fn drop_mirrors(&mut self) {
         let dropped = std::mem::take(&mut self.mirrors.queue);
@@ -459,55 +405,10 @@ impl Exchange {
             self.close_client(id);
         }
     }
-
-    /// One of two statements whose answers are compared has been answered.
-    pub(crate) fn finish_half(
-        &mut self,
-        conn_id: ConnId,
-        statement: &mut Statement,
-        outcome: &Outcome,
-    ) {
-        let (Some(half), Some(known)) = (statement.mirrored.take(), statement.known.as_deref())
-        else {
-            return;
-        };
-        let format =
-            self.core.servers.conns.get(conn_id).map(|conn| conn.format).unwrap_or_default();
-        let seen = Seen {
-            is_copy: half.is_copy,
-            rows: outcome.rows,
-            rows_affected: outcome.affected_rows,
-            error: outcome.error.as_ref().map(|error| error.code),
-            checksum: half.copy.bytes().and_then(|bytes| checksum(bytes, format)),
-            took_us: self.core.env.now.us.saturating_sub(statement.sent_us),
-        };
-        let Some(other) = self.mirrors.halves.remove(&half.ticket) else {
-            if self.mirrors.halves.len() >= HALVES_MAX {
-                self.mirrors.halves.clear();
-            }
-            self.mirrors.halves.insert(half.ticket, seen);
-            return;
-        };
-        let (original, copy) = if seen.is_copy { (other, seen) } else { (seen, other) };
-        let has_rows_alike =
-            (original.rows, original.rows_affected) == (copy.rows, copy.rows_affected);
-        let differs = |a: Option<u64>, b: Option<u64>| a.zip(b).is_some_and(|(a, b)| a != b);
-        self.core.fx.stats.mirrored(&MirrorSample {
-            digest: known.digest,
-            digest_text: &known.digest_text,
-            hostgroup: half.hostgroups.0.0,
-            mirror_hostgroup: half.hostgroups.1.0,
-            errors_differ: original.error != copy.error,
-            rows_differ: original.error == copy.error && !has_rows_alike,
-            values_differ: has_rows_alike && differs(original.checksum, copy.checksum),
-            original_us: original.took_us,
-            mirror_us: copy.took_us,
-        });
-    }
 }
 
 /// Whether a statement means the same by itself, outside of its session's course.
-fn is_fit(known: &Known) -> bool {
+pub(crate) fn is_fit(known: &Known) -> bool {
     let analysis = &known.analysis;
     analysis.statements == 1
         && analysis.is_complete
@@ -518,7 +419,7 @@ fn is_fit(known: &Known) -> bool {
 
 /// A sum over the rows of an answer with one result, in their order; `None` when there are none to
 /// sum. Definitions and flags are left out: servers of one family and version differ in them.
-fn checksum(bytes: &[u8], format: ReplyFormat) -> Option<u64> {
+pub(crate) fn checksum(bytes: &[u8], format: ReplyFormat) -> Option<u64> {
     let bytes = numbered(bytes, format)?;
     let plain = ReplyFormat { deprecate_eof: false, ..format };
     let mut relay = Relay::new(ResponseShape::Query, format, plain, true).numbered_from(1);
@@ -542,7 +443,7 @@ fn checksum(bytes: &[u8], format: ReplyFormat) -> Option<u64> {
 }
 /// Whether two entries may stand for one server: an address of both, whatever they are called. A
 /// Unix socket may be that of any server on this machine.
-fn may_be_same(one: &Server, other: &Server) -> bool {
+pub(crate) fn may_be_same(one: &Server, other: &Server) -> bool {
     let here = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let addresses = |server: &Server| -> Vec<(IpAddr, Option<u16>)> {
         let Address::Tcp { port, .. } = &server.key.address else { return vec![(here, None)] };
@@ -564,7 +465,7 @@ fn may_be_same(one: &Server, other: &Server) -> bool {
 
 /// The hostgroups that may get a write to this one: those of its replication, those that have a
 /// server in common with any of them, and so on.
-fn kin_of(snapshot: &Snapshot, first: HostgroupId) -> Vec<HostgroupId> {
+pub(crate) fn kin_of(snapshot: &Snapshot, first: HostgroupId) -> Vec<HostgroupId> {
     let is_paired = |one: HostgroupId, other: HostgroupId| {
         snapshot.replication.iter().any(|group| {
             let pair = [group.writer_hostgroup, group.reader_hostgroup];

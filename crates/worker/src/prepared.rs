@@ -20,19 +20,18 @@
 //!
 //! Why it is made so: `docs/decisions/0012`.
 
-mod client_stmts;
-mod columns;
-mod command;
-mod entry;
-mod moved;
-mod outcome;
-mod reading;
-mod send;
-mod server_stmts;
+pub(crate) mod client_stmts;
+pub(crate) mod columns;
+pub(crate) mod entry;
+pub(crate) mod moved;
+pub(crate) mod outcome;
+pub(crate) mod reading;
+pub(crate) mod send;
+pub(crate) mod server_stmts;
 
+pub(crate) use crate::commands::prepared::{Run, is_unanswered, may_compute};
 pub(crate) use client_stmts::{ClientStmt, ClientStmts, LongDataError};
 pub(crate) use columns::know_columns;
-pub(crate) use command::{Run, is_unanswered, may_compute};
 pub(crate) use entry::{Entries, Entry, EntryKey};
 pub(crate) use moved::MovedStmts;
 pub(crate) use reading::{Reading, has_literals, state_for};

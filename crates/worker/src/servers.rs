@@ -1,19 +1,21 @@
 //! A worker's connections to servers: their pool, who they are logged in as, and what is known of
 //! the servers behind them.
 
-pub(crate) mod acquire;
 pub(crate) mod closing;
 pub(crate) mod conn;
 pub(crate) mod credentials;
 pub(crate) mod defaults;
 pub(crate) mod dirt;
 pub(crate) mod handover;
-pub(crate) mod kill;
-pub(crate) mod open;
+pub(crate) mod kills;
+pub(crate) mod opening;
 pub(crate) mod reset;
-pub(crate) mod sharing;
-mod state;
+pub(crate) mod resting;
+pub(crate) mod sessions;
+pub(crate) mod state;
+pub(crate) mod traces;
 pub(crate) mod trackers;
+pub(crate) mod writing;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -24,12 +26,12 @@ use trunkline_topology::{HostgroupId, ServerKey};
 
 use crate::{
     ClientId,
+    acquire::sharing::Patience,
+    acquire::sharing::coalesce::Coalescing,
+    kill::carriers::KillCommand,
     servers::conn::{AccountKey, Conn},
     servers::credentials::PasswordTurns,
     servers::handover::Ask,
-    servers::kill::carriers::KillCommand,
-    servers::sharing::Patience,
-    servers::sharing::coalesce::Coalescing,
     servers::trackers::Lists,
     statement::sql_modes::DefaultModes,
     table::Table,
@@ -117,8 +119,8 @@ pub(crate) struct Sharing {
 /// Accounts by number, and back.
 #[derive(Debug, Default)]
 pub(crate) struct Accounts {
-    by_key: HashMap<AccountKey, AccountId, FixedState>,
-    keys: Vec<AccountKey>,
+    pub(crate) by_key: HashMap<AccountKey, AccountId, FixedState>,
+    pub(crate) keys: Vec<AccountKey>,
 }
 
 impl Accounts {

@@ -1,7 +1,6 @@
 //! What a worker remembers of statements' texts, from one to the next.
 
 pub(crate) mod analysis;
-pub(crate) mod command;
 pub(crate) mod definition;
 pub(crate) mod pace;
 pub(crate) mod proof;

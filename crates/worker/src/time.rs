@@ -21,7 +21,7 @@ impl Now {
 pub(crate) struct Clock {
     pub us: u64,
     pub unix_sec: u64,
-    ms: u64,
+    pub(crate) ms: u64,
 }
 
 impl From<Now> for Clock {

@@ -1,15 +1,11 @@
 //! When what is done now and then was done last.
 
-/// The state of a worker's upkeep.
-pub(crate) mod internal_session;
 pub(crate) mod inventory;
-pub(crate) mod json;
-pub(crate) mod query_log;
+/// The state of a worker's upkeep.
+pub(crate) mod moving;
 pub(crate) mod reload;
 pub(crate) mod report;
-pub(crate) mod sessions;
 pub(crate) mod stop;
-pub(crate) mod tick;
 pub(crate) mod timer;
 
 #[derive(Default)]

@@ -9,32 +9,32 @@ use std::{
 
 /// Addresses whose failed logins are remembered; beyond it the one that failed longest ago is
 /// forgotten.
-const FAILING_MAX: usize = 16_384;
+pub(crate) const FAILING_MAX: usize = 16_384;
 
 /// Counts by address.
 #[derive(Debug, Default)]
 pub(crate) struct Addresses {
-    clients: Mutex<HashMap<IpAddr, u32>>,
-    failing: Mutex<HashMap<IpAddr, Failing>>,
-    handshakes: Mutex<Handshakes>,
+    pub(crate) clients: Mutex<HashMap<IpAddr, u32>>,
+    pub(crate) failing: Mutex<HashMap<IpAddr, Failing>>,
+    pub(crate) handshakes: Mutex<Handshakes>,
 }
 
 /// Full handshakes of TLS in one second.
 #[derive(Debug, Default)]
-struct Handshakes {
+pub(crate) struct Handshakes {
     /// Which second.
-    at_sec: u64,
-    counts: HashMap<IpAddr, u32>,
+    pub(crate) at_sec: u64,
+    pub(crate) counts: HashMap<IpAddr, u32>,
 }
 
 /// Failed logins in a row.
 #[derive(Debug, Clone, Copy)]
-struct Failing {
-    failures: u32,
+pub(crate) struct Failing {
+    pub(crate) failures: u32,
     /// When the last one was, ms.
-    last_ms: u64,
+    pub(crate) last_ms: u64,
     /// Nobody from there logs in before this, ms.
-    until_ms: u64,
+    pub(crate) until_ms: u64,
 }
 
 /// How failed logins are answered.
@@ -50,7 +50,7 @@ pub(crate) struct FailedLoginLimit {
 
 impl FailedLoginLimit {
     /// How long an address waits after so many failures in a row, ms: twice as long after each.
-    fn delay_after(&self, failures: u32) -> u64 {
+    pub(crate) fn delay_after(&self, failures: u32) -> u64 {
         match failures.checked_sub(self.max) {
             None => 0,
             Some(beyond) => {
@@ -61,12 +61,12 @@ impl FailedLoginLimit {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What counts as one address: with IPv6 a machine has 2^64 of them.
-fn machine(addr: IpAddr) -> IpAddr {
+pub(crate) fn machine(addr: IpAddr) -> IpAddr {
     match addr.to_canonical() {
         IpAddr::V4(addr) => addr.into(),
         IpAddr::V6(addr) => Ipv6Addr::from_bits(addr.to_bits() >> 64 << 64).into(),
@@ -162,8 +162,8 @@ impl Addresses {
 /// One of an address's places; given back when dropped.
 #[derive(Debug)]
 pub(crate) struct AddressPlace {
-    addresses: Arc<Addresses>,
-    addr: IpAddr,
+    pub(crate) addresses: Arc<Addresses>,
+    pub(crate) addr: IpAddr,
 }
 
 impl Drop for AddressPlace {

@@ -131,7 +131,7 @@ impl Core {
     }
 
     /// Who has been greeted guesses no further when others from there have failed meanwhile.
-    fn judge_again(&mut self, id: ClientId) {
+    pub(crate) fn judge_again(&mut self, id: ClientId) {
         let now_ms = self.env.now.ms();
         let is_limited = self.env.snapshot.settings.failed_logins_max > 0;
         let Some(client) = self.clients.get_mut(id).filter(|_| is_limited) else {
@@ -222,7 +222,7 @@ impl Exchange {
         true
     }
 
-    fn refuse_header(&mut self, id: ClientId, error: HeaderError) {
+    pub(crate) fn refuse_header(&mut self, id: ClientId, error: HeaderError) {
         let host = self.core.clients.get(id).map(|client| client.peer.host()).unwrap_or_default();
         self.core
             .fx
@@ -284,4 +284,4 @@ impl Exchange {
 }
 
 /// The number of an answer to a client's first packet.
-const FIRST_ANSWER_SEQ: u8 = 2;
+pub(crate) const FIRST_ANSWER_SEQ: u8 = 2;

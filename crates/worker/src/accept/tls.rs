@@ -1,8 +1,6 @@
 //! Encryption, as far as a worker knows of it: whether it is offered and asked for, when it begins,
 //! and what came of it. The driver carries it out.
 
-use std::sync::Arc;
-
 use trunkline_pool::ConnId;
 use trunkline_protocol::{auth::native, error::ErrorKind, packet::greeting::Flavor};
 use trunkline_session::frontend::ClientIdentity;
@@ -165,20 +163,6 @@ impl Exchange {
         false
     }
 
-    /// See [`Worker::client_tls_failed`](crate::Worker::client_tls_failed).
-    pub(crate) fn on_client_tls_failed(&mut self, id: ClientId, reason: &str) {
-        let Some(client) = self.core.clients.get(id) else {
-            return;
-        };
-        let host = client.peer.host();
-        if matches!(&client.phase, Phase::Login(handshake) if handshake.awaits_tls()) {
-            self.core.fx.stats.counters.client_tls_failed += 1;
-            self.core.fx.stats.counters.client_refused(ClientRefusal::TlsFailed);
-        }
-        self.core.fx.log(false, || format!("TLS with client {host} failed: {reason}"));
-        self.on_client_closed(id);
-    }
-
     /// Has TLS begin with a client, unless its address has had enough of it in this second.
     pub(crate) fn let_encrypt(&mut self, id: ClientId) {
         let max = self.core.env.snapshot.settings.tls_handshakes_per_address_max;
@@ -195,30 +179,5 @@ impl Exchange {
         });
         let text = format!("Host '{addr}' is blocked because of many TLS handshakes");
         self.refuse(id, 2, ErrorKind::HostBlocked.says(text));
-    }
-
-    pub(crate) fn start_server_tls(&mut self, id: ConnId) {
-        let Some(conn) = self.core.servers.conns.get(id) else {
-            return;
-        };
-        let (Some(slot), Some(account)) =
-            (self.core.servers.pool.slot(conn.slot), self.core.servers.accounts.key(conn.account))
-        else {
-            return self.lose_conn(id, "its server has gone");
-        };
-        let server = Arc::clone(&slot.server);
-        let params = Arc::clone(server.tls.params_of(account.server_user()));
-        self.core.fx.act(Action::StartServerTls { conn: id, server, params });
-    }
-
-    /// See [`Worker::server_tls_failed`](crate::Worker::server_tls_failed).
-    pub(crate) fn on_server_tls_failed(&mut self, id: ConnId, reason: &str) {
-        let conn = self.core.servers.conns.get(id);
-        if conn.is_some_and(
-            |conn| matches!(&conn.phase, ConnPhase::Login(handshake) if handshake.awaits_tls()),
-        ) {
-            self.core.fx.stats.counters.server_tls_failed += 1;
-        }
-        self.on_server_closed(id, &format!("TLS failed: {reason}"));
     }
 }

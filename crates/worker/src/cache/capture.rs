@@ -5,9 +5,9 @@ use trunkline_protocol::response::{Relay, ReplyFormat, ResponseShape};
 /// What has come of an answer.
 #[derive(Debug)]
 pub(crate) struct Capture {
-    bytes: Vec<u8>,
-    bytes_max: usize,
-    is_too_long: bool,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) bytes_max: usize,
+    pub(crate) is_too_long: bool,
 }
 
 impl Capture {

@@ -6,10 +6,10 @@
 
 use std::sync::Arc;
 
-use trunkline_cache::{Reply, SharedAsk, SharedStore, Waiter, pack};
+use trunkline_cache::{SharedAsk, Waiter};
 use trunkline_topology::{Address, Server};
 
-use super::{CacheFill, CacheOrder, LOCAL_LEN, put};
+use super::{CacheOrder, LOCAL_LEN, put};
 use crate::{
     Action, ClientId,
     clients::client::{Statement, Waiting},
@@ -19,17 +19,17 @@ use crate::{
 
 /// Under what an answer lies in the shared cache.
 #[derive(Debug)]
-pub(super) struct SharedPlace {
-    key: Arc<[u8]>,
+pub(crate) struct SharedPlace {
+    pub(crate) key: Arc<[u8]>,
     /// What was stored there before has been flushed if this is another one by then.
-    generation: u64,
+    pub(crate) generation: u64,
 }
 
 impl Core {
     /// The place of an answer, if there is a shared cache that answers. The numbers of hostgroups
     /// and the names of users mean something for one proxy only: the servers, and who its user is
     /// there, take part in the key.
-    pub(super) fn shared_place(&self, key: &[u8], route: &Route) -> Option<SharedPlace> {
+    pub(crate) fn shared_place(&self, key: &[u8], route: &Route) -> Option<SharedPlace> {
         let shared = self.env.shared.cache().shared();
         let (Route::Hostgroup(hostgroup) | Route::Reader(hostgroup) | Route::Lease(hostgroup, _)) =
             route
@@ -58,7 +58,7 @@ impl Core {
         Some(SharedPlace { key: whole.into(), generation: shared.generation() })
     }
 
-    pub(super) fn has_shared_place(&self, statement: &Statement) -> bool {
+    pub(crate) fn has_shared_place(&self, statement: &Statement) -> bool {
         statement.fill.as_ref().is_some_and(|fill| fill.shared.is_some())
     }
 
@@ -69,27 +69,12 @@ impl Core {
             self.count_miss(order);
         }
     }
-
-    /// Sends an answer that was stored here to the shared cache too.
-    pub(super) fn store_shared(&mut self, fill: &CacheFill, reply: &Reply) {
-        let Some(place) = fill.shared.as_ref().filter(|_| fill.cache.is_current(fill.ticket))
-        else {
-            return;
-        };
-        if reply.expires_us <= self.env.now.us || !self.env.shared.cache().shared().is_up() {
-            return;
-        }
-        let (shared_key, generation) = (Arc::clone(&place.key), place.generation);
-        let (value, expires_us) = (pack(reply), reply.expires_us);
-        let store = SharedStore { shared_key, generation, value, expires_us };
-        self.fx.act(Action::StoreShared(Box::new(store)));
-    }
 }
 
 impl Exchange {
     /// Holds a statement back until the shared cache has been asked, or for as long as the
     /// settings say.
-    pub(super) fn ask_shared(
+    pub(crate) fn ask_shared(
         &mut self,
         id: ClientId,
         route: Route,
@@ -122,7 +107,7 @@ impl Exchange {
     }
 
     /// The shared cache has been asked: what it had is on the first level by now.
-    pub(super) fn go_on_from_shared(
+    pub(crate) fn go_on_from_shared(
         &mut self,
         id: ClientId,
         route: Route,

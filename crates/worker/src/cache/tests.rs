@@ -3,6 +3,7 @@ use trunkline_session::tracker::Schema;
 use trunkline_sql::{analysis::Access, token::Modes};
 
 use super::*;
+use crate::cache::capture::numbered;
 use crate::statement::analysis::Analyses;
 
 fn state(schema: &str, variables: &[(&str, &str)]) -> SessionState {

@@ -1,12 +1,15 @@
 //! What clients are told by the proxy itself.
 
-use trunkline_protocol::error::ClientError;
+use trunkline_protocol::{
+    error::{ClientError, ErrorKind},
+    packet::ok::{OkPacket, put_ok},
+};
 use trunkline_session::tracker::PinReason;
 
 use crate::{
-    Action, ClientId,
+    ClientId, Side,
     clients::Clients,
-    clients::client::Phase,
+    reply::SCARCE_LEN_MAX,
     rooms::{Core, Exchange},
 };
 
@@ -30,6 +33,17 @@ impl Clients {
             session.past.failed(error);
         }
     }
+
+    /// Takes note of how much waits for a client.
+    pub(crate) fn count_waiting(&mut self, id: ClientId) {
+        let Some(client) = self.get_mut(id) else {
+            return;
+        };
+        // Little comes and goes with every statement.
+        let held = Some(client.outbox.held()).filter(|held| *held > SCARCE_LEN_MAX).unwrap_or(0);
+        let before = std::mem::replace(&mut client.waiting_held, held);
+        self.waiting_bytes = self.waiting_bytes + held - before;
+    }
 }
 
 impl Core {
@@ -47,35 +61,56 @@ impl Core {
             error.put(out, 1);
         });
     }
-}
 
-impl Exchange {
-    /// Answers with an error packet and ends the connection.
-    pub(crate) fn refuse(&mut self, id: ClientId, seq: u8, error: ClientError) {
-        self.core.write_client(id, |out| {
-            error.put(out, seq);
-        });
-        self.close_client(id);
-    }
-
-    /// Ends a client connection once its outbox is empty.
-    pub(crate) fn close_client(&mut self, id: ClientId) {
-        let Some(client) = self.core.clients.get_mut(id) else {
+    /// Notes that a client's outbox has bytes.
+    pub(crate) fn touch_client(&mut self, id: ClientId) {
+        let Some(client) = self.clients.get_mut(id) else {
             return;
         };
-        let now_ms = self.core.env.now.ms();
-        if !matches!(client.phase, Phase::Closing) {
-            self.leave_statement(id);
-            self.core.end_session(id);
-            if let Some(client) = self.core.clients.get_mut(id) {
-                client.phase = Phase::Closing;
-                client.inbox = Vec::new();
-                client.active_ms = now_ms;
-            }
-            match self.core.clients.get(id).is_some_and(|client| client.is_mirror) {
-                true => self.core.clients.copies.over.push(id),
-                false => self.core.fx.act(Action::CloseClient { client: id, now: false }),
-            }
+        if client.is_mirror {
+            return client.outbox.discard(&mut self.fx.buffers);
+        }
+        if !client.outbox.is_listed {
+            client.outbox.is_listed = true;
+            self.fx.dirty.0.push_back(Side::Client(id));
         }
     }
+
+    /// Appends to a client's outbox.
+    pub(crate) fn write_client(&mut self, id: ClientId, write: impl FnOnce(&mut Vec<u8>)) {
+        if let Some(client) = self.clients.get_mut(id) {
+            write(client.outbox.buf(&mut self.fx.buffers));
+            self.touch_client(id);
+        }
+    }
+
+    /// Bytes that may wait for one client now.
+    pub(crate) fn buffer_max(&self) -> usize {
+        let settings = &self.env.snapshot.settings;
+        let share = settings.buffers_max / self.env.options.workers.max(1);
+        match self.clients.waiting_bytes > share {
+            true => settings.client_buffer_max.min(SCARCE_LEN_MAX),
+            false => settings.client_buffer_max,
+        }
+    }
+
+    /// Refuses a statement that can't be carried out for a client of a proxy.
+    pub(crate) fn not_supported(&mut self, id: ClientId, what: &str) {
+        let text = format!("This version of Trunkline doesn't yet support '{what}'");
+        self.answer_error(id, ErrorKind::NotSupported.says(text));
+    }
+
+    /// Answers a command with OK and a text.
+    pub(crate) fn answer_ok_with(&mut self, id: ClientId, info: &[u8]) {
+        let Some(session) = self.clients.get(id).and_then(|client| client.session.as_ref()) else {
+            return;
+        };
+        let ok = OkPacket { status: session.status, info, ..OkPacket::default() };
+        let format = session.format;
+        self.write_client(id, |out| {
+            put_ok(out, 1, &ok, format);
+        });
+    }
 }
+
+impl Exchange {}

@@ -3,9 +3,9 @@
 use crate::ClientId;
 
 /// Sessions that one worker gives away in one second.
-const SESSIONS_MAX: usize = 16;
+pub(crate) const SESSIONS_MAX: usize = 16;
 /// A worker that has served fewer commands in a second is not busy.
-const COMMANDS_MIN: u64 = 10;
+pub(crate) const COMMANDS_MIN: u64 = 10;
 
 /// A session that may move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

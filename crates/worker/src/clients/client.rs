@@ -211,7 +211,7 @@ pub(crate) struct Lease {
 }
 
 /// `SET` texts of one session that are remembered.
-const ACCEPTED_SETS_MAX: usize = 16;
+pub(crate) const ACCEPTED_SETS_MAX: usize = 16;
 
 impl Session {
     /// The family of its servers. Reading it off the greeting takes longer.

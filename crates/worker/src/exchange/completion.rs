@@ -31,13 +31,13 @@ use crate::{
 };
 
 /// Status flags that describe the session and not one result.
-const LASTING_STATUS: u16 = status::IN_TRANS
+pub(crate) const LASTING_STATUS: u16 = status::IN_TRANS
     | status::AUTOCOMMIT
     | status::NO_BACKSLASH_ESCAPES
     | status::IN_TRANS_READONLY;
 
 /// Statements kept for reuse; more than that go back to the allocator.
-const SPARE_STATEMENTS_MAX: usize = 256;
+pub(crate) const SPARE_STATEMENTS_MAX: usize = 256;
 
 impl Exchange {
     /// The reply to a client's command has been relayed to its end.
@@ -156,7 +156,7 @@ impl Exchange {
     }
 
     /// What a command means beyond its reply.
-    fn finish_purpose(
+    pub(crate) fn finish_purpose(
         &mut self,
         id: ClientId,
         conn_id: ConnId,
@@ -306,7 +306,13 @@ impl Exchange {
     }
 
     /// Counts a statement that a server answered.
-    fn account(&mut self, id: ClientId, conn_id: ConnId, statement: &Statement, outcome: &Outcome) {
+    pub(crate) fn account(
+        &mut self,
+        id: ClientId,
+        conn_id: ConnId,
+        statement: &Statement,
+        outcome: &Outcome,
+    ) {
         let slot = self.core.servers.slot_of(conn_id);
         if let Some(slot) = slot.and_then(|slot| self.core.servers.pool.slot_mut(slot)) {
             slot.width().answered(self.core.env.now.us, 0);
@@ -315,7 +321,7 @@ impl Exchange {
     }
 
     /// Counts a statement that the proxy answered with an error.
-    fn account_failed(&mut self, id: ClientId, statement: &Statement, code: u16) {
+    pub(crate) fn account_failed(&mut self, id: ClientId, statement: &Statement, code: u16) {
         self.sample(id, statement, None, None, Some(code));
     }
 
@@ -386,7 +392,7 @@ impl Exchange {
 
 impl Core {
     /// The session's record takes over what the statement changed.
-    fn learn(
+    pub(crate) fn learn(
         &mut self,
         id: ClientId,
         conn_id: ConnId,
@@ -535,7 +541,7 @@ impl Core {
     }
 
     /// The connection is in the session's state: what changed it changed both.
-    fn agree(&mut self, id: ClientId, conn_id: ConnId) {
+    pub(crate) fn agree(&mut self, id: ClientId, conn_id: ConnId) {
         let session = self.clients.get(id).and_then(|client| client.session.as_ref());
         if let (Some(session), Some(conn)) = (session, self.servers.conns.get_mut(conn_id)) {
             conn.state = Arc::clone(&session.state);
@@ -556,7 +562,7 @@ impl Core {
         self.unpin_where(id, |_| true);
     }
 
-    fn unpin_where(&mut self, id: ClientId, ends: impl Fn(PinReason) -> bool) {
+    pub(crate) fn unpin_where(&mut self, id: ClientId, ends: impl Fn(PinReason) -> bool) {
         let Some(session) = self.clients.get_mut(id).and_then(|client| client.session.as_mut())
         else {
             return;

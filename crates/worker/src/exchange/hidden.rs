@@ -38,7 +38,12 @@ pub(crate) fn may_read_past(
 
 /// What a statement that looks at something may read.
 #[inline(never)]
-fn past_reads(statement: &Statement, known: &Known, flavor: Flavor, by_null: bool) -> PastReads {
+pub(crate) fn past_reads(
+    statement: &Statement,
+    known: &Known,
+    flavor: Flavor,
+    by_null: bool,
+) -> PastReads {
     if is_step_of_xa(&known.analysis) {
         return PastReads::default();
     }
@@ -68,7 +73,7 @@ fn past_reads(statement: &Statement, known: &Known, flavor: Flavor, by_null: boo
 
 /// Whether it is a step of an XA transaction and nothing else. It runs no code, and behind `XA END`
 /// servers refuse whatever would be set for it.
-fn is_step_of_xa(analysis: &Analysis) -> bool {
+pub(crate) fn is_step_of_xa(analysis: &Analysis) -> bool {
     analysis.is_complete && analysis.statements == 1 && matches!(*analysis.effects, [Effect::Xa(_)])
 }
 

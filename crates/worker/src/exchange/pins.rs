@@ -58,7 +58,7 @@ pub(crate) fn follow_status(
     }
 }
 
-fn prepares_xa(analysis: &Analysis) -> bool {
+pub(crate) fn prepares_xa(analysis: &Analysis) -> bool {
     analysis.effects.contains(&Effect::Xa(XaStep::Prepare))
 }
 
@@ -88,7 +88,7 @@ pub(crate) fn is_in_transaction(
 /// Whether a savepoint may be left behind a reply that tells of no transaction, with autocommit
 /// off: neither server says `IN_TRANS` for a savepoint alone. One that is there lasts until the
 /// transaction ends that `IN_TRANS` tells of, or with `COMMIT` or `ROLLBACK`.
-fn may_have_savepoint(lease: Option<&Lease>, analysis: Option<&Analysis>) -> bool {
+pub(crate) fn may_have_savepoint(lease: Option<&Lease>, analysis: Option<&Analysis>) -> bool {
     if analysis.is_some_and(may_set_savepoint) {
         return true;
     }
@@ -104,7 +104,7 @@ fn may_have_savepoint(lease: Option<&Lease>, analysis: Option<&Analysis>) -> boo
 
 /// Whether a text may set a savepoint: it says so, or what it runs is not in it. Functions have
 /// savepoints of their own, which end with them.
-fn may_set_savepoint(analysis: &Analysis) -> bool {
+pub(crate) fn may_set_savepoint(analysis: &Analysis) -> bool {
     let is_unseen = |effect: &Effect| {
         matches!(
             effect,
@@ -129,14 +129,14 @@ pub(crate) fn sets_next_transaction(statement: &Statement) -> bool {
     })
 }
 
-fn is_for_next(assignment: &Assignment) -> bool {
+pub(crate) fn is_for_next(assignment: &Assignment) -> bool {
     matches!(assignment, Assignment::Variable { scope: Scope::NextTransaction, .. })
         || matches!(assignment, Assignment::Transaction(setting)
             if setting.scope == TransactionScope::Next)
 }
 
 /// Whether a text is one `SET` of variables and nothing else.
-fn is_plain_set(analysis: &Analysis) -> bool {
+pub(crate) fn is_plain_set(analysis: &Analysis) -> bool {
     matches!(&*analysis.effects, [Effect::Set(_)])
         && analysis.statements == 1
         && analysis.is_complete
@@ -203,7 +203,7 @@ pub(crate) const PLAIN_VARIABLES: [&[u8]; 28] = [
 ];
 
 /// Whether a text is one `SET` that does nothing when the session has all of it already.
-fn is_left_out(analysis: &Analysis) -> bool {
+pub(crate) fn is_left_out(analysis: &Analysis) -> bool {
     let is_plain = |assignment: &Assignment| match assignment {
         Assignment::Variable { scope: Scope::Session | Scope::LocalDefault, name, .. } => {
             let is_isolation = matches!(&**name, b"transaction_isolation" | b"tx_isolation");
@@ -235,7 +235,7 @@ pub(crate) fn reads_no_table(analysis: &Analysis) -> bool {
 
 /// Whether a statement has ended its session: `COMMIT RELEASE` or `ROLLBACK RELEASE`, by itself or
 /// as `completion_type` says. Its server closes the connection behind the answer.
-fn is_released(session: &Session, statement: &Statement, outcome: &Outcome) -> bool {
+pub(crate) fn is_released(session: &Session, statement: &Statement, outcome: &Outcome) -> bool {
     let Some(known) = statement.known.as_ref().filter(|_| outcome.error.is_none()) else {
         return false;
     };
@@ -254,7 +254,7 @@ fn is_released(session: &Session, statement: &Statement, outcome: &Outcome) -> b
 
 /// Whether the session has set what `RELEASE` does for each end of a transaction whose text does
 /// not say `NO RELEASE`.
-fn releases_by_default(session: &Session, statement: &Statement) -> bool {
+pub(crate) fn releases_by_default(session: &Session, statement: &Statement) -> bool {
     let word = b"RELEASE";
     let is_word = |part: &[u8]| part.eq_ignore_ascii_case(word);
     let is_set = session.state.variable("completion_type").is_some_and(|value| {
@@ -271,7 +271,7 @@ fn releases_by_default(session: &Session, statement: &Statement) -> bool {
 /// Source: MySQL's and MariaDB's error references (`ER_SERVER_SHUTDOWN`, `ER_NET_…`,
 /// `ER_NEW_ABORTING_CONNECTION`, `ER_CONNECTION_KILLED`, `ER_SESSION_WAS_KILLED`,
 /// `ER_CLIENT_INTERACTION_TIMEOUT`).
-fn ends_connection(code: u16) -> bool {
+pub(crate) fn ends_connection(code: u16) -> bool {
     matches!(code, 1053 | 1152 | 1153 | 1156..=1161 | 1184 | 1927 | 3169 | 4031)
 }
 
@@ -375,7 +375,12 @@ impl Exchange {
     }
 
     #[inline(never)]
-    fn answer_left_out(&mut self, id: ClientId, statement: &Statement, known: &Known) -> bool {
+    pub(crate) fn answer_left_out(
+        &mut self,
+        id: ClientId,
+        statement: &Statement,
+        known: &Known,
+    ) -> bool {
         let session = self.core.clients.get_mut(id).and_then(|client| client.session.as_mut());
         let Some(session) = session else { return false };
         let text = text_hash(statement.frames.get(HEADER_LEN..).unwrap_or_default());

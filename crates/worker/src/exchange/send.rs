@@ -34,11 +34,11 @@ use crate::{
 };
 
 /// Remembered `SET` texts; with more of them all are proven again.
-const ACCEPTED_SETS_MAX: usize = 16_384;
+pub(crate) const ACCEPTED_SETS_MAX: usize = 16_384;
 
 /// Whether a `SET` of the proxy's own may name a variable that not every account may set: one that
 /// is not known to take no rights.
-fn needs_rights(text: &[u8]) -> bool {
+pub(crate) fn needs_rights(text: &[u8]) -> bool {
     const BEGIN: &[u8] = b"@@SESSION.";
     let places = text.windows(BEGIN.len()).enumerate().filter(|(_, part)| *part == BEGIN);
     let mut names = places.map(|(at, _)| {
@@ -51,7 +51,7 @@ fn needs_rights(text: &[u8]) -> bool {
 
 /// Besides [`PLAIN_VARIABLES`], variables that each account may set for its session, on MariaDB
 /// 10.11 and MySQL 9.7.
-const WITHOUT_RIGHTS: [&[u8]; 16] = [
+pub(crate) const WITHOUT_RIGHTS: [&[u8]; 16] = [
     b"character_set_client",
     b"character_set_connection",
     b"character_set_results",
@@ -100,7 +100,7 @@ pub(crate) fn may_leave(session: &Session, statement: &Statement, conn_id: ConnI
 
 /// Whether a statement ends the transaction that is open and does more: begins another one, or
 /// runs outside of it.
-fn goes_on_behind(session: &Session, statement: &Statement) -> bool {
+pub(crate) fn goes_on_behind(session: &Session, statement: &Statement) -> bool {
     let is_run = matches!(statement.purpose, Purpose::Query | Purpose::Execute);
     let Some(known) = statement.known.as_ref().filter(|_| is_run) else { return false };
     match known.analysis.transaction {
@@ -350,7 +350,7 @@ impl Exchange {
 
     /// The connection's schema can't be given back: it logs in anew, and the session waits for
     /// it or for another one.
-    fn exchange(&mut self, id: ClientId, conn_id: ConnId) {
+    pub(crate) fn exchange(&mut self, id: ClientId, conn_id: ConnId) {
         let Some((_, account)) = self.core.clients.wanted(id) else {
             return;
         };
@@ -389,7 +389,7 @@ impl Exchange {
 
 impl Core {
     /// Whether a session has no schema, and a connection one that can't be given back.
-    fn logs_in_again(&self, id: ClientId, conn_id: ConnId) -> bool {
+    pub(crate) fn logs_in_again(&self, id: ClientId, conn_id: ConnId) -> bool {
         let session = self.clients.get(id).and_then(|client| client.session.as_ref());
         let (Some(session), Some(conn)) = (session, self.servers.conns.get(conn_id)) else {
             return false;
@@ -399,7 +399,7 @@ impl Core {
 
     /// Whether a statement only looks at what the one before has left on this connection, which
     /// choosing its schema anew would change.
-    fn looks_back(&self, id: ClientId, conn_id: ConnId) -> bool {
+    pub(crate) fn looks_back(&self, id: ClientId, conn_id: ConnId) -> bool {
         let (Some(client), Some(conn)) = (self.clients.get(id), self.servers.conns.get(conn_id))
         else {
             return false;
@@ -418,7 +418,7 @@ impl Core {
 
     /// Connections keep a schema's character set as it was when they chose it. Once a schema has
     /// been defined, by whatever worker's client, they choose theirs anew.
-    fn follow_definitions(&mut self, conn_id: ConnId) {
+    pub(crate) fn follow_definitions(&mut self, conn_id: ConnId) {
         let defined = self.env.shared.schemas_defined();
         let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
@@ -434,7 +434,7 @@ impl Core {
     /// Whether the statement must not go out before the state is confirmed. A read may: its
     /// reply is dropped if the state was refused. So may any statement behind a `SET` that the
     /// server has accepted before, on this connection if it takes rights.
-    fn waits_for_sync(
+    pub(crate) fn waits_for_sync(
         &self,
         id: ClientId,
         conn_id: ConnId,
@@ -523,7 +523,7 @@ impl Core {
     }
 
     /// What is prepared on the connection and not needed goes before the statement.
-    fn send_ahead(&mut self, id: ClientId, conn_id: ConnId) {
+    pub(crate) fn send_ahead(&mut self, id: ClientId, conn_id: ConnId) {
         let Some(client) = self.clients.get(id) else { return };
         let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session) else {
             return;
@@ -568,7 +568,7 @@ impl Core {
 }
 
 /// What a client is told when the connection that ran its statement has gone.
-const REMOVED: &str = "its server was taken out of the hostgroup";
+pub(crate) const REMOVED: &str = "its server was taken out of the hostgroup";
 pub(crate) const LOST: &str = "Lost connection to MySQL server during query";
 
 /// What a statement reads of its session's past, beyond the state that is tracked.
@@ -606,7 +606,7 @@ impl PastReads {
 
     /// Whether this connection, in this turn, lacks some of it. A pin does not say that it has it:
     /// the session may have left it elsewhere before, and another session its own here.
-    fn is_elsewhere(self, session: &Session, here: (ConnId, u64)) -> bool {
+    pub(crate) fn is_elsewhere(self, session: &Session, here: (ConnId, u64)) -> bool {
         // What is not known yet is found out where it was left.
         let needs_id = self.insert_id || self.may_leave_id && session.past.knows_insert_id();
         needs_id && session.insert_conn != Some(here)
@@ -615,13 +615,13 @@ impl PastReads {
     }
 
     /// Whether another session may have found what this statement would be told of.
-    fn lacks_found_rows(self, session: &Session, here: (ConnId, u64)) -> bool {
+    pub(crate) fn lacks_found_rows(self, session: &Session, here: (ConnId, u64)) -> bool {
         (self.found_rows || self.may_leave_found_rows) && session.past.found_conn != Some(here)
     }
 
     /// Whether warnings and counts are cleared before: on a MariaDB they may stay where they are
     /// all the session's own.
-    fn clears_first(self, session: &Session, here: (ConnId, u64), conn: &Conn) -> bool {
+    pub(crate) fn clears_first(self, session: &Session, here: (ConnId, u64), conn: &Conn) -> bool {
         conn.flavor == Flavor::MySql
             || session.last_conn != Some(here)
             || conn.keeps_others_conditions()
@@ -632,7 +632,12 @@ impl PastReads {
 /// Sets this session's own last id; without a value it is what the connection has. That clears
 /// warnings and counts: on MySQL with any `SET`, on MariaDB with one that uses a table (`clears`).
 /// Anything else keeps the warnings of the statement before.
-fn add_last_insert_id(sync: &mut Sync, value: Option<u64>, flavor: Flavor, clears: bool) {
+pub(crate) fn add_last_insert_id(
+    sync: &mut Sync,
+    value: Option<u64>,
+    flavor: Flavor,
+    clears: bool,
+) {
     let text = sync.set.get_or_insert_with(Vec::new);
     let lead = if text.is_empty() { "SET " } else { "," };
     let value = value.map_or_else(|| "LAST_INSERT_ID()".to_owned(), |value| value.to_string());

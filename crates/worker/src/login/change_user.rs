@@ -6,10 +6,7 @@
 //! connection it knows the command no more (1047), whatever has succeeded in between. (It makes the
 //! client wait for a second, which we do not: who guesses passwords is kept off by his address.)
 
-use trunkline_protocol::{
-    error::{ClientError, ErrorKind},
-    packet::greeting::Flavor,
-};
+use trunkline_protocol::error::ErrorKind;
 use trunkline_session::frontend::{ClientHandshake, Refusal};
 
 use trunkline_topology::User;
@@ -22,28 +19,14 @@ use crate::{
     login::LoginAccounts,
     rooms::{Core, Exchange},
     shared::UserPlace,
-    statement::command::SERVERS_CHARSET,
 };
 
 /// Failures after which a connection of MariaDB's has no such command.
-const FAILED_MAX: u8 = 3;
+pub(crate) const FAILED_MAX: u8 = 3;
 
-impl Clients {
-    /// The change has succeeded, or the first login.
-    pub(crate) fn forget_former(&mut self, id: ClientId) {
-        if let Some(client) = self.get_mut(id) {
-            client.former = None;
-            client.changes_user = false;
-        }
-    }
-}
+impl Clients {}
 
-impl Env {
-    /// Whether clients are used to it that a change of user that failed leaves them who they are.
-    pub(crate) fn keeps_user(&self) -> bool {
-        self.greeting.flavor() == Flavor::MariaDb
-    }
-}
+impl Env {}
 
 impl Exchange {
     /// `COM_CHANGE_USER`.
@@ -79,18 +62,6 @@ impl Exchange {
             self.core.env.now.ms() + self.core.env.snapshot.settings.connect_timeout_client;
         self.core.clients.logins.logging_in.push_back((deadline, id));
         self.login_step(id, step);
-    }
-
-    /// Answers a login that fails with an error packet. It ends the connection, but for a change of
-    /// user where that leaves the user as he was.
-    pub(crate) fn refuse_change(&mut self, id: ClientId, seq: u8, error: ClientError) {
-        if !self.core.keep_user(id) {
-            return self.refuse(id, seq, error);
-        }
-        self.core.clients.note_error(id, &error);
-        self.core.write_client(id, |out| {
-            error.put(out, seq);
-        });
     }
 }
 
@@ -128,25 +99,6 @@ impl Core {
         keeps
     }
 
-    fn keep_user(&mut self, id: ClientId) -> bool {
-        let keeps = self.env.keeps_user();
-        if !self.clients.get(id).is_some_and(|client| keeps && client.changes_user) {
-            return false;
-        }
-        self.free_leases(id);
-        let Some(client) = self.clients.get_mut(id) else {
-            return false;
-        };
-        if let Some(former) = client.former.take() {
-            client.session = Some(go_back(former, client.session.take()));
-        }
-        client.changes_user = false;
-        client.failed_changes = client.failed_changes.saturating_add(1);
-        client.phase = Phase::Idle;
-        self.begin_anew(id, SERVERS_CHARSET);
-        true
-    }
-
     /// The new session's place under its user's cap: the old one's, where it is the same user's.
     pub(crate) fn place_of_user(&mut self, id: ClientId, user: &User) -> Option<UserPlace> {
         let former = self.clients.get_mut(id).and_then(|client| client.former.as_mut());
@@ -154,19 +106,10 @@ impl Core {
         let own = same.and_then(|former| former.place.take());
         own.or_else(|| self.env.shared.take_user(&user.key(), user.max_connections))
     }
-
-    /// Resets the session's connections.
-    fn free_leases(&mut self, id: ClientId) {
-        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
-        let leases = session.map(|session| std::mem::take(&mut session.leases));
-        for lease in leases.unwrap_or_default() {
-            self.free_lease(&lease);
-        }
-    }
 }
 
 /// The session before the change. One of the same user has had its place meanwhile.
-fn go_back(mut former: Box<Session>, now: Option<Box<Session>>) -> Box<Session> {
+pub(crate) fn go_back(mut former: Box<Session>, now: Option<Box<Session>>) -> Box<Session> {
     if former.place.is_none() {
         former.place = now.and_then(|now| now.place);
     }

@@ -68,20 +68,20 @@ impl LongData {
 }
 
 /// Where the parameter's number lies in the frames of a piece.
-const PARAMETER_AT: usize = STMT_ID_AT + 4;
+pub(crate) const PARAMETER_AT: usize = STMT_ID_AT + 4;
 /// Bytes that a piece takes beside its frames.
-const PIECE_COST: usize = size_of::<usize>();
+pub(crate) const PIECE_COST: usize = size_of::<usize>();
 
 /// A session's statements.
 #[derive(Debug)]
 pub(crate) struct ClientStmts {
     /// In order of their ids.
-    stmts: Vec<ClientStmt>,
-    next_id: u32,
+    pub(crate) stmts: Vec<ClientStmt>,
+    pub(crate) next_id: u32,
     /// The statement prepared last, which −1 stands for.
-    last: Option<u32>,
+    pub(crate) last: Option<u32>,
     /// Bytes of texts and long data.
-    held: usize,
+    pub(crate) held: usize,
 }
 
 impl Default for ClientStmts {
@@ -146,7 +146,7 @@ impl ClientStmts {
         self.place(id).ok().map(|_| id)
     }
 
-    fn place(&self, id: u32) -> Result<usize, usize> {
+    pub(crate) fn place(&self, id: u32) -> Result<usize, usize> {
         self.stmts.binary_search_by_key(&id, |stmt| stmt.id)
     }
 

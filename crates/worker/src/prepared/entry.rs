@@ -37,19 +37,19 @@ pub(crate) struct Entry {
     /// by the first execution that writes them; to any other of the statement it says 6136.
     pub is_once: bool,
     /// Definitions of its columns that one of its clients has, to be shared by others.
-    columns: RefCell<Option<Rc<[u8]>>>,
+    pub(crate) columns: RefCell<Option<Rc<[u8]>>>,
     /// How it was judged last for an execution in other modes.
-    otherwise: RefCell<Option<Otherwise>>,
+    pub(crate) otherwise: RefCell<Option<Otherwise>>,
 }
 
 /// How a text is judged whose execution finds its session in other modes.
 #[derive(Debug)]
-struct Otherwise {
-    modes: Modes,
+pub(crate) struct Otherwise {
+    pub(crate) modes: Modes,
     /// Whether the session's settings are those of the preparation.
-    is_same: bool,
+    pub(crate) is_same: bool,
     /// What it is run by.
-    known: Rc<Known>,
+    pub(crate) known: Rc<Known>,
 }
 
 impl Entry {
@@ -64,7 +64,7 @@ impl Entry {
     }
 
     /// The modes in which a server reads it again for a session in `modes`.
-    fn modes_again(&self, modes: &Modes) -> Modes {
+    pub(crate) fn modes_again(&self, modes: &Modes) -> Modes {
         match self.modes.flavor_mariadb {
             true => Modes { encoding: modes.encoding, ..self.modes },
             false => *modes,
@@ -128,7 +128,7 @@ impl Entry {
 }
 
 /// Whether `guess` says of `modes` what nobody had heard of, and nothing else.
-fn is_guess_of(guess: &Modes, modes: &Modes) -> bool {
+pub(crate) fn is_guess_of(guess: &Modes, modes: &Modes) -> bool {
     let mut settled = *guess;
     if guess.guesses_quotes {
         (settled.ansi_quotes, settled.guesses_quotes) = (modes.ansi_quotes, modes.guesses_quotes);
@@ -144,7 +144,7 @@ fn is_guess_of(guess: &Modes, modes: &Modes) -> bool {
 }
 
 /// Whether one execution uses a statement up.
-fn is_once(prepared: Prepared) -> bool {
+pub(crate) fn is_once(prepared: Prepared) -> bool {
     prepared.takes_vector && prepared.columns == 0
 }
 
@@ -158,7 +158,11 @@ pub(crate) struct EntryKey {
 }
 
 impl EntryKey {
-    fn entry(&self, (known, modes): (Rc<Known>, Modes), prepared: Prepared) -> Rc<Entry> {
+    pub(crate) fn entry(
+        &self,
+        (known, modes): (Rc<Known>, Modes),
+        prepared: Prepared,
+    ) -> Rc<Entry> {
         let Prepared { params, columns: columns_count, .. } = prepared;
         let has_rows = columns_count > 0;
         let Self { has_literals, .. } = *self;
@@ -183,13 +187,13 @@ impl EntryKey {
 /// The entries of one worker. Those that neither a client nor a connection holds are dropped.
 #[derive(Debug)]
 pub(crate) struct Entries {
-    entries: HashMap<EntryKey, Rc<Entry>, FixedState>,
+    pub(crate) entries: HashMap<EntryKey, Rc<Entry>, FixedState>,
     /// Size at which entries that nobody holds are dropped.
-    purge_at: usize,
+    pub(crate) purge_at: usize,
 }
 
 /// The fewest entries before the table looks for those that nobody holds.
-const PURGE_MIN: usize = 256;
+pub(crate) const PURGE_MIN: usize = 256;
 
 impl Default for Entries {
     fn default() -> Self {
@@ -239,7 +243,7 @@ impl Entries {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use trunkline_config::Settings;
     use trunkline_session::tracker::{Charset, Schema};
     use trunkline_sql::{analysis::Effect, token::Encoding};

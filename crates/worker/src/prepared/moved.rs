@@ -8,29 +8,29 @@ use crate::{clients::client::Session, rooms::Exchange};
 use super::{ClientStmts, EntryKey, client_stmts::ClientStmt, has_literals};
 
 /// Statements of one session that may move: each is read again when it arrives.
-const STMTS_MAX: usize = 64;
+pub(crate) const STMTS_MAX: usize = 64;
 /// Bytes of their texts.
-const BYTES_MAX: usize = 64 * 1024;
+pub(crate) const BYTES_MAX: usize = 64 * 1024;
 
 /// All prepared statements of one session.
 #[derive(Debug)]
 pub(crate) struct MovedStmts {
-    stmts: Vec<MovedStmt>,
-    next_id: u32,
-    last: Option<u32>,
+    pub(crate) stmts: Vec<MovedStmt>,
+    pub(crate) next_id: u32,
+    pub(crate) last: Option<u32>,
 }
 
 #[derive(Debug)]
-struct MovedStmt {
-    text: Box<[u8]>,
+pub(crate) struct MovedStmt {
+    pub(crate) text: Box<[u8]>,
     /// What a server said of it, and what its client calls it.
-    prepared: Prepared,
-    types: Option<Box<[u8]>>,
-    columns: Option<Box<[u8]>>,
+    pub(crate) prepared: Prepared,
+    pub(crate) types: Option<Box<[u8]>>,
+    pub(crate) columns: Option<Box<[u8]>>,
 }
 
 impl MovedStmt {
-    fn of(stmt: &ClientStmt) -> Self {
+    pub(crate) fn of(stmt: &ClientStmt) -> Self {
         let entry = &stmt.entry;
         Self {
             text: entry.text.clone(),

@@ -13,23 +13,24 @@ use trunkline_sql::{analysis::Depends, token::Modes};
 
 use crate::{
     ClientId,
-    clients::client::{Phase, Purpose, Stage, Statement},
+    clients::Clients,
+    clients::client::{Phase, Purpose, Statement},
+    commands::prepared::prepared_text,
+    prepared::{ClientStmts, Entries, Entry, EntryKey, has_literals, server_stmts},
     rooms::{Core, Exchange},
     servers::conn::Owner,
     statement::Statements,
     statement::analysis::Known,
 };
 
-use super::{Entries, Entry, EntryKey, command::prepared_text, has_literals, server_stmts};
-
 /// The server's error when it has as many statements as it may.
-const TOO_MANY: u16 = 1461;
+pub(crate) const TOO_MANY: u16 = 1461;
 /// The server's error when it does not know a statement.
-const UNKNOWN: u16 = 1243;
+pub(crate) const UNKNOWN: u16 = 1243;
 
 impl Statements {
     /// The entry of a statement that was `read` in modes: one for all clients, or its own.
-    pub(super) fn share_entry(
+    pub(crate) fn share_entry(
         &mut self,
         key: EntryKey,
         read: (Rc<Known>, Modes),
@@ -72,7 +73,7 @@ impl Exchange {
     }
 
     /// The entry of what was prepared just now, in the session's present state.
-    fn entry_of(
+    pub(crate) fn entry_of(
         &mut self,
         id: ClientId,
         statement: &Statement,
@@ -88,60 +89,11 @@ impl Exchange {
         let key = EntryKey { account: session.account, reading, has_literals, text };
         Some(self.statements.share_entry(key, (known, modes), prepared))
     }
-
-    /// The proxy's own `COM_STMT_PREPARE` was answered.
-    pub(crate) fn prepared_again(&mut self, id: ClientId, conn_id: ConnId, outcome: Outcome) {
-        let Some(client) = self.core.clients.get(id) else {
-            return;
-        };
-        let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session) else {
-            return;
-        };
-        let stmt = statement.stmt_id.and_then(|stmt_id| session.prepared.get(stmt_id));
-        let Some(entry) = stmt.map(|stmt| Rc::clone(statement.entry(stmt))) else {
-            return;
-        };
-        let (waits, runs_last) =
-            (statement.stage == Stage::Preparing(conn_id), statement.runs_last);
-        let error = match (outcome.error, outcome.prepared) {
-            (Some(error), _) => error,
-            (None, Some(prepared)) if prepared.params == entry.params => {
-                self.core.kept_again(id, conn_id, &entry, prepared);
-                if waits {
-                    self.dispatch(id, conn_id);
-                }
-                return;
-            }
-            (None, prepared) => {
-                if let (Some(prepared), Some(conn)) =
-                    (prepared, self.core.servers.conns.get_mut(conn_id))
-                {
-                    conn.stmts.close(prepared.stmt_id);
-                }
-                other_parameters()
-            }
-        };
-        if error.code == TOO_MANY {
-            self.core.give_up_stmts(conn_id);
-        }
-        if waits {
-            self.fail_in_place(id, conn_id, (&error).into());
-        } else if runs_last {
-            self.core.discard_execution(id, conn_id, error);
-        }
-    }
-
-    /// Ends the statement under way with an error, as if the connection that its session holds had
-    /// answered so.
-    pub(super) fn fail_in_place(&mut self, id: ClientId, conn_id: ConnId, error: ClientError) {
-        self.core.discard_execution(id, conn_id, error.into());
-        self.complete(id, conn_id, Outcome::default(), 0);
-    }
 }
 
 impl Core {
     /// A server has prepared an entry.
-    fn stmt_is_on(&mut self, conn_id: ConnId, entry: &Rc<Entry>, stmt_id: u32) {
+    pub(crate) fn stmt_is_on(&mut self, conn_id: ConnId, entry: &Rc<Entry>, stmt_id: u32) {
         let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
@@ -157,7 +109,7 @@ impl Core {
     }
 
     /// The server has no room for more statements: this connection gives up all of its own.
-    fn give_up_stmts(&mut self, conn_id: ConnId) {
+    pub(crate) fn give_up_stmts(&mut self, conn_id: ConnId) {
         if let Some(conn) = self.servers.conns.get_mut(conn_id) {
             conn.stmts.close_all();
         }
@@ -165,7 +117,13 @@ impl Core {
     }
 
     /// The statement is there: executions that wait for it, or follow it, have it at the front.
-    fn kept_again(&mut self, id: ClientId, conn_id: ConnId, entry: &Rc<Entry>, prepared: Prepared) {
+    pub(crate) fn kept_again(
+        &mut self,
+        id: ClientId,
+        conn_id: ConnId,
+        entry: &Rc<Entry>,
+        prepared: Prepared,
+    ) {
         let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
@@ -189,7 +147,7 @@ impl Core {
 
     /// The execution that was sent behind fails as preparing did; its own reply is dropped when it
     /// comes.
-    fn discard_execution(&mut self, id: ClientId, conn_id: ConnId, error: ServerError) {
+    pub(crate) fn discard_execution(&mut self, id: ClientId, conn_id: ConnId, error: ServerError) {
         if let Some(conn) = self.servers.conns.get_mut(conn_id) {
             let own = conn.in_flight.iter_mut().find(|entry| entry.owner == Owner::Client(id));
             if let Some(own) = own {
@@ -294,7 +252,26 @@ impl Core {
 }
 
 /// A server reads other parameters from a text than another one did.
-fn other_parameters() -> ServerError {
+pub(crate) fn other_parameters() -> ServerError {
     let text = "Incorrect arguments to mysqld_stmt_execute: the servers disagree on the parameters";
     ErrorKind::WrongArguments.says(text).into()
+}
+
+impl Clients {
+    pub(crate) fn stmts_mut(&mut self, id: ClientId) -> Option<&mut ClientStmts> {
+        Some(&mut self.get_mut(id)?.session.as_mut()?.prepared)
+    }
+
+    /// A cursor does not hold its session any more.
+    pub(crate) fn cursor_ended(
+        &mut self,
+        id: ClientId,
+        conn_id: trunkline_pool::ConnId,
+        stmt_id: u32,
+    ) {
+        let session = self.get_mut(id).and_then(|client| client.session.as_mut());
+        if let Some(lease) = session.and_then(|session| session.lease_mut(conn_id)) {
+            lease.pins.unpin_name(PinReason::Cursor, &stmt_id.to_le_bytes());
+        }
+    }
 }

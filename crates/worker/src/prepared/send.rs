@@ -13,37 +13,32 @@ use trunkline_protocol::{
             put_with_attributes,
         },
     },
-    error::ErrorKind,
     packet::greeting::Flavor,
     response::{Relay, ResponseShape},
 };
-use trunkline_session::tracker::{Difference, Schema, difference};
+use trunkline_session::tracker::Schema;
 use trunkline_sql::analysis::Depends;
 
 use crate::{
     ClientId,
     clients::Clients,
-    clients::client::{Phase, Purpose, Session, Stage, Statement},
-    exchange::send::text_hash,
+    clients::client::{Phase, Purpose, Session, Statement},
+    commands::command::{is_split, joined_payload},
     rooms::{Core, Exchange},
     routing::route::Asking,
     servers::conn::{Conn, InFlight, Owner},
-    statement::command::{is_split, joined_payload},
 };
 
-use super::{
-    ClientStmt, Entry, Fit, Last, ServerStmts,
-    command::{execution_in, fit_of},
-    state_for,
-};
+use super::{ClientStmt, Entry, Fit, Last, ServerStmts, state_for};
+use crate::commands::prepared::{execution_in, fit_of};
 
 /// What preparing takes on one connection.
-struct Missing {
+pub(crate) struct Missing {
     /// The state that it has to be brought to first.
-    state: Option<Arc<trunkline_session::tracker::SessionState>>,
-    entry: Rc<Entry>,
+    pub(crate) state: Option<Arc<trunkline_session::tracker::SessionState>>,
+    pub(crate) entry: Rc<Entry>,
     /// Whether the execution may follow at once, for the statement prepared last.
-    follows: bool,
+    pub(crate) follows: bool,
 }
 
 impl Clients {
@@ -54,36 +49,7 @@ impl Clients {
     }
 }
 
-impl Exchange {
-    /// Sees to it that what `id` wants to run is prepared on its connection. False when the
-    /// execution has to wait for that, or has failed.
-    pub(crate) fn is_prepared(&mut self, id: ClientId, conn_id: ConnId) -> bool {
-        let missing = match self.core.missing(id, conn_id) {
-            Ok(None) => return true,
-            Ok(Some(missing)) => missing,
-            Err(schema) => {
-                let text = format!("Unknown database '{}'", String::from_utf8_lossy(&schema));
-                self.fail_in_place(id, conn_id, ErrorKind::UnknownSchema.says(text));
-                return false;
-            }
-        };
-        if let Some(state) = missing.state {
-            let conn = self.core.servers.conns.get(conn_id);
-            let way = conn.map(|conn| difference(&conn.state, &state, conn.flavor));
-            if let Some(Difference::Sync(sync)) = way {
-                let proof = sync.set.as_deref().map(text_hash);
-                self.core.send_sync(id, conn_id, state, sync, proof);
-            }
-        }
-        self.core.fx.stats.counters.statements_prepared_again += 1;
-        self.core.prepare_on(id, conn_id, &missing.entry);
-        match missing.follows {
-            true => self.core.clients.run_last(id),
-            false => self.core.clients.set_stage(id, Stage::Preparing(conn_id)),
-        }
-        missing.follows
-    }
-}
+impl Exchange {}
 
 impl Core {
     /// Takes the statement that `id` runs to the front of those on a connection that has it.
@@ -101,7 +67,11 @@ impl Core {
 
     /// What has to be prepared; the name of a schema that would have to be chosen and can't be
     /// given back afterwards.
-    fn missing(&mut self, id: ClientId, conn_id: ConnId) -> Result<Option<Missing>, Box<[u8]>> {
+    pub(crate) fn missing(
+        &mut self,
+        id: ClientId,
+        conn_id: ConnId,
+    ) -> Result<Option<Missing>, Box<[u8]>> {
         let Some((statement, session)) = running(&mut self.clients, id) else {
             return Ok(None);
         };
@@ -144,7 +114,7 @@ impl Core {
     }
 
     /// Whether an execution of what the connection has prepared last is proven to have no effects.
-    fn last_is_harmless(&mut self, id: ClientId, conn_id: ConnId) -> bool {
+    pub(crate) fn last_is_harmless(&mut self, id: ClientId, conn_id: ConnId) -> bool {
         let Some(conn) = self.servers.conns.get(conn_id) else { return false };
         match conn.stmts.last().clone() {
             Last::Nothing => true,
@@ -164,7 +134,7 @@ impl Core {
     }
 
     /// Appends `COM_STMT_PREPARE` of an entry.
-    fn prepare_on(&mut self, id: ClientId, conn_id: ConnId, entry: &Entry) {
+    pub(crate) fn prepare_on(&mut self, id: ClientId, conn_id: ConnId, entry: &Entry) {
         self.make_room_for_stmt(conn_id);
         let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
@@ -216,25 +186,12 @@ impl Core {
         }
         self.touch_server(conn_id);
     }
-
-    /// The server's statements of a connection are gone: it was reset.
-    pub(crate) fn forget_stmts(&mut self, conn_id: ConnId) {
-        if has_plant!(self, StalePreparedId) {
-            return;
-        }
-        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
-            return;
-        };
-        let count = u32::try_from(conn.stmts.len()).unwrap_or(u32::MAX);
-        conn.stmts = ServerStmts::to_close(Vec::new());
-        let slot = conn.slot;
-        if let Some(slot) = self.servers.pool.slot(slot) {
-            slot.server.health.close_stmts(count);
-        }
-    }
 }
 
-fn running(clients: &mut Clients, id: ClientId) -> Option<(&mut Statement, &mut Session)> {
+pub(crate) fn running(
+    clients: &mut Clients,
+    id: ClientId,
+) -> Option<(&mut Statement, &mut Session)> {
     let client = clients.get_mut(id)?;
     match (&mut client.phase, &mut client.session) {
         (Phase::Running(statement), Some(session)) => Some((statement, session)),
@@ -263,7 +220,7 @@ pub(crate) fn runs_among_others(clients: &Clients, id: ClientId, conn: Option<&C
 }
 
 /// Notes what the front statement is run with.
-fn run_front(stmts: &mut ServerStmts, stmt: &ClientStmt, statement: &Statement) {
+pub(crate) fn run_front(stmts: &mut ServerStmts, stmt: &ClientStmt, statement: &Statement) {
     let execution = execution_in(&statement.frames, stmt.entry.params);
     let opens_cursor = execution.is_some_and(|execution| execution.opens_cursor);
     stmts.run(fit_of(stmt, statement), opens_cursor);
@@ -291,7 +248,7 @@ pub(crate) fn put_statement(
 }
 
 /// Appends a `COM_QUERY` with its attributes, or none.
-fn put_text(out: &mut Vec<u8>, statement: &Statement) {
+pub(crate) fn put_text(out: &mut Vec<u8>, statement: &Statement) {
     let attributes = statement.attributes.as_deref();
     match is_split(&statement.frames) {
         true => {
@@ -307,7 +264,7 @@ fn put_text(out: &mut Vec<u8>, statement: &Statement) {
     }
 }
 
-fn put_execution(
+pub(crate) fn put_execution(
     out: &mut Vec<u8>,
     statement: &mut Statement,
     session: &Session,
@@ -369,7 +326,7 @@ fn put_execution(
 
 impl Conn {
     /// After the statement prepared last was found to be this client's: as if it had been there.
-    pub(super) fn bind_front(&mut self, statement: &Statement, session: &Session) {
+    pub(crate) fn bind_front(&mut self, statement: &Statement, session: &Session) {
         let stmt = statement.stmt_id.and_then(|stmt_id| session.prepared.get(stmt_id));
         if let Some(stmt) = stmt {
             run_front(&mut self.stmts, stmt, statement);

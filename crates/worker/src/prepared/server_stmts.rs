@@ -14,36 +14,36 @@ use super::Entry;
 /// different types: MySQL derives types within a statement from those of its executions, so a
 /// client must not run a statement that another one has run with other types.
 #[derive(Debug)]
-struct Slot {
-    entry: Rc<Entry>,
-    stmt_id: u32,
+pub(crate) struct Slot {
+    pub(crate) entry: Rc<Entry>,
+    pub(crate) stmt_id: u32,
     /// With which types it has been run; `None` before the first execution.
-    bound: Option<Bound>,
+    pub(crate) bound: Option<Bound>,
     /// By what its text may have been read again when it was run; `None` where that is what it
     /// was prepared by. It is for executions that read by the same.
-    read_as: Option<Arc<SessionState>>,
+    pub(crate) read_as: Option<Arc<SessionState>>,
     /// The client's statement whose cursor is open on it.
-    held_by: Option<u32>,
+    pub(crate) held_by: Option<u32>,
     /// Long data was sent for its execution, which has not ended yet.
-    has_long_data: bool,
+    pub(crate) has_long_data: bool,
     /// Not to be used again: what it has been run with is not known, it has had a cursor (MySQL
     /// 9.7 answers its next execution without one wrongly), it is too large to keep, or its entry's
     /// are run once.
-    is_spent: bool,
+    pub(crate) is_spent: bool,
 }
 
 #[derive(Debug)]
-struct Bound {
+pub(crate) struct Bound {
     /// Types by parameter, [`NULL`] for one that was always NULL.
-    types: Vec<[u8; TYPE_LEN]>,
+    pub(crate) types: Vec<[u8; TYPE_LEN]>,
     /// The types that the last execution had in it.
-    sent: Rc<[u8]>,
+    pub(crate) sent: Rc<[u8]>,
     /// Whether the server has taken those over: an execution with them has succeeded.
-    is_confirmed: bool,
+    pub(crate) is_confirmed: bool,
 }
 
 /// The type of a parameter that is NULL, whatever its driver says. No server has such a type.
-const NULL: [u8; TYPE_LEN] = [0xFF, 0xFF];
+pub(crate) const NULL: [u8; TYPE_LEN] = [0xFF, 0xFF];
 
 /// What an execution needs of a statement.
 #[derive(Debug, Clone, Copy)]
@@ -64,10 +64,10 @@ pub(crate) enum Fit<'a> {
 /// The statements of one connection, the most recently used first.
 #[derive(Debug, Default)]
 pub(crate) struct ServerStmts {
-    slots: Vec<Slot>,
+    pub(crate) slots: Vec<Slot>,
     /// Statements that the server has and nobody needs.
-    closing: Vec<u32>,
-    last: Last,
+    pub(crate) closing: Vec<u32>,
+    pub(crate) last: Last,
 }
 
 /// The statement that a connection has prepared last.
@@ -125,7 +125,7 @@ impl ServerStmts {
         self.place(entry, owner, fit).is_some()
     }
 
-    fn place(&self, entry: &Rc<Entry>, owner: u32, fit: Fit<'_>) -> Option<usize> {
+    pub(crate) fn place(&self, entry: &Rc<Entry>, owner: u32, fit: Fit<'_>) -> Option<usize> {
         let (mut unused, mut unread) = (None, None);
         for (place, slot) in self.slots.iter().enumerate() {
             if !Rc::ptr_eq(&slot.entry, entry)
@@ -295,13 +295,13 @@ impl ServerStmts {
 }
 
 impl Bound {
-    fn new(types: &Rc<[u8]>, nulls: &[u8]) -> Self {
+    pub(crate) fn new(types: &Rc<[u8]>, nulls: &[u8]) -> Self {
         let own = Self::of(types, nulls).collect();
         Self { types: own, sent: Rc::clone(types), is_confirmed: false }
     }
 
     /// The type of each parameter of an execution.
-    fn of(types: &[u8], nulls: &[u8]) -> impl Iterator<Item = [u8; TYPE_LEN]> {
+    pub(crate) fn of(types: &[u8], nulls: &[u8]) -> impl Iterator<Item = [u8; TYPE_LEN]> {
         let is_null = |at: usize| nulls.get(at / 8).is_some_and(|byte| byte >> (at % 8) & 1 != 0);
         let types = types.as_chunks::<TYPE_LEN>().0.iter().copied().enumerate();
         types.map(move |(at, one)| if is_null(at) { NULL } else { one })
@@ -310,7 +310,7 @@ impl Bound {
     /// Whether an execution of these types finds the statement as one that nobody has run yet.
     ///
     /// Without `has_rows` nobody sees the type of a NULL, so that it goes with any other.
-    fn accepts(&self, types: &[u8], nulls: &[u8], has_rows: bool) -> bool {
+    pub(crate) fn accepts(&self, types: &[u8], nulls: &[u8], has_rows: bool) -> bool {
         let goes = |(known, one): (&[u8; TYPE_LEN], [u8; TYPE_LEN])| {
             *known == one || !has_rows && (*known == NULL || one == NULL)
         };
@@ -318,7 +318,7 @@ impl Bound {
             && self.types.iter().zip(Self::of(types, nulls)).all(goes)
     }
 
-    fn run(&mut self, types: &Rc<[u8]>, nulls: &[u8]) {
+    pub(crate) fn run(&mut self, types: &Rc<[u8]>, nulls: &[u8]) {
         for (known, one) in self.types.iter_mut().zip(Self::of(types, nulls)) {
             if *known == NULL {
                 *known = one;

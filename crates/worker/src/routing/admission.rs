@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use trunkline_config::Guards;
 use trunkline_rules::{
-    Admission, FirewallAsk, FirewallMode, FirewallVerdict, Limit, LimitAsk, LimitScope, Limits,
+    Admission, FirewallAsk, FirewallVerdict, Limit, LimitAsk, LimitScope, Limits,
 };
 use trunkline_sql::analysis::TransactionEffect;
 use trunkline_stats::LimitSums;
@@ -53,35 +53,6 @@ impl Core {
         let text = &self.env.snapshot.settings.firewall_whitelist_errormsg;
         is_denied.then(|| Route::Error(Arc::from(text.as_str())))
     }
-
-    /// Whether a user with `fast_forward` is one whose statements the firewall judges: they can't
-    /// be looked at, so it runs none. One whose statements are only told of goes on, and is told
-    /// of once.
-    pub(crate) fn is_forward_denied(&mut self, id: ClientId) -> bool {
-        let settings = &self.env.snapshot.settings;
-        let Some(client) = self.clients.get(id).filter(|_| settings.firewall_whitelist_enabled)
-        else {
-            return false;
-        };
-        let Some(session) = client.session.as_ref() else {
-            return false;
-        };
-        let user = Arc::clone(&session.user);
-        let mode = self.env.snapshot.guards.firewall.mode(&user.name, client.peer.client_addr);
-        let did = match mode {
-            FirewallMode::Off => return false,
-            FirewallMode::Detecting => {
-                self.fx.stats.counters.statements_detected += 1;
-                "can't look at the statements"
-            }
-            FirewallMode::Protecting => {
-                self.fx.stats.counters.statements_refused_firewall += 1;
-                "denied a session"
-            }
-        };
-        self.fx.log(true, || format!("firewall {did} of user {}, who has fast_forward", user.name));
-        mode == FirewallMode::Protecting
-    }
 }
 
 impl Commands {
@@ -127,7 +98,7 @@ impl Commands {
     }
 }
 
-fn refusal(limit: &Limit) -> String {
+pub(crate) fn refusal(limit: &Limit) -> String {
     let of = match &limit.scope {
         LimitScope::User(Some(user)) => format!("user '{user}'"),
         LimitScope::User(None) => "each user".to_owned(),

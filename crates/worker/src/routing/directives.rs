@@ -1,16 +1,12 @@
 //! What rules, and hints in comments, ask for beyond where a statement goes.
 
-use std::sync::Arc;
-
 use trunkline_config::Settings;
 use trunkline_rules::{Effects, Multiplex};
 use trunkline_session::tracker::{PinReason, Pins};
 use trunkline_sql::hint::Hints;
 use trunkline_topology::{Pipeline, ServerKey};
 
-use crate::{
-    ClientId, cache::CacheOrder, clients::client::Statement, mirror::MirrorOrder, rooms::Core,
-};
+use crate::{cache::CacheOrder, clients::client::Statement, mirror::MirrorOrder, rooms::Core};
 
 /// What one statement is to be carried out with. 0 is none of a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -76,38 +72,12 @@ impl Directives {
     }
 }
 
-impl Core {
-    /// Logs a statement as a rule wants it: who, where and how, and never its text.
-    pub(crate) fn log_statement(
-        &mut self,
-        id: ClientId,
-        statement: &Statement,
-        error: Option<u16>,
-    ) {
-        let Some(session) = self.clients.get(id).and_then(|client| client.session.as_ref()) else {
-            return;
-        };
-        let (user, number) = (Arc::clone(&session.user), self.clients.get(id).map(|c| c.number));
-        let digest = statement.known.as_ref().map_or(0, |known| known.digest);
-        let hostgroup = statement.hostgroup;
-        let took_us = self.env.now.us.saturating_sub(statement.begun_us);
-        self.fx.log(false, || {
-            let outcome = error.map_or("ok".to_owned(), |code| format!("error {code}"));
-            format!(
-                "statement of client {} user {} digest {} hostgroup {hostgroup}: {outcome} in \
-                 {took_us} us",
-                number.unwrap_or_default(),
-                user.name,
-                trunkline_sql::digest::format(digest),
-            )
-        });
-    }
-}
+impl Core {}
 
 /// The longest that a client can have its own statement held back, ms.
-const DELAY_MAX_MS: u32 = 3_600_000;
+pub(crate) const DELAY_MAX_MS: u32 = 3_600_000;
 /// The most retries that a client can ask for.
-const RETRIES_MAX: u32 = trunkline_rules::RETRIES_MAX;
+pub(crate) const RETRIES_MAX: u32 = trunkline_rules::RETRIES_MAX;
 
 impl Statement {
     /// Is carried out on this server and no other, if there is one: with nobody else on its

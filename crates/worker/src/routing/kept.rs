@@ -21,7 +21,7 @@ use crate::{
 
 /// What holds a session and is nothing that it has said of itself: transactions have a setting of
 /// their own (`transaction_persistent`), and what reads left is fetched from elsewhere.
-const NO_STATE: [PinReason; 5] = [
+pub(crate) const NO_STATE: [PinReason; 5] = [
     PinReason::Transaction,
     PinReason::Warnings,
     PinReason::FoundRows,
@@ -71,7 +71,7 @@ pub(crate) fn variables_elsewhere(
 }
 
 /// Whether a statement asks for something that is held.
-fn sees(pins: &Pins, analysis: &Analysis, proof: Proof) -> bool {
+pub(crate) fn sees(pins: &Pins, analysis: &Analysis, proof: Proof) -> bool {
     pins.reasons().any(|reason| match reason {
         PinReason::UserVariable
         | PinReason::Routine
@@ -98,7 +98,7 @@ fn sees(pins: &Pins, analysis: &Analysis, proof: Proof) -> bool {
 }
 
 /// Whether a user variable is read, or gets a value.
-fn uses_variables(analysis: &Analysis) -> bool {
+pub(crate) fn uses_variables(analysis: &Analysis) -> bool {
     let assigns = |effect: &Effect| match effect {
         Effect::UserVariableAssigned(_) => true,
         Effect::Set(assignments) => assignments.iter().any(|assignment| {
@@ -110,7 +110,7 @@ fn uses_variables(analysis: &Analysis) -> bool {
 }
 
 /// Whether a statement names a temporary table, in whatever schema, or may do so.
-fn names_one_of(pins: &Pins, analysis: &Analysis) -> bool {
+pub(crate) fn names_one_of(pins: &Pins, analysis: &Analysis) -> bool {
     let mut names = pins.names(PinReason::TemporaryTable).peekable();
     let references = &analysis.references;
     if !references.is_whole || names.peek().is_none() {
@@ -123,7 +123,7 @@ fn names_one_of(pins: &Pins, analysis: &Analysis) -> bool {
 }
 
 /// Whether an effect gives back, asks for or adds what holds the session for this reason.
-fn is_of(reason: PinReason, effect: &Effect) -> bool {
+pub(crate) fn is_of(reason: PinReason, effect: &Effect) -> bool {
     match reason {
         PinReason::NamedLock => {
             matches!(effect, Effect::GetLock(_) | Effect::ReleaseLock(_) | Effect::ReleaseAllLocks)

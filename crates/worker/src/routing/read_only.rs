@@ -7,7 +7,6 @@
 //! and what is read from then on is what is there by then.
 
 use trunkline_catalog::{Hidden, Proof};
-use trunkline_pool::ConnId;
 use trunkline_protocol::packet::{greeting::Flavor, status};
 use trunkline_session::tracker::PinReason;
 use trunkline_sql::{
@@ -18,15 +17,13 @@ use trunkline_topology::HostgroupId;
 
 use crate::{
     ClientId,
-    clients::client::{Lease, Phase},
-    exchange::send::put_own_query,
+    clients::client::Lease,
     rooms::Core,
     routing::route::{Asking, is_of_reads},
-    servers::conn::{InFlight, Owner},
     statement::analysis::Known,
 };
 
-const BEGIN: &[u8] = b"START TRANSACTION READ ONLY";
+pub(crate) const BEGIN: &[u8] = b"START TRANSACTION READ ONLY";
 
 impl Core {
     /// A transaction that only reads, on a reader, ends with what begins another that may write,
@@ -91,40 +88,11 @@ impl Core {
         self.free_lease(&lease);
         None
     }
-
-    /// Begins the session's transaction anew before its statement on `conn_id`, which is the
-    /// writer's; where it was it is over.
-    pub(crate) fn begin_read_only(&mut self, id: ClientId, conn_id: ConnId) {
-        let Some(client) = self.clients.get_mut(id) else { return };
-        let (Phase::Running(_), Some(session)) = (&client.phase, client.session.as_mut()) else {
-            return;
-        };
-        if !std::mem::take(&mut session.begins_read_only) {
-            return;
-        }
-        let is_left =
-            |lease: &Lease| lease.conn != conn_id && lease.pins.has(PinReason::Transaction);
-        let left = session.leases.iter().position(is_left);
-        let left = left.map(|place| session.leases.remove(place));
-        if let Some(lease) = session.lease_mut(conn_id) {
-            lease.pins.set(PinReason::Transaction, true);
-        }
-        let Some(conn) = self.servers.conns.get_mut(conn_id) else { return };
-        let relay = conn.own_relay();
-        let owner = Owner::Sync(id, None);
-        conn.in_flight.push_back(InFlight { owner, relay, is_statement: false });
-        let takes_attributes = conn.takes_attributes;
-        self.fx.stats.counters.transactions_moved += 1;
-        self.write_server(conn_id, |out| put_own_query(out, BEGIN, takes_attributes));
-        if let Some(lease) = left {
-            self.free_lease(&lease);
-        }
-    }
 }
 
 /// Whether a statement may do something besides reading, also where data can't be changed, or
 /// leaves in the session what later writes may ask for: its place is the writer.
-fn may_act(analysis: &Analysis, proof: Proof) -> bool {
+pub(crate) fn may_act(analysis: &Analysis, proof: Proof) -> bool {
     use StatementKind as Kind;
     if proof.reads || analysis.transaction != TransactionEffect::None {
         return false;
@@ -181,32 +149,32 @@ pub(crate) fn only_looks(analysis: &Analysis, proof: Proof) -> bool {
 }
 
 /// Whether what stands behind names may do so: a view that calls a function.
-fn acts_behind_names(hidden: Hidden) -> bool {
+pub(crate) fn acts_behind_names(hidden: Hidden) -> bool {
     [Hidden::WRITES, Hidden::LEAVES, Hidden::STAYS].into_iter().any(|what| hidden.may(what))
 }
 
 /// Whether a variable gets a value that only the server knows, or one for all sessions.
-fn is_computed(assignment: &Assignment) -> bool {
+pub(crate) fn is_computed(assignment: &Assignment) -> bool {
     matches!(assignment, Assignment::Variable { scope, value, .. }
         if !matches!(value, Value::Literal(_))
             || matches!(scope, Scope::Global | Scope::Persist | Scope::PersistOnly))
 }
 
 /// Whether one of several statements begins a transaction, so that others may write in it.
-fn may_write_behind(analysis: &Analysis) -> bool {
+pub(crate) fn may_write_behind(analysis: &Analysis) -> bool {
     let begins =
         |effect: &Effect| matches!(effect, Effect::Transaction(TransactionEffect::Begin { .. }));
     analysis.statements > 1 && analysis.effects.iter().any(begins) && !only_names_reads(analysis)
 }
 
 /// Whether all tables of a text are known, and only read.
-fn only_names_reads(analysis: &Analysis) -> bool {
+pub(crate) fn only_names_reads(analysis: &Analysis) -> bool {
     let references = &analysis.references;
     references.is_whole && references.tables.iter().all(|table| table.access == TableAccess::Read)
 }
 
 /// Whether a text ends what is open, and what it does then may need the writer.
-fn ends_for_writer(analysis: &Analysis, flavor: Flavor) -> bool {
+pub(crate) fn ends_for_writer(analysis: &Analysis, flavor: Flavor) -> bool {
     use TransactionEffect as Tx;
     // Measured on MySQL 9.7: within a transaction that only reads, another one that does not say
     // how it begins only reads too. On MariaDB 10.11 it may write.

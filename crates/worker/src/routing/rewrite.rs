@@ -52,7 +52,7 @@ impl Exchange {
 }
 
 /// How many parameters a text has.
-fn parameters(text: &[u8], modes: &Modes) -> usize {
+pub(crate) fn parameters(text: &[u8], modes: &Modes) -> usize {
     Tokens::new(text, modes).filter(|token| token.kind == TokenKind::Parameter).count()
 }
 

@@ -76,10 +76,10 @@ pub(crate) enum Asking<'a> {
 
 /// What rules say of a statement.
 #[derive(Default)]
-struct Ruling {
-    answer: Option<Route>,
-    hostgroup: Option<HostgroupId>,
-    rewritten: Option<Vec<u8>>,
+pub(crate) struct Ruling {
+    pub(crate) answer: Option<Route>,
+    pub(crate) hostgroup: Option<HostgroupId>,
+    pub(crate) rewritten: Option<Vec<u8>>,
 }
 
 impl Clients {
@@ -194,7 +194,7 @@ impl Commands {
     }
 
     /// Asks the rules, and fast routing behind them.
-    fn ask_rules(
+    pub(crate) fn ask_rules(
         &mut self,
         id: ClientId,
         known: &Known,
@@ -262,7 +262,7 @@ impl Commands {
 
 impl Core {
     /// The hostgroup that a statement's comments name.
-    fn hinted(
+    pub(crate) fn hinted(
         &self,
         id: ClientId,
         statement: (&Analysis, Proof),
@@ -278,7 +278,7 @@ impl Core {
 
     /// The server that a statement's comments name, unless it is a reader and the statement may
     /// write there.
-    fn hinted_server(
+    pub(crate) fn hinted_server(
         &mut self,
         id: ClientId,
         known: &Known,
@@ -301,7 +301,7 @@ impl Core {
         self.route_decided(id, None, None, Proof::NOTHING)
     }
 
-    fn route_decided(
+    pub(crate) fn route_decided(
         &self,
         id: ClientId,
         decided: Option<HostgroupId>,
@@ -359,7 +359,7 @@ impl Core {
     }
 
     /// The connection that a statement stays on, whatever rules and hints say.
-    fn keeping_lease<'a>(
+    pub(crate) fn keeping_lease<'a>(
         &self,
         session: &'a Session,
         decided: HostgroupId,
@@ -375,7 +375,12 @@ impl Core {
     }
 
     /// The automatic read/write split, for a session that holds no connection.
-    fn split(&self, session: &Session, known: Option<&Rc<Known>>, reads: bool) -> HostgroupId {
+    pub(crate) fn split(
+        &self,
+        session: &Session,
+        known: Option<&Rc<Known>>,
+        reads: bool,
+    ) -> HostgroupId {
         let default = session.user.default_hostgroup;
         let group = self.env.snapshot.writer_group(default);
         let is_online = |readers| self.servers.pool.has_online(readers, self.env.now.ms());
@@ -395,7 +400,7 @@ pub(crate) fn hostgroup_of(route: &Route) -> Option<HostgroupId> {
     }
 }
 
-fn answer_of(answer: Option<Answer<'_>>) -> Option<Route> {
+pub(crate) fn answer_of(answer: Option<Answer<'_>>) -> Option<Route> {
     answer.map(|answer| match answer {
         Answer::Ok(text) => Route::Ok(Arc::clone(text)),
         Answer::Error(text) => Route::Error(Arc::clone(text)),
@@ -403,7 +408,7 @@ fn answer_of(answer: Option<Answer<'_>>) -> Option<Route> {
 }
 
 /// The next of a sequence of numbers that look like chance. Source: Marsaglia, "Xorshift RNGs".
-fn next_chance(mut number: u64) -> u64 {
+pub(crate) fn next_chance(mut number: u64) -> u64 {
     number ^= number << 13;
     number ^= number >> 7;
     number ^ number << 17
@@ -414,7 +419,7 @@ fn next_chance(mut number: u64) -> u64 {
 /// gives back, a lock; else where its next transaction is spoken of; else the writer, where it
 /// holds more than what reads left there; else the first that does. What may write follows nothing
 /// to where `may_write_at` says no: rules may have sent the session to a reader there.
-fn held_lease<'a>(
+pub(crate) fn held_lease<'a>(
     session: &'a Session,
     known: Option<&Known>,
     is_read: bool,
@@ -446,12 +451,12 @@ fn held_lease<'a>(
 }
 
 /// Whether a statement does no harm on a server of which nobody says that it may be written to.
-fn does_not_write(analysis: Option<&Analysis>, proof: Proof) -> bool {
+pub(crate) fn does_not_write(analysis: Option<&Analysis>, proof: Proof) -> bool {
     analysis.is_some_and(|it| only_looks(it, proof) || sets_user_variables(it))
 }
 
 /// Whether a statement gives values to user variables and can do nothing else.
-fn sets_user_variables(analysis: &Analysis) -> bool {
+pub(crate) fn sets_user_variables(analysis: &Analysis) -> bool {
     let is_of_user = |assignment: &Assignment| {
         matches!(assignment, Assignment::Variable { scope: Scope::UserVariable, .. })
     };
@@ -465,7 +470,7 @@ fn sets_user_variables(analysis: &Analysis) -> bool {
 }
 
 /// What a statement gives back, or asks for.
-fn given_back(analysis: &Analysis) -> Option<PinReason> {
+pub(crate) fn given_back(analysis: &Analysis) -> Option<PinReason> {
     let given = analysis.effects.iter().find_map(|effect| match effect {
         Effect::UnlockTables => Some(PinReason::TableLock),
         // One that is named is released by a statement that does nothing else.
@@ -480,7 +485,7 @@ fn given_back(analysis: &Analysis) -> Option<PinReason> {
 
 /// Whether all that holds a session on a connection is what reads left: rows to be fetched, counts
 /// and warnings.
-fn holds_reads_only(lease: &Lease) -> bool {
+pub(crate) fn holds_reads_only(lease: &Lease) -> bool {
     lease.pins.reasons().all(|reason| reason == PinReason::Cursor || is_of_reads(reason))
 }
 

@@ -1,5 +1,7 @@
 //! The end of a server connection: its place under the cap is given back, and its server is told.
 
+use trunkline_pool::{ConnId, ConnState, SlotId};
+
 use crate::{
     Action, ClientId,
     rooms::Core,
@@ -7,13 +9,12 @@ use crate::{
     servers::conn::{Conn, ConnPhase, Owner},
     session_past::Trace,
 };
-use trunkline_pool::{ConnId, ConnState, SlotId};
 
 /// A `COM_QUIT` packet.
-const QUIT: &[u8] = &[1, 0, 0, 0, 1];
+pub(crate) const QUIT: &[u8] = &[1, 0, 0, 0, 1];
 
 /// The same on a compressed connection: too short to be compressed itself.
-const PACKED_QUIT: &[u8] = &[5, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1];
+pub(crate) const PACKED_QUIT: &[u8] = &[5, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1];
 
 impl Servers {
     /// Forgets a removed server once its last connection has gone.
@@ -21,6 +22,14 @@ impl Servers {
         if self.pool.sweep(slot) {
             self.resetting.remove(&slot);
             self.accepted_sets.retain(|(known, ..)| *known != slot);
+        }
+    }
+
+    /// Nothing is in flight on a connection, and so no read that was sent elsewhere as well.
+    pub(crate) fn end_copies(&mut self, conn_id: ConnId) {
+        if let Some(conn) = self.conns.get_mut(conn_id).filter(|conn| conn.copies.is_some()) {
+            debug_assert!(conn.in_flight.is_empty());
+            conn.copies = None;
         }
     }
 }

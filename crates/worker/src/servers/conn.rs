@@ -121,7 +121,7 @@ pub(crate) struct Conn {
 pub(crate) const OTHERS_TURN: u64 = u64::MAX;
 
 /// `SET` texts of one connection that are remembered.
-const ACCEPTED_SETS_MAX: usize = 16;
+pub(crate) const ACCEPTED_SETS_MAX: usize = 16;
 
 impl Conn {
     /// A connection of which nothing is known yet; it is on no list.

@@ -3,20 +3,20 @@
 use std::collections::HashMap;
 
 use foldhash::fast::FixedState;
-use trunkline_pool::{AccountId, ConnId, SlotId};
+use trunkline_pool::{AccountId, SlotId};
 use trunkline_session::Credential;
 use trunkline_topology::{BackendAccount, Password, User};
 
 use crate::{
+    Action, ClientId,
     clients::client::Session,
-    effects::Wake,
     env::Env,
     rooms::{Core, Exchange},
     servers::conn::AccountKey,
 };
 
 /// A password refused so lately counts as refused still, ms.
-const REFUSED_MS: u64 = 10_000;
+pub(crate) const REFUSED_MS: u64 = 10_000;
 
 /// Which password of an account a server takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -29,7 +29,7 @@ pub(crate) enum PasswordTurn {
 }
 
 impl PasswordTurn {
-    fn other(self) -> Self {
+    pub(crate) fn other(self) -> Self {
         match self {
             Self::Newest => Self::Retained,
             Self::Retained => Self::Newest,
@@ -39,10 +39,10 @@ impl PasswordTurn {
 
 /// What is known of an account that has two passwords, on one server.
 #[derive(Debug, Clone, Copy, Default)]
-struct Known {
-    turn: PasswordTurn,
+pub(crate) struct Known {
+    pub(crate) turn: PasswordTurn,
     /// When the other one was refused, ms, unless one was taken since.
-    refused_ms: Option<u64>,
+    pub(crate) refused_ms: Option<u64>,
 }
 
 /// Accounts whose newest password some server has refused.
@@ -99,7 +99,11 @@ impl Env {
 impl Core {
     /// The account of `name` on the servers as `session`'s user has it: with today's passwords if
     /// the configuration still has that account, else with those of the login.
-    fn backend_of<'a>(&'a self, session: &'a Session, name: &str) -> Option<&'a BackendAccount> {
+    pub(crate) fn backend_of<'a>(
+        &'a self,
+        session: &'a Session,
+        name: &str,
+    ) -> Option<&'a BackendAccount> {
         let today = self.env.snapshot.today(&session.user);
         let users = today.into_iter().chain([&session.user]);
         users.filter_map(|user| user.backend.as_ref()).find(|backend| backend.user == name)
@@ -142,7 +146,7 @@ impl Core {
     }
 
     /// Whether an account has a second password for servers.
-    fn has_retained(&self, account: AccountId) -> bool {
+    pub(crate) fn has_retained(&self, account: AccountId) -> bool {
         let Some(key) = self.servers.accounts.key(account) else {
             return false;
         };
@@ -153,39 +157,21 @@ impl Core {
             (Some(_), None) | (None, Some(_)) => false,
         }
     }
-}
 
-impl Exchange {
-    /// The server refused the account's password: the other one is tried, if there is one that was
-    /// not refused just before. Whether it is.
-    pub(crate) fn try_other_password(&mut self, id: ConnId) -> bool {
-        let Some(conn) = self.core.servers.conns.get(id) else {
-            return false;
-        };
-        let (slot, account, tried) = (conn.slot.index(), conn.account, conn.password);
-        let (hostgroup, forwards) = (conn.hostgroup, conn.forwards);
-        let goes_on = self.core.has_retained(account)
-            && self.core.servers.password_turns.refused(
-                slot,
-                account,
-                tried,
-                self.core.env.now.ms(),
-            );
-        if !goes_on {
-            return false;
+    /// Has the servers asked for their users, if nobody has yet; a client that waits for it goes
+    /// on with [`users_looked_up`](Self::users_looked_up).
+    pub(crate) fn look_up_users(&mut self, waiting: Option<ClientId>) {
+        self.clients.logins.looking_up.extend(waiting);
+        if !std::mem::replace(&mut self.clients.logins.has_asked_for_users, true) {
+            self.fx.act(Action::LookUpUsers);
         }
-        self.core.fx.stats.server_mut(slot).connect_err += 1;
-        self.core.drop_conn(id);
-        if let Some(client) = forwards {
-            self.begin_forward(client);
-        }
-        self.core.fx.wake(Wake::Queue(hostgroup));
-        true
     }
 }
 
+impl Exchange {}
+
 /// The password before, where it is known itself: a hash opens no server.
-fn clear_retained(user: &User) -> Option<&Password> {
+pub(crate) fn clear_retained(user: &User) -> Option<&Password> {
     user.retained_password.as_ref().filter(|password| matches!(password, Password::Clear(_)))
 }
 

@@ -26,7 +26,7 @@ use crate::{ClientId, rooms::Core, servers::Servers, statement::sql_modes::Defau
 
 /// Variables that have no value of a session's: no login depends on them, and some tools set them
 /// again and again.
-const SERVERS_OWN: [&[u8]; 12] = [
+pub(crate) const SERVERS_OWN: [&[u8]; 12] = [
     b"event_scheduler",
     b"general_log",
     b"innodb_buffer_pool_size",
@@ -42,7 +42,7 @@ const SERVERS_OWN: [&[u8]; 12] = [
 ];
 
 /// The values that a text sets for new sessions.
-fn set_globals(analysis: &Analysis) -> impl Iterator<Item = &Assignment> {
+pub(crate) fn set_globals(analysis: &Analysis) -> impl Iterator<Item = &Assignment> {
     let sets = analysis.effects.iter().filter_map(|effect| match effect {
         Effect::Set(assignments) => Some(assignments.iter()),
         _ => None,
@@ -57,7 +57,7 @@ fn set_globals(analysis: &Analysis) -> impl Iterator<Item = &Assignment> {
 }
 
 /// Whether sessions that begin behind a text may have other values, roles or rights.
-fn sets_defaults(analysis: &Analysis) -> bool {
+pub(crate) fn sets_defaults(analysis: &Analysis) -> bool {
     let sets = |effect: &Effect| match effect {
         Effect::AccountsDefined => true,
         Effect::SetTransaction(setting) => setting.scope == TransactionScope::Global,
@@ -68,7 +68,7 @@ fn sets_defaults(analysis: &Analysis) -> bool {
 
 /// What a text sets autocommit to for new sessions, if it does: `None` within for an expression,
 /// which only a server can evaluate.
-fn set_autocommit(analysis: &Analysis) -> Option<Option<bool>> {
+pub(crate) fn set_autocommit(analysis: &Analysis) -> Option<Option<bool>> {
     let values = set_globals(analysis).filter_map(|assignment| match assignment {
         Assignment::Variable { name, value, .. } if &**name == b"autocommit" => Some(value),
         _ => None,

@@ -86,7 +86,7 @@ pub(crate) fn may_last(statement: &Statement) -> bool {
 }
 
 /// Whether a reset takes back all that this may leave.
-fn ends_with_reset(effect: &Effect) -> bool {
+pub(crate) fn ends_with_reset(effect: &Effect) -> bool {
     matches!(
         effect,
         Effect::UserVariableAssigned(_)
@@ -110,7 +110,7 @@ fn ends_with_reset(effect: &Effect) -> bool {
 }
 
 /// Whether a statement, or what it prepares, may ask its server for `@@last_gtid`.
-fn may_ask_for_gtid(statement: &Statement) -> bool {
+pub(crate) fn may_ask_for_gtid(statement: &Statement) -> bool {
     let Some(known) = statement.known.as_deref() else { return false };
     let analysis = &known.analysis;
     let names_it = analysis.depends.contains(Depends::LAST_GTID);
@@ -218,7 +218,7 @@ impl Core {
     }
 
     /// Resets a connection that is off its list; then it is offered.
-    fn reset_idle(&mut self, conn_id: ConnId) {
+    pub(crate) fn reset_idle(&mut self, conn_id: ConnId) {
         let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };

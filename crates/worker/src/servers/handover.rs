@@ -15,21 +15,21 @@ use crate::{
 };
 
 /// How often a worker asks the others for one server's connections, ms.
-const ASK_EVERY_MS: u64 = 20;
+pub(crate) const ASK_EVERY_MS: u64 = 20;
 /// How long a worker remembers that another one asked, ms.
-const ASKED_FOR_MS: u64 = 1_000;
+pub(crate) const ASKED_FOR_MS: u64 = 1_000;
 /// Questions remembered.
-const ASKED_MAX: usize = 1_024;
+pub(crate) const ASKED_MAX: usize = 1_024;
 
 /// Another worker's wish for a connection to a server.
 #[derive(Debug)]
 pub(crate) struct Ask {
-    pub(super) key: ServerKey,
-    from: usize,
+    pub(crate) key: ServerKey,
+    pub(crate) from: usize,
     /// When it asked first.
-    asked_ms: u64,
+    pub(crate) asked_ms: u64,
     /// Until when it counts; later each time that it asks again.
-    until_ms: u64,
+    pub(crate) until_ms: u64,
 }
 
 impl Core {
@@ -112,7 +112,7 @@ impl Core {
     }
 
     /// Takes a connection, off its list, out of this worker. Its place under the cap goes along.
-    fn give(&mut self, id: ConnId, to: usize) {
+    pub(crate) fn give(&mut self, id: ConnId, to: usize) {
         let is_whole = self.servers.conns.get(id).is_some_and(|conn| {
             let is_quiet = conn.packing.as_ref().is_none_or(|packing| packing.is_quiet());
             conn.in_flight.is_empty() && conn.outbox.is_empty() && conn.inbox.is_empty() && is_quiet

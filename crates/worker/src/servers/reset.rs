@@ -1,15 +1,17 @@
 //! Connections that a session has left are brought to a known state before anybody else gets them.
 
+use trunkline_pool::{ConnId, ConnState};
+use trunkline_protocol::codec::frame::put_payload;
+use trunkline_session::tracker::{Charset, Schema, SessionState};
+
 use crate::{
     ClientId,
+    prepared::ServerStmts,
     rooms::{Core, Exchange},
     servers::conn::{InFlight, Owner},
     servers::dirt::{Dirt, RESET},
     servers::trackers::Behind,
 };
-use trunkline_pool::{ConnId, ConnState};
-use trunkline_protocol::codec::frame::put_payload;
-use trunkline_session::tracker::{Charset, Schema, SessionState};
 
 impl Core {
     /// Brings a connection that a session left to a known state.
@@ -122,20 +124,22 @@ impl Core {
         };
         conn.owner = None;
     }
-}
 
-impl Exchange {
-    /// The last answer that nobody waits for has come.
-    pub(crate) fn free_if_quiet(&mut self, conn_id: ConnId) {
-        let Some(conn) = self.core.servers.conns.get(conn_id) else {
+    /// The server's statements of a connection are gone: it was reset.
+    pub(crate) fn forget_stmts(&mut self, conn_id: ConnId) {
+        if has_plant!(self, StalePreparedId) {
+            return;
+        }
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
-        match conn.list {
-            ConnState::Resetting | ConnState::AwaitingKill if conn.in_flight.is_empty() => {
-                self.core.reset_conn(conn_id);
-            }
-            ConnState::Shared => self.settle_shared(conn_id, None),
-            _ => {}
+        let count = u32::try_from(conn.stmts.len()).unwrap_or(u32::MAX);
+        conn.stmts = ServerStmts::to_close(Vec::new());
+        let slot = conn.slot;
+        if let Some(slot) = self.servers.pool.slot(slot) {
+            slot.server.health.close_stmts(count);
         }
     }
 }
+
+impl Exchange {}

@@ -23,7 +23,6 @@ use trunkline_sql::{
 
 use crate::{
     ClientId,
-    clients::client::Phase,
     env::Env,
     exchange::send::put_own_query,
     rooms::{Core, Exchange},
@@ -32,29 +31,31 @@ use crate::{
 };
 
 /// Says what changes in a session beyond what a statement's text shows.
-const TRACKERS_ON: &[u8] = b"SET @@SESSION.session_track_system_variables='*',\
+pub(crate) const TRACKERS_ON: &[u8] = b"SET @@SESSION.session_track_system_variables='*',\
     @@SESSION.session_track_schema=1,@@SESSION.session_track_state_change=1";
 /// On a connection without a session: also has the server tell what new sessions have, of what
 /// decides how texts are read and what they find.
-const FRESH: &[u8] = b",@@SESSION.sql_mode=@@SESSION.sql_mode,\
+pub(crate) const FRESH: &[u8] = b",@@SESSION.sql_mode=@@SESSION.sql_mode,\
     @@SESSION.sql_auto_is_null=@@SESSION.sql_auto_is_null";
 /// A server that keeps profiles or traces of everybody's statements would keep one list for all
 /// sessions of a connection, which a reset may leave. Whoever wants one says so, and has the
 /// connection alone. With the variables' names; MySQL warns of the first one.
-const LISTS_OFF: [(&str, &[u8]); 2] = [
+pub(crate) const LISTS_OFF: [(&str, &[u8]); 2] = [
     ("profiling", b",@@SESSION.profiling=0"),
     ("optimizer_trace", b",@@SESSION.optimizer_trace='enabled=off'"),
 ];
 /// Which of them are in use: not those that some server lacks.
 pub(crate) type Lists = [bool; LISTS_OFF.len()];
 /// Whatever a server's sessions begin with by now: it is off where a session's record says so.
-const AUTOCOMMIT_ON: &[u8] = b",@@SESSION.autocommit=1";
+pub(crate) const AUTOCOMMIT_ON: &[u8] = b",@@SESSION.autocommit=1";
 /// Before that: has MySQL tell what its sessions begin with.
-const AUTOCOMMIT_TOLD: &[u8] = b"SET @@SESSION.session_track_system_variables='autocommit',\
+pub(crate) const AUTOCOMMIT_TOLD: &[u8] =
+    b"SET @@SESSION.session_track_system_variables='autocommit',\
     @@SESSION.autocommit=@@SESSION.autocommit";
 /// Behind a login: it has the server tell whether it reads texts in the character set that the
 /// login has named.
-const CLIENT_CHARSET: &[u8] = b",@@SESSION.character_set_client=@@SESSION.character_set_client";
+pub(crate) const CLIENT_CHARSET: &[u8] =
+    b",@@SESSION.character_set_client=@@SESSION.character_set_client";
 
 /// What a connection has gone through that is to be as new.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,9 +67,9 @@ pub(crate) enum Behind {
 }
 
 /// The error of a server that does not know a variable.
-const UNKNOWN_VARIABLE: u16 = 1193;
+pub(crate) const UNKNOWN_VARIABLE: u16 = 1193;
 
-const TRANSACTION_TRACKER_ON: &[u8] =
+pub(crate) const TRANSACTION_TRACKER_ON: &[u8] =
     b"SET @@SESSION.session_track_transaction_info='CHARACTERISTICS'";
 
 impl Env {
@@ -158,7 +159,7 @@ impl Core {
         }
     }
 
-    fn set_up(&mut self, id: ConnId, owner: Owner, text: &[u8]) {
+    pub(crate) fn set_up(&mut self, id: ConnId, owner: Owner, text: &[u8]) {
         let Some(conn) = self.servers.conns.get_mut(id) else {
             return;
         };
@@ -210,7 +211,7 @@ impl Core {
         }
     }
 
-    fn take_values(&mut self, conn_id: ConnId, id: ClientId, outcome: &Outcome) {
+    pub(crate) fn take_values(&mut self, conn_id: ConnId, id: ClientId, outcome: &Outcome) {
         let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
         let (Some(session), Some(conn)) = (session, self.servers.conns.get_mut(conn_id)) else {
             return;
@@ -231,24 +232,7 @@ impl Core {
     }
 }
 
-impl Exchange {
-    /// The server was asked for the values of variables that a session has set unseen. What it
-    /// does not tell goes on holding the session.
-    pub(crate) fn values_told(&mut self, conn_id: ConnId, id: ClientId, outcome: &Outcome) {
-        self.core.take_values(conn_id, id, outcome);
-        let is_busy = self.core.clients.get(id).is_some_and(|client| {
-            matches!(&client.phase, Phase::Running(statement)
-                if statement.stage.conn() == Some(conn_id))
-        });
-        let is_leased =
-            self.core.servers.conns.get(conn_id).is_some_and(|conn| conn.list.is_leased());
-        if is_leased && !is_busy {
-            self.core.settle_lease(id, conn_id);
-        }
-        self.free_if_quiet(conn_id);
-        self.dump_when_quiet(conn_id);
-    }
-}
+impl Exchange {}
 
 impl Conn {
     /// It comes to a session's state, by a `SET` of the proxy's or the session's own.

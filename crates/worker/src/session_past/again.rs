@@ -25,7 +25,7 @@ use crate::{
 impl LastStatement {
     /// The text of what left the warnings, if it can be run again: the proof that it reads still
     /// holds, and its session's `state` is as it was.
-    pub(super) fn run_again(
+    pub(crate) fn run_again(
         &self,
         state: &Arc<SessionState>,
         catalog: &Catalog,

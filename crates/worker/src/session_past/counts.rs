@@ -29,7 +29,7 @@ use crate::{
 
 /// More rows than these are not given to a connection for `FOUND_ROWS()`: making a thousand takes a
 /// server as long as the statement itself.
-const FOUND_ROWS_PUT_MAX: u64 = 100;
+pub(crate) const FOUND_ROWS_PUT_MAX: u64 = 100;
 
 /// What becomes of `FOUND_ROWS()` by statements of one digest that succeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,7 +71,7 @@ impl FoundRows {
 
     /// Whether it has been something else behind a statement that failed with this error on a
     /// MariaDB, whatever it was before.
-    fn changes_by_error(self, code: u16) -> bool {
+    pub(crate) fn changes_by_error(self, code: u16) -> bool {
         let selects = !matches!(self, Self::Stays | Self::Matched | Self::One);
         // More rows than one: of a subquery, or for `INTO`. A row that `INSERT … SELECT` found is
         // there already.
@@ -203,7 +203,7 @@ pub(crate) fn keeps_conditions(statement: &Statement, flavor: Flavor) -> bool {
 }
 
 /// Whether it is a `GET DIAGNOSTICS`.
-fn gets_diagnostics(statement: &Statement) -> bool {
+pub(crate) fn gets_diagnostics(statement: &Statement) -> bool {
     statement.known.as_ref().is_some_and(|known| {
         known.analysis.kind == StatementKind::Unknown
             && known.analysis.depends.contains(Depends::DIAGNOSTICS)
@@ -212,16 +212,16 @@ fn gets_diagnostics(statement: &Statement) -> bool {
 }
 
 /// What makes one answer of several.
-const COMBINES: [&[u8]; 4] = [b"UNION", b"EXCEPT", b"INTERSECT", b"MINUS"];
+pub(crate) const COMBINES: [&[u8]; 4] = [b"UNION", b"EXCEPT", b"INTERSECT", b"MINUS"];
 
 /// What leaves rows out of an answer.
-const LIMITS: [&[u8]; 2] = [b"LIMIT", b"FETCH"];
+pub(crate) const LIMITS: [&[u8]; 2] = [b"LIMIT", b"FETCH"];
 
 /// Statements that answer with the rows that they find.
-const ANSWERS: [&[u8]; 2] = [b"TABLE", b"VALUES"];
+pub(crate) const ANSWERS: [&[u8]; 2] = [b"TABLE", b"VALUES"];
 
 /// Statements that select nothing, nor do what is in them.
-const SELECTS_NOTHING: [&[u8]; 12] = [
+pub(crate) const SELECTS_NOTHING: [&[u8]; 12] = [
     b"ALTER",
     b"CHECK",
     b"CHECKSUM",
@@ -237,7 +237,7 @@ const SELECTS_NOTHING: [&[u8]; 12] = [
 ];
 
 /// What is shown without the rows of a table of `information_schema`.
-const SHOWN_WITHOUT_ROWS: [&[u8]; 14] = [
+pub(crate) const SHOWN_WITHOUT_ROWS: [&[u8]; 14] = [
     b"CREATE",
     b"GRANTS",
     b"PROCESSLIST",
@@ -255,20 +255,20 @@ const SHOWN_WITHOUT_ROWS: [&[u8]; 14] = [
 ];
 
 /// Whether it is a `SHOW COUNT(*) WARNINGS` or `ERRORS`, which is a `SELECT` in other words.
-fn counts_conditions(text: &[u8]) -> bool {
+pub(crate) fn counts_conditions(text: &[u8]) -> bool {
     let mut words = text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
     words.nth(1).is_some_and(|word| has_word(word, &[b"COUNT"]))
 }
 
 /// Whether a `DELETE` is of the form for one table.
-fn deletes_from_one(text: &[u8]) -> bool {
+pub(crate) fn deletes_from_one(text: &[u8]) -> bool {
     let mut words = text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
     words.nth(1).is_some_and(|word| word.eq_ignore_ascii_case(b"FROM"))
         && !has_word(text, &[b"USING"])
 }
 
 /// Whether a `SET STATEMENT` is one for a `SELECT`.
-fn sets_for_select(text: &[u8]) -> bool {
+pub(crate) fn sets_for_select(text: &[u8]) -> bool {
     let mut words = text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
     let is_for = words.any(|word| word.eq_ignore_ascii_case(b"FOR"));
     let rest = words.next().unwrap_or_default();
@@ -276,18 +276,18 @@ fn sets_for_select(text: &[u8]) -> bool {
 }
 
 /// Whether a text begins with one of these words.
-fn has_first_of(text: &[u8], words: &[&[u8]]) -> bool {
+pub(crate) fn has_first_of(text: &[u8], words: &[&[u8]]) -> bool {
     words.iter().any(|word| has_first(text, word))
 }
 
 /// Whether a text begins with this word.
-fn has_first(text: &[u8], word: &[u8]) -> bool {
+pub(crate) fn has_first(text: &[u8], word: &[u8]) -> bool {
     let first = text.split(u8::is_ascii_whitespace).find(|part| !part.is_empty());
     first.is_some_and(|first| first.eq_ignore_ascii_case(word))
 }
 
 /// Whether one of these words is in a text.
-fn has_word(text: &[u8], words: &[&[u8]]) -> bool {
+pub(crate) fn has_word(text: &[u8], words: &[&[u8]]) -> bool {
     let is_end = |byte: &u8| !byte.is_ascii_alphanumeric() && *byte != b'_';
     text.split(is_end).any(|part| words.iter().any(|word| part.eq_ignore_ascii_case(word)))
 }
@@ -309,12 +309,12 @@ pub(crate) fn may_fail_half_way(analysis: &Analysis, digest_text: Option<&[u8]>)
 }
 
 /// The code of `COM_STATISTICS`.
-const STATISTICS: u8 = 0x09;
+pub(crate) const STATISTICS: u8 = 0x09;
 
 /// The code of `COM_STMT_BULK_EXECUTE`.
-const BULK_EXECUTE: u8 = 0xFA;
+pub(crate) const BULK_EXECUTE: u8 = 0xFA;
 
-fn has_code(statement: &Statement, code: u8) -> bool {
+pub(crate) fn has_code(statement: &Statement, code: u8) -> bool {
     statement.frames.get(HEADER_LEN) == Some(&code)
 }
 
@@ -351,7 +351,7 @@ impl LastStatement {
 
     /// Takes over what a statement did to `FOUND_ROWS()`. `here` is the connection that ran it, if
     /// the session had that to itself, and its turn.
-    pub(super) fn learn_found_rows(
+    pub(crate) fn learn_found_rows(
         &mut self,
         statement: &Statement,
         outcome: &Outcome,
@@ -391,7 +391,7 @@ impl LastStatement {
     }
 
     /// What becomes of it by a statement that failed.
-    fn rule_of_failed(
+    pub(crate) fn rule_of_failed(
         &self,
         known: &Known,
         code: u16,
@@ -414,7 +414,7 @@ impl LastStatement {
 
     /// The statements that give a connection what `FOUND_ROWS()` and `ROW_COUNT()` are for this
     /// session, as far as any without effects can. Of `FOUND_ROWS()` no more than `max`.
-    fn counting(&self, max: u64) -> Vec<Vec<u8>> {
+    pub(crate) fn counting(&self, max: u64) -> Vec<Vec<u8>> {
         let count = self.found_rows.unwrap_or_default().min(max);
         let mut texts = Vec::new();
         texts.push(match count {
@@ -445,7 +445,7 @@ impl LastStatement {
     }
 
     /// The proxy has asked there, by a statement that selects, and was told `number`.
-    pub(super) fn take_found_rows(&mut self, here: (ConnId, u64), number: Option<u64>) {
+    pub(crate) fn take_found_rows(&mut self, here: (ConnId, u64), number: Option<u64>) {
         if self.found_conn == Some(here) {
             self.found_conn = None;
             self.found_rows = self.found_rows.or(number);

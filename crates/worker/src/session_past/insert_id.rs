@@ -23,14 +23,14 @@ use super::{
 };
 use crate::{
     ClientId,
-    clients::client::{Phase, Purpose, Session, Stage, Statement},
+    clients::client::{Purpose, Session, Statement},
     rooms::{Core, Exchange},
     routing::route::Route,
 };
 
 /// What is known of the value that `LAST_INSERT_ID()` gives.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) enum InsertId {
+pub(crate) enum InsertId {
     /// It is the session's `last_insert_id`.
     #[default]
     Sure,
@@ -42,15 +42,15 @@ pub(super) enum InsertId {
 }
 
 /// Reported values that are told apart; older ones are taken for given ones.
-const REPORTED_MAX: usize = 8;
+pub(crate) const REPORTED_MAX: usize = 8;
 
 /// What a statement is told that reads an id which was lost with its connection.
-const INSERT_ID_LOST: &str =
+pub(crate) const INSERT_ID_LOST: &str =
     "LAST_INSERT_ID() is unknown: the server connection of the statement that set it was lost";
 
 /// How a statement that may read the last insert id goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Settled {
+pub(crate) enum Settled {
     /// As it is.
     GoesOn,
     /// When the id has been fetched.
@@ -93,7 +93,7 @@ impl Session {
     }
 
     /// What is known behind a reply with an id that its statement may have given.
-    fn reported(&mut self, is_here: bool, id: u64) -> InsertId {
+    pub(crate) fn reported(&mut self, is_here: bool, id: u64) -> InsertId {
         let (base, mut reported) = match std::mem::take(&mut self.past.insert_id) {
             InsertId::Sure | InsertId::OnConnection if is_here => return InsertId::OnConnection,
             InsertId::Reported { base, reported } if is_here => (base, reported),
@@ -110,7 +110,7 @@ impl Session {
 
     /// Whether a statement's text, its parameters, or a trigger may have given the id that its
     /// reply reports.
-    fn may_be_given(&self, statement: &Statement, id: u64) -> bool {
+    pub(crate) fn may_be_given(&self, statement: &Statement, id: u64) -> bool {
         if statement.proof.hidden.may(Hidden::GIVES_VALUES) {
             return true;
         }
@@ -139,7 +139,7 @@ impl LastStatement {
     }
 
     /// Whether the last insert id must be asked for before it is read.
-    pub(super) fn is_insert_id_reported(&self) -> bool {
+    pub(crate) fn is_insert_id_reported(&self) -> bool {
         matches!(self.insert_id, InsertId::Reported { .. })
     }
 }
@@ -147,7 +147,7 @@ impl LastStatement {
 impl Core {
     /// Sees to it that the last insert id is known before a statement reads it on another
     /// connection than the one that has it.
-    pub(super) fn settle_insert_id(
+    pub(crate) fn settle_insert_id(
         &mut self,
         id: ClientId,
         route: &Route,
@@ -186,60 +186,27 @@ impl Core {
     }
 
     /// Refuses a statement, not begun yet, that reads an id which nobody knows any more.
-    pub(super) fn refuse_lost_insert_id(&mut self, id: ClientId, statement: Statement) {
+    pub(crate) fn refuse_lost_insert_id(&mut self, id: ClientId, statement: Statement) {
         self.fx.buffers.give(statement.frames);
         self.answer_error(id, ErrorKind::StateLost.says(INSERT_ID_LOST));
     }
-
-    /// Before a statement that reads the last insert id: asks the connection for it, where the
-    /// replies do not tell. True when the statement waits for the answer.
-    pub(crate) fn asks_for_insert_id(&mut self, id: ClientId, conn_id: ConnId) -> bool {
-        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
-        let Some(session) = session.filter(|session| session.past.is_insert_id_reported()) else {
-            return false;
-        };
-        if !self.servers.conns.get(conn_id).is_some_and(|conn| conn.format.session_track) {
-            session.past.insert_id_is_set();
-            return false;
-        }
-        session.past.awaits_insert_id = Some(conn_id);
-        self.fetch_trace(conn_id, id, Trace::InsertId);
-        self.clients.set_stage(id, Stage::Synchronising(conn_id));
-        true
-    }
 }
 
-impl Exchange {
-    /// Refuses a statement that has a connection already, if it reads an id which was lost with
-    /// another one meanwhile. True when it has.
-    pub(crate) fn refuses_lost_insert_id(&mut self, id: ClientId) -> bool {
-        let Some(client) = self.core.clients.get(id) else { return false };
-        let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session) else {
-            return false;
-        };
-        // What is only prepared does not read it.
-        let is_prepared = statement.purpose == Purpose::Prepare;
-        if is_prepared || !names_insert_id(statement) || session.past.knows_insert_id() {
-            return false;
-        }
-        self.fail_statement(id, ErrorKind::StateLost.says(INSERT_ID_LOST));
-        true
-    }
-}
+impl Exchange {}
 
 /// Whether a statement's own text reads the last insert id.
-fn names_insert_id(statement: &Statement) -> bool {
+pub(crate) fn names_insert_id(statement: &Statement) -> bool {
     let depends = statement.known.as_ref().map(|known| known.analysis.depends);
     depends.is_some_and(|depends| depends.contains(Depends::LAST_INSERT_ID))
 }
 
 /// Whether statements of this kind generate ids.
-pub(super) fn gives_values(kind: StatementKind) -> bool {
+pub(crate) fn gives_values(kind: StatementKind) -> bool {
     matches!(kind, StatementKind::Insert | StatementKind::Replace | StatementKind::Load)
 }
 
 /// Takes over what a connection gave as the last insert id.
-pub(super) fn take_insert_id(session: &mut Session, conn_id: ConnId, given: Option<u64>) {
+pub(crate) fn take_insert_id(session: &mut Session, conn_id: ConnId, given: Option<u64>) {
     let insert_id = std::mem::take(&mut session.past.insert_id);
     let own = match (insert_id, given) {
         // Another session may have left what is there: only what was reported to this one counts.
@@ -259,7 +226,7 @@ pub(super) fn take_insert_id(session: &mut Session, conn_id: ConnId, given: Opti
 }
 
 /// The value that a `SET last_insert_id` reports.
-pub(super) fn reported_insert_id(outcome: &Outcome) -> Option<u64> {
+pub(crate) fn reported_insert_id(outcome: &Outcome) -> Option<u64> {
     Changes::new(&outcome.changes).find_map(|change| match change {
         Ok(Change::SystemVariable { name: b"last_insert_id", value }) => {
             std::str::from_utf8(value).ok()?.parse().ok()

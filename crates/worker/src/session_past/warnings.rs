@@ -19,39 +19,39 @@ use trunkline_sql::recall::ShowDiagnostics;
 
 /// The packets of an answer to `SHOW WARNINGS`.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Warnings {
+pub(crate) struct Warnings {
     /// How many columns there are.
-    count: u8,
+    pub(crate) count: u8,
     /// Their definitions; none when the session does without.
-    columns: Vec<Box<[u8]>>,
-    rows: Vec<Box<[u8]>>,
+    pub(crate) columns: Vec<Box<[u8]>>,
+    pub(crate) rows: Vec<Box<[u8]>>,
 }
 
 /// Column type `LONG`.
-const LONG: u8 = 0x03;
+pub(crate) const LONG: u8 = 0x03;
 /// The collation of numbers.
-const BINARY_COLLATION: u8 = 63;
+pub(crate) const BINARY_COLLATION: u8 = 63;
 
 /// Whether a row of `SHOW WARNINGS` has the level `Error`.
-fn is_error(row: &[u8]) -> bool {
+pub(crate) fn is_error(row: &[u8]) -> bool {
     Reader::new(row).lenenc_bytes("level").is_ok_and(|level| level == b"Error")
 }
 
 /// The form in which an answer is kept.
-pub(super) fn captured_format(server: ReplyFormat) -> ReplyFormat {
+pub(crate) fn captured_format(server: ReplyFormat) -> ReplyFormat {
     // A server that may leave the definitions out is not asked for them.
     ReplyFormat { optional_metadata: server.optional_metadata, ..ReplyFormat::PLAIN }
 }
 
 impl Warnings {
     /// How many there are, and how many of them are errors.
-    pub(super) fn counts(&self) -> (u64, u64) {
+    pub(crate) fn counts(&self) -> (u64, u64) {
         let errors = self.rows.iter().filter(|row| is_error(row)).count();
         (self.rows.len() as u64, errors as u64)
     }
 
     /// The number at this place, from 0, of the answer to a `SELECT` of numbers.
-    pub(super) fn number(&self, place: usize) -> Option<u64> {
+    pub(crate) fn number(&self, place: usize) -> Option<u64> {
         let mut row = Reader::new(self.rows.first()?);
         let mut bytes = row.lenenc_bytes("number").ok()?;
         for _ in 0..place {
@@ -61,7 +61,7 @@ impl Warnings {
     }
 
     /// Says that codes are numbers of 32 bits, where they were texts.
-    fn number_codes(&mut self) {
+    pub(crate) fn number_codes(&mut self) {
         // The collation, a width and the type are followed by flags, decimals and two unused bytes.
         if let Some(code) = self.columns.get_mut(1)
             && let Some([low, high, _, _, _, _, kind, ..]) =
@@ -72,7 +72,7 @@ impl Warnings {
     }
 
     /// Reads a reply, perhaps cut off.
-    pub(super) fn read(mut bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn read(mut bytes: &[u8]) -> Option<Self> {
         let mut read = Self::default();
         let (_, first, rest) = split_packet(bytes)?;
         let definitions = match first {
@@ -99,7 +99,7 @@ impl Warnings {
     }
 
     /// Writes what was asked for.
-    pub(super) fn put(
+    pub(crate) fn put(
         &self,
         out: &mut Vec<u8>,
         show: ShowDiagnostics,
@@ -110,7 +110,7 @@ impl Warnings {
     }
 
     /// The same in the binary protocol.
-    pub(super) fn put_binary(
+    pub(crate) fn put_binary(
         &self,
         out: &mut Vec<u8>,
         show: ShowDiagnostics,
@@ -120,7 +120,7 @@ impl Warnings {
         self.put_rows(out, show, format, status, binary_row);
     }
 
-    fn put_rows(
+    pub(crate) fn put_rows(
         &self,
         out: &mut Vec<u8>,
         show: ShowDiagnostics,
@@ -144,7 +144,7 @@ impl Warnings {
 
 /// A row of `SHOW WARNINGS` (level, code, message) as prepared statements give it: no NULL, and the
 /// code as a number of 32 bits.
-fn binary_row(row: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn binary_row(row: &[u8]) -> Option<Vec<u8>> {
     let mut reader = Reader::new(row);
     let level = reader.lenenc_bytes("level").ok()?;
     let code = std::str::from_utf8(reader.lenenc_bytes("code").ok()?).ok()?.parse().ok()?;
@@ -157,7 +157,7 @@ fn binary_row(row: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// As [`put_remembered`], in the binary protocol.
-pub(super) fn put_remembered_binary(
+pub(crate) fn put_remembered_binary(
     out: &mut Vec<u8>,
     past: (u16, Option<&ServerError>),
     show: ShowDiagnostics,
@@ -169,13 +169,16 @@ pub(super) fn put_remembered_binary(
     }
 }
 
-fn limited<T>(rows: impl Iterator<Item = T>, show: ShowDiagnostics) -> impl Iterator<Item = T> {
+pub(crate) fn limited<T>(
+    rows: impl Iterator<Item = T>,
+    show: ShowDiagnostics,
+) -> impl Iterator<Item = T> {
     let offset = usize::try_from(show.offset).unwrap_or(usize::MAX);
     rows.skip(offset).take(usize::try_from(show.limit).unwrap_or(usize::MAX))
 }
 
 /// What is left to tell when the warnings went with their connection.
-pub(super) fn put_remembered(
+pub(crate) fn put_remembered(
     out: &mut Vec<u8>,
     past: (u16, Option<&ServerError>),
     show: ShowDiagnostics,
@@ -187,7 +190,7 @@ pub(super) fn put_remembered(
     }
 }
 
-fn remembered(
+pub(crate) fn remembered(
     (warnings, error): (u16, Option<&ServerError>),
     errors_only: bool,
 ) -> Option<Warnings> {

@@ -1,142 +1,25 @@
 //! Fast-forward users: after the login, bytes go straight through to one dedicated connection.
 
-use trunkline_pool::{Choice, ConnId, ConnState};
-use trunkline_protocol::{
-    capability::{Capabilities, Compression},
-    error::ErrorKind,
-};
-use trunkline_topology::{HostgroupId, RefusalCause};
+use trunkline_pool::ConnId;
+use trunkline_protocol::capability::Capabilities;
 
 use crate::{
     Action, ClientId, Side,
     action::Peer,
-    clients::client::{Phase, Session},
+    clients::client::Session,
     rooms::{Core, Exchange},
+    server_login::as_sent,
     servers::conn::ConnPhase,
-    servers::open::as_sent,
 };
 
 /// Flags that both ends must have alike when bytes go through as they are.
-const THROUGHOUT: Capabilities = Capabilities::DEPRECATE_EOF
+pub(crate) const THROUGHOUT: Capabilities = Capabilities::DEPRECATE_EOF
     .union(Capabilities::SESSION_TRACK)
     .union(Capabilities::OPTIONAL_RESULTSET_METADATA)
     .union(Capabilities::QUERY_ATTRIBUTES)
     .union(Capabilities::EXTENDED);
 
 impl Exchange {
-    /// Opens the dedicated connection of a client that has logged in, or another in place of one
-    /// that was refused. What the client sends
-    /// meanwhile waits in its inbox.
-    pub(crate) fn begin_forward(&mut self, id: ClientId) {
-        let Some(client) = self.core.clients.get(id) else { return };
-        if !matches!(client.phase, Phase::Idle | Phase::Forward(_)) {
-            // It was closed meanwhile.
-            return;
-        }
-        if self.core.is_forward_denied(id) {
-            let text = self.core.env.snapshot.settings.firewall_whitelist_errormsg.clone();
-            return self.refuse(id, 1, ErrorKind::NotAllowed.says(text));
-        }
-        let session = self.core.clients.get(id).and_then(|client| client.session.as_ref());
-        let Some(session) = session else { return };
-        let (hostgroup, account) = (session.user.default_hostgroup, session.account);
-        let choice = self.core.servers.pool.choose_dedicated(hostgroup, self.core.env.now.ms());
-        let opened = match self.core.servers.chosen(choice) {
-            Choice::Open(slot) => self.core.open(slot, hostgroup, account, id),
-            Choice::Replace(slot, conn) => self.core.replace(slot, conn, hostgroup, account, id),
-            Choice::Idle(..) | Choice::Join(..) | Choice::ChangeUser(..) => None,
-            Choice::Wait(cause) => return self.refuse_forward(id, hostgroup, cause),
-        };
-        let Some(conn_id) = opened else {
-            return self.refuse_forward(id, hostgroup, RefusalCause::AllAtMaxConnections);
-        };
-        let Some(client) = self.core.clients.get_mut(id) else {
-            return;
-        };
-        client.phase = Phase::Forward(conn_id);
-        let Some(client) = self.core.clients.get(id) else { return };
-        let Some(session) = client.session.as_ref() else { return };
-        let schema = session.state.schema.name();
-        let schema = (!schema.is_empty()).then(|| schema.to_vec());
-        let (capabilities, zstd_level) = (session.capabilities, session.zstd_level);
-        let attributes = told_of(session, &client.peer);
-        let collation = self.core.env.collation_of(session);
-        let slot = self.core.servers.conns.get(conn_id).map(|conn| conn.slot);
-        let login = slot.and_then(|slot| self.core.server_login(id, account, slot, schema));
-        if let Some(mut login) = login {
-            // The connection is this client's alone, so it is the client that is told of.
-            login.attributes = attributes;
-            login.collation = collation;
-            // The client speaks to the server itself, so they must have agreed on the same.
-            login.capabilities =
-                login.capabilities.intersection(Capabilities::CONNECT_WITH_DB).union(capabilities);
-            if capabilities.compression() == Some(Compression::Zlib) {
-                login.capabilities.remove(Capabilities::ZSTD_COMPRESSION_ALGORITHM);
-            }
-            // A change of user names none.
-            login.zstd_level = zstd_level.clamp(1, 22);
-            if let Some(conn) = self.core.servers.conns.get_mut(conn_id) {
-                conn.phase = ConnPhase::Connecting(Box::new(
-                    trunkline_session::backend::ServerHandshake::new(login),
-                ));
-                conn.forwards = Some(id);
-            }
-        }
-    }
-
-    fn refuse_forward(&mut self, id: ClientId, hostgroup: HostgroupId, cause: RefusalCause) {
-        self.core.fx.stats.refused(cause);
-        let why = self.core.refusal_text(hostgroup, cause);
-        let text = format!(
-            "Max connect timeout reached while reaching hostgroup {hostgroup} for \
-             'fast_forward' session: {why}"
-        );
-        self.refuse(id, 1, ErrorKind::NoConnection.says(text));
-    }
-
-    /// The dedicated connection is logged in.
-    pub(crate) fn forward_ready(&mut self, conn_id: ConnId, id: ClientId) {
-        let Some(client) = self.core.clients.get_mut(id) else {
-            return self.core.discard_idle(conn_id);
-        };
-        let session = client.session.as_ref();
-        let capabilities = session.map(|session| session.capabilities);
-        let compression = capabilities.and_then(Capabilities::compression);
-        let is_paused = std::mem::take(&mut client.is_paused);
-        let Some(conn) = self.core.servers.conns.get_mut(conn_id) else {
-            return;
-        };
-        let has = conn.identity.as_ref().map(|identity| identity.capabilities & THROUGHOUT);
-        if has != capabilities.map(|capabilities| capabilities & THROUGHOUT) {
-            self.core.discard_idle(conn_id);
-            let text = "the server does not have the capabilities that the greeting promised";
-            return self.refuse(id, 1, ErrorKind::NoConnection.says(text));
-        }
-        conn.phase = ConnPhase::Forward(id);
-        conn.owner = Some(id);
-        let agreed = conn.identity.as_ref().and_then(|it| it.capabilities.compression());
-        self.core.servers.set_state(conn_id, ConnState::Forwarding);
-        let mut waiting = Vec::new();
-        if agreed == compression {
-            // Compressed or not, bytes go through as they are.
-            let Some(packed) = self.core.end_client_packing(id) else {
-                // It sent ahead of its login's end, and that is unpacked already.
-                self.core.drop_conn(conn_id);
-                return self.close_client(id);
-            };
-            waiting = packed;
-        }
-        let inbox = self.core.clients.get_mut(id).map(|client| std::mem::take(&mut client.inbox));
-        waiting.extend(inbox.unwrap_or_default());
-        if !waiting.is_empty() {
-            self.core.write_server(conn_id, |out| out.extend_from_slice(&waiting));
-        }
-        if is_paused {
-            self.core.fx.act(Action::Resume(Side::Client(id)));
-        }
-        self.core.unpack_soon(Side::Client(id));
-    }
-
     /// Bytes of the client.
     pub(crate) fn forward_to_server(&mut self, id: ClientId, conn_id: ConnId, bytes: &[u8]) {
         let max = self.core.env.snapshot.settings.client_buffer_max;
@@ -212,11 +95,11 @@ impl Core {
 }
 
 /// The attribute that tells a server where a client comes from whose connection it is alone.
-const CLIENT_ADDR: &[u8] = b"client_addr";
+pub(crate) const CLIENT_ADDR: &[u8] = b"client_addr";
 
 /// What a server is told of a client: what the client tells of itself, and where it comes from,
 /// which it does not say itself.
-fn told_of(session: &Session, peer: &Peer) -> Vec<(Vec<u8>, Vec<u8>)> {
+pub(crate) fn told_of(session: &Session, peer: &Peer) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut told = as_sent(&session.attributes);
     told.retain(|(name, _)| name != CLIENT_ADDR);
     told.push((CLIENT_ADDR.to_vec(), peer.host().into_bytes()));

@@ -38,22 +38,14 @@ pub(crate) enum Upload {
 }
 
 /// Why those are lost whose statements are behind one that a server asks a file for.
-const NOBODYS_FILE: &str = "its server waits for a file that nobody sends";
+pub(crate) const NOBODYS_FILE: &str = "its server waits for a file that nobody sends";
 
 /// Whether a text may have the server ask for a file.
 pub(crate) fn loads_local_file(analysis: &Analysis) -> bool {
     analysis.effects.iter().any(|effect| matches!(effect, Effect::LoadData { local: true }))
 }
 
-impl Clients {
-    /// Whether bytes of this client are those of a file.
-    pub(crate) fn is_uploading(&self, id: ClientId) -> bool {
-        self.get(id).is_some_and(|client| {
-            matches!(&client.phase, Phase::Running(statement)
-                if matches!(statement.upload, Upload::Sending { .. }))
-        })
-    }
-}
+impl Clients {}
 
 impl Core {
     /// Whether the client never said that it answers requests for files: servers refuse then.

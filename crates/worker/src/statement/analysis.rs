@@ -31,9 +31,9 @@ pub(crate) struct Known {
     /// Of which settings and servers' version it is ([`Analyses::edition`]).
     pub edition: u32,
     /// How the text was read, as far as plain texts differ by it ([`reading_of`]).
-    reading: u16,
+    pub(crate) reading: u16,
     /// The digest text that says all of the structure; `None` where `digest_text` does.
-    structure: Option<Box<[u8]>>,
+    pub(crate) structure: Option<Box<[u8]>>,
     pub analysis: Analysis,
     /// What is proven of it where it names no table.
     pub nameless: Proof,
@@ -60,7 +60,7 @@ pub(crate) struct Known {
 
 impl Known {
     /// Whether it is the analysis of every plain text with this structure that is read so.
-    fn is_of(&self, structure: &[u8], reading: u16) -> bool {
+    pub(crate) fn is_of(&self, structure: &[u8], reading: u16) -> bool {
         let known = self.structure.as_deref().unwrap_or(&self.digest_text);
         self.reading == reading && *known == *structure
     }
@@ -98,22 +98,22 @@ impl Known {
 /// Analyses by digest. Two generations: when the young one is full it becomes the old one, and
 /// what is not asked for again goes with the next turn.
 pub(crate) struct Analyses {
-    digester: Digester,
-    settings: digest::Settings,
+    pub(crate) digester: Digester,
+    pub(crate) settings: digest::Settings,
     /// Makes digests that keep what the settings leave out, where they leave something out.
-    exact: Option<(Digester, digest::Settings)>,
+    pub(crate) exact: Option<(Digester, digest::Settings)>,
     /// What is declared to read only.
-    routines: Routines,
+    pub(crate) routines: Routines,
     /// The version of all servers, as far as they have one in common.
-    version: ServerVersion,
+    pub(crate) version: ServerVersion,
     /// Counts the changes of settings and version that make other analyses.
-    edition: u32,
-    young: HashMap<u64, Rc<Known>, FixedState>,
-    old: HashMap<u64, Rc<Known>, FixedState>,
+    pub(crate) edition: u32,
+    pub(crate) young: HashMap<u64, Rc<Known>, FixedState>,
+    pub(crate) old: HashMap<u64, Rc<Known>, FixedState>,
 }
 
 /// Analyses in one generation.
-const GENERATION_MAX: usize = 8_192;
+pub(crate) const GENERATION_MAX: usize = 8_192;
 
 impl Analyses {
     pub(crate) fn new(settings: &Settings) -> Self {
@@ -142,7 +142,7 @@ impl Analyses {
         }
     }
 
-    fn renew(&mut self) {
+    pub(crate) fn renew(&mut self) {
         self.edition = self.edition.wrapping_add(1);
         self.young.clear();
         self.old.clear();
@@ -255,20 +255,20 @@ impl Analyses {
 
 /// A number that tells the ways apart in which a plain text is read: what is open has no part in
 /// one, and the version is everybody's. Analyses of different ones are remembered side by side.
-fn reading_of(modes: &Modes) -> u16 {
+pub(crate) fn reading_of(modes: &Modes) -> u16 {
     let flags = u16::from(modes.flavor_mariadb) | u16::from(modes.ignore_space) << 1;
     flags << 8 | modes.encoding as u16
 }
 
 /// Whether a statement is certainly for a server: no `KILL`, no question to the proxy, no file of
 /// its client's, nothing that is not understood.
-fn is_ordinary(analysis: &Analysis) -> bool {
+pub(crate) fn is_ordinary(analysis: &Analysis) -> bool {
     analysis.is_without_effects()
         && !matches!(analysis.kind, StatementKind::Explain | StatementKind::Unknown)
 }
 
 /// A digester for what these settings leave out of a digest, but for literals.
-fn exact(settings: &digest::Settings) -> Option<(Digester, digest::Settings)> {
+pub(crate) fn exact(settings: &digest::Settings) -> Option<(Digester, digest::Settings)> {
     let leaves_out = settings.lowercase || settings.replace_null || settings.no_digits;
     leaves_out.then(|| {
         let settings = digest::Settings {
@@ -284,7 +284,7 @@ fn exact(settings: &digest::Settings) -> Option<(Digester, digest::Settings)> {
 /// Stored routines, `LAST_INSERT_ID(expression)`, a variable that is set, a file that is loaded, an
 /// `INSERT` that answers with rows, and one of several statements. `digest_text` is `None` when it
 /// is not the whole text.
-fn may_leave_insert_id(analysis: &Analysis, digest_text: Option<&[u8]>) -> bool {
+pub(crate) fn may_leave_insert_id(analysis: &Analysis, digest_text: Option<&[u8]>) -> bool {
     let leaves = |effect: &Effect| match effect {
         Effect::LastInsertIdAssigned | Effect::Call | Effect::ExecuteStatement(_) => true,
         Effect::OtherSession(_) => true,
@@ -316,6 +316,6 @@ pub fn digest_settings(settings: &Settings) -> digest::Settings {
     }
 }
 
-fn limit(value: u32) -> u16 {
+pub(crate) fn limit(value: u32) -> u16 {
     u16::try_from(value).unwrap_or(u16::MAX)
 }

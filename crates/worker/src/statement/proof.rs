@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// Places that one statement's proofs are remembered for.
-const PROOFS_MAX: usize = 4;
+pub(crate) const PROOFS_MAX: usize = 4;
 
 /// Proofs of one statement, by the place where its names are looked for.
 #[derive(Debug, Default)]
@@ -33,16 +33,21 @@ pub(crate) struct Proofs(RefCell<Vec<Remembered>>);
 
 /// A proof that was made before.
 #[derive(Debug)]
-struct Remembered {
-    group: HostgroupId,
-    schema: Box<[u8]>,
-    until_ms: u64,
-    proof: Proof,
-    validity: Validity,
+pub(crate) struct Remembered {
+    pub(crate) group: HostgroupId,
+    pub(crate) schema: Box<[u8]>,
+    pub(crate) until_ms: u64,
+    pub(crate) proof: Proof,
+    pub(crate) validity: Validity,
 }
 
 impl Proofs {
-    fn find(&self, place: Place<'_>, version: u64, now_ms: u64) -> Option<(Proof, Validity)> {
+    pub(crate) fn find(
+        &self,
+        place: Place<'_>,
+        version: u64,
+        now_ms: u64,
+    ) -> Option<(Proof, Validity)> {
         let schema = place.schema.unwrap_or_default();
         self.0.borrow().iter().find_map(|known| {
             let is_same = known.validity.version == version
@@ -53,7 +58,7 @@ impl Proofs {
         })
     }
 
-    fn remember(&self, place: Place<'_>, judged: &Judgement) {
+    pub(crate) fn remember(&self, place: Place<'_>, judged: &Judgement) {
         let schema = place.schema.unwrap_or_default();
         let mut proofs = self.0.borrow_mut();
         proofs.retain(|known| known.group != place.group || *known.schema != *schema);
@@ -80,7 +85,7 @@ pub(crate) struct Proven {
 
 impl Proven {
     /// Nothing at all, which no age makes less.
-    fn nothing(group: HostgroupId, version: u64) -> Self {
+    pub(crate) fn nothing(group: HostgroupId, version: u64) -> Self {
         Self { group, proof: Proof::NOTHING, validity: Validity::without_age(version) }
     }
 }
@@ -89,18 +94,18 @@ impl Proven {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Validity {
     /// The catalog's version that it was made by.
-    version: u64,
+    pub(crate) version: u64,
     /// Until when the catalog believes what it was told, ms on the workers' clock.
-    until_ms: u64,
+    pub(crate) until_ms: u64,
 }
 
 impl Validity {
-    fn of(judged: &Judgement) -> Self {
+    pub(crate) fn of(judged: &Judgement) -> Self {
         Self { version: judged.version, until_ms: judged.valid_ms }
     }
 
     /// Of a proof that rests on no name, or proves nothing.
-    fn without_age(version: u64) -> Self {
+    pub(crate) fn without_age(version: u64) -> Self {
         Self { version, until_ms: u64::MAX }
     }
 
@@ -120,7 +125,7 @@ impl Validity {
 #[derive(Debug)]
 pub(crate) struct AwaitNames {
     /// The command, packet headers and all.
-    frames: Vec<u8>,
+    pub(crate) frames: Vec<u8>,
 }
 
 /// What is proven of a statement now that it is over. What its names meant when it was sent they
@@ -133,7 +138,11 @@ pub(crate) fn proof_of(shared: &Shared, statement: &Statement) -> Proof {
 }
 
 /// Where the names of a statement are looked for.
-fn place_of<'a>(session: &'a Session, asking: Asking<'a>, group: HostgroupId) -> Place<'a> {
+pub(crate) fn place_of<'a>(
+    session: &'a Session,
+    asking: Asking<'a>,
+    group: HostgroupId,
+) -> Place<'a> {
     let schema = match asking {
         Asking::Query | Asking::Prepare => &session.state.schema,
         Asking::Execute(schema) => schema,
@@ -241,7 +250,7 @@ impl Core {
     }
 
     /// A proof that is remembered of a statement, or needs no names.
-    fn proven_before(
+    pub(crate) fn proven_before(
         &self,
         id: ClientId,
         known: &Known,
@@ -275,7 +284,7 @@ impl Core {
     }
 
     #[cold]
-    fn prove_outdated(&mut self, id: ClientId) -> bool {
+    pub(crate) fn prove_outdated(&mut self, id: ClientId) -> bool {
         let Some(client) = self.clients.get(id) else { return false };
         let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session) else {
             return false;
@@ -304,7 +313,7 @@ impl Core {
         leaves
     }
 
-    fn judge_in(
+    pub(crate) fn judge_in(
         &self,
         id: ClientId,
         known: &Known,
@@ -321,7 +330,12 @@ impl Core {
     }
 
     /// Has the control plane ask what names mean. False when nobody will say it.
-    fn ask_names(&mut self, id: ClientId, names: Vec<Name>, waiter: Option<Waiter>) -> bool {
+    pub(crate) fn ask_names(
+        &mut self,
+        id: ClientId,
+        names: Vec<Name>,
+        waiter: Option<Waiter>,
+    ) -> bool {
         if names.is_empty() {
             return false;
         }
@@ -397,7 +411,7 @@ impl Exchange {
     /// Proves a statement of which nothing is remembered on these servers, or has it wait for what
     /// its names mean: `None`.
     #[cold]
-    fn prove_or_wait(
+    pub(crate) fn prove_or_wait(
         &mut self,
         id: ClientId,
         known: &Known,
@@ -440,34 +454,10 @@ impl Exchange {
     }
 }
 
-impl Commands {
-    /// See [`Worker::catalog_told`](crate::Worker::catalog_told).
-    pub(crate) fn on_catalog_told(&mut self, clients: Vec<ClientId>) {
-        clients.into_iter().for_each(|id| self.names_told(id));
-    }
-
-    /// A command that waited for its names goes on, whatever is known of them by now.
-    pub(crate) fn names_told(&mut self, id: ClientId) {
-        let Some(client) = self.exchange.core.clients.get_mut(id) else {
-            return;
-        };
-        if !matches!(client.phase, Phase::AwaitNames(_)) {
-            return;
-        }
-        let Phase::AwaitNames(waiting) = std::mem::replace(&mut client.phase, Phase::Idle) else {
-            return;
-        };
-        if let Some(session) = client.session.as_mut() {
-            session.has_asked_names = true;
-        }
-        self.exchange.core.clients.set_timer(id, 0);
-        self.command_again(id, &waiting.frames);
-        self.exchange.core.wake_commands(id);
-    }
-}
+impl Commands {}
 
 /// Names that were waited for in vain and are remembered.
-const UNANSWERED_MAX: usize = 4_096;
+pub(crate) const UNANSWERED_MAX: usize = 4_096;
 
 /// Who waited for names, by worker.
 pub fn by_worker(waiters: impl IntoIterator<Item = Waiter>) -> BTreeMap<usize, Vec<ClientId>> {

@@ -2,11 +2,9 @@
 
 use trunkline_protocol::{
     collation,
-    packet::{
-        greeting::Flavor,
-        status,
-        track::{Change, Changes},
-    },
+    packet::greeting::Flavor,
+    packet::status,
+    packet::track::{Change, Changes},
 };
 use trunkline_session::tracker::{Charset, SessionState};
 use trunkline_sql::{
@@ -14,10 +12,14 @@ use trunkline_sql::{
     token::{Encoding, Modes},
 };
 
-use crate::login::SPACES_IGNORED;
+use crate::{ClientId, login::SPACES_IGNORED, rooms::Core};
 
 /// The modes but for the encoding.
-fn modes_of(state: &SessionState, flavor: Flavor, no_backslash_escapes: Option<bool>) -> Modes {
+pub(crate) fn modes_of(
+    state: &SessionState,
+    flavor: Flavor,
+    no_backslash_escapes: Option<bool>,
+) -> Modes {
     let sql_mode = state.variable("sql_mode").filter(|_| has_own_mode(state));
     let ansi_quotes = sql_mode.and_then(ansi_quotes_of);
     Modes {
@@ -36,7 +38,7 @@ fn modes_of(state: &SessionState, flavor: Flavor, no_backslash_escapes: Option<b
 
 /// Whether a value of `sql_mode` certainly lets white space stand before a function's parenthesis:
 /// it is a plain literal that holds this mode, or one that includes it.
-fn certainly_ignores_space(value: &[u8]) -> bool {
+pub(crate) fn certainly_ignores_space(value: &[u8]) -> bool {
     let literal = match value {
         [first @ (b'\'' | b'"'), inner @ .., last] if first == last => inner,
         _ => return false,
@@ -48,7 +50,7 @@ fn certainly_ignores_space(value: &[u8]) -> bool {
 }
 
 /// Whether a value of `sql_mode` may be MariaDB's ORACLE. A number or a user variable may.
-fn may_be_oracle(value: &[u8]) -> bool {
+pub(crate) fn may_be_oracle(value: &[u8]) -> bool {
     let is_plain_text = matches!(value.first(), Some(b'\'' | b'"'));
     let is_user_variable = value.first() == Some(&b'@') && value.get(1) != Some(&b'@');
     let name: &[u8] = b"ORACLE";
@@ -57,7 +59,7 @@ fn may_be_oracle(value: &[u8]) -> bool {
 }
 
 /// Whether a session has set its `sql_mode` itself, so that it has the same on all servers.
-fn has_own_mode(state: &SessionState) -> bool {
+pub(crate) fn has_own_mode(state: &SessionState) -> bool {
     state.variable("sql_mode").is_some_and(|value| *value != *SPACES_IGNORED)
 }
 
@@ -66,20 +68,20 @@ fn has_own_mode(state: &SessionState) -> bool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct DefaultModes {
     /// Double quotes enclose strings on some server.
-    has_strings: bool,
+    pub(crate) has_strings: bool,
     /// They enclose names on some server.
-    has_names: bool,
+    pub(crate) has_names: bool,
     /// MariaDB's ORACLE is on on some server.
-    has_oracle: bool,
+    pub(crate) has_oracle: bool,
     /// A backslash in a string escapes what follows on some server.
-    has_escapes: bool,
+    pub(crate) has_escapes: bool,
     /// It is a letter like others on some server.
-    has_no_escapes: bool,
+    pub(crate) has_no_escapes: bool,
     /// Some connection has told, or can't.
-    has_told: bool,
+    pub(crate) has_told: bool,
     /// How servers read texts that read them in another character set than the login named: with
     /// `--skip-character-set-client-handshake`, or by their `init_connect`.
-    otherwise: Option<Encoding>,
+    pub(crate) otherwise: Option<Encoding>,
 }
 
 impl DefaultModes {
@@ -120,13 +122,13 @@ impl DefaultModes {
         }
     }
 
-    fn learn_any_mode(&mut self) {
+    pub(crate) fn learn_any_mode(&mut self) {
         (self.has_names, self.has_strings) = (true, true);
         (self.has_escapes, self.has_no_escapes) = (true, true);
         self.has_oracle = true;
     }
 
-    fn learn_mode(&mut self, value: &[u8]) {
+    pub(crate) fn learn_mode(&mut self, value: &[u8]) {
         let (encloses_names, is_letter) = (names_ansi_quotes(value), names_no_escapes(value));
         self.has_names |= encloses_names;
         self.has_strings |= !encloses_names;
@@ -142,7 +144,7 @@ impl DefaultModes {
         modes.guesses_escapes = self.differs_in_escapes() && !has_own_mode(state);
     }
 
-    fn differs_in_escapes(self) -> bool {
+    pub(crate) fn differs_in_escapes(self) -> bool {
         self.has_escapes && self.has_no_escapes
     }
 
@@ -162,7 +164,7 @@ impl DefaultModes {
         Self { has_told: true, ..self }
     }
 
-    fn learn_charset(&mut self, charset: &[u8], flavor: Flavor, collation: u16) {
+    pub(crate) fn learn_charset(&mut self, charset: &[u8], flavor: Flavor, collation: u16) {
         let reads = charset_name(charset).map_or(Encoding::Unknown, |name| Encoding::of(&name));
         let named = encoding_of(flavor, collation);
         self.has_told = true;
@@ -233,7 +235,7 @@ impl DefaultModes {
 
 /// Whether a value of `sql_mode`, as it stands in a `SET`, makes double quotes enclose names;
 /// `None` for one that only a server can evaluate.
-fn ansi_quotes_of(value: &[u8]) -> Option<bool> {
+pub(crate) fn ansi_quotes_of(value: &[u8]) -> Option<bool> {
     let is_plain_text = match value {
         [b'\'', inner @ .., b'\''] | [b'"', inner @ .., b'"'] => {
             inner.iter().all(|byte| matches!(byte, b'A'..=b'Z' | b'a'..=b'z' | b'_' | b',' | b' '))
@@ -244,20 +246,20 @@ fn ansi_quotes_of(value: &[u8]) -> Option<bool> {
 }
 
 /// Whether a list of modes holds `ANSI_QUOTES`, or one that stands for it and others.
-fn names_ansi_quotes(value: &[u8]) -> bool {
+pub(crate) fn names_ansi_quotes(value: &[u8]) -> bool {
     let value = value.to_ascii_uppercase();
     let names: [&[u8]; 6] = [b"ANSI", b"ORACLE", b"DB2", b"MSSQL", b"POSTGRESQL", b"MAXDB"];
     names.iter().any(|name| value.windows(name.len()).any(|part| part == *name))
 }
 
 /// Whether a list of modes holds `NO_BACKSLASH_ESCAPES`.
-fn names_no_escapes(value: &[u8]) -> bool {
+pub(crate) fn names_no_escapes(value: &[u8]) -> bool {
     let name: &[u8] = b"NO_BACKSLASH_ESCAPES";
     value.windows(name.len()).any(|part| part.eq_ignore_ascii_case(name))
 }
 
 /// The character set of the client's texts, in lower case; `None` when it is not known.
-fn client_charset(state: &SessionState, flavor: Flavor) -> Option<String> {
+pub(crate) fn client_charset(state: &SessionState, flavor: Flavor) -> Option<String> {
     if let Some(value) = state.variable("character_set_client") {
         return charset_name(value);
     }
@@ -268,16 +270,16 @@ fn client_charset(state: &SessionState, flavor: Flavor) -> Option<String> {
     }
 }
 
-fn charset_of(flavor: Flavor, collation: u16) -> Option<String> {
+pub(crate) fn charset_of(flavor: Flavor, collation: u16) -> Option<String> {
     collation::lookup(flavor, collation).map(|(charset, _)| charset.to_ascii_lowercase())
 }
 
-fn encoding_of(flavor: Flavor, collation: u16) -> Encoding {
+pub(crate) fn encoding_of(flavor: Flavor, collation: u16) -> Encoding {
     charset_of(flavor, collation).map_or(Encoding::Unknown, |name| Encoding::of(&name))
 }
 
 /// The character set that a text begins with, with or without quotes.
-fn charset_name(text: &[u8]) -> Option<String> {
+pub(crate) fn charset_name(text: &[u8]) -> Option<String> {
     let (quote, text) = match text {
         [quote @ (b'\'' | b'"'), rest @ ..] => (Some(quote), rest),
         _ => (None, text),
@@ -290,6 +292,16 @@ fn charset_name(text: &[u8]) -> Option<String> {
     };
     let name = text.get(..len).filter(|name| is_whole && !name.is_empty())?;
     Some(name.iter().map(|byte| char::from(byte.to_ascii_lowercase())).collect())
+}
+
+impl Core {
+    pub(crate) fn modes(&self, id: ClientId) -> Option<Modes> {
+        let session = self.clients.get(id)?.session.as_ref()?;
+        Some(match session.modes.guesses_quotes {
+            true => self.servers.defaults.modes.settle(session.modes),
+            false => session.modes,
+        })
+    }
 }
 
 #[cfg(test)]

@@ -4,13 +4,17 @@ use std::{collections::BTreeMap, sync::LazyLock};
 
 use trunkline_config::Settings;
 use trunkline_pool::ConnState;
+use trunkline_session::tracker::PinReason;
 use trunkline_sql::analysis::StatementKind;
 use trunkline_stats::{DigestQuery, DigestRow, Report, ServerGauges, WorkerGauges, WorkerStats};
 
-use crate::rooms::{Commands, Core};
+use crate::{
+    clients::Clients,
+    rooms::{Commands, Core},
+};
 
 /// Names of the statement kinds, by index.
-static COMMANDS: LazyLock<Vec<&'static str>> =
+pub(crate) static COMMANDS: LazyLock<Vec<&'static str>> =
     LazyLock::new(|| StatementKind::ALL.into_iter().map(StatementKind::name).collect());
 
 pub(crate) fn new_stats(settings: &Settings, seed: u64) -> WorkerStats {
@@ -74,5 +78,19 @@ impl Core {
     /// See [`Worker::counters_mut`](crate::Worker::counters_mut).
     pub(crate) fn counters_mut(&mut self) -> &mut trunkline_stats::Counters {
         &mut self.fx.stats.counters
+    }
+}
+
+impl Clients {
+    /// How many sessions are pinned for each reason.
+    pub(crate) fn pins(&self) -> std::collections::BTreeMap<String, u64> {
+        let mut pins = std::collections::BTreeMap::new();
+        let sessions = self.table.values().filter_map(|client| client.session.as_ref());
+        for lease in sessions.flat_map(|session| &session.leases) {
+            for reason in PinReason::ALL.into_iter().filter(|reason| lease.pins.has(*reason)) {
+                *pins.entry(reason.name().to_owned()).or_default() += 1;
+            }
+        }
+        pins
     }
 }

@@ -2,7 +2,6 @@
 
 use crate::{
     Action, ClientId, Side,
-    clients::client::Phase,
     rooms::{Core, Exchange},
 };
 
@@ -25,37 +24,6 @@ impl Exchange {
         }
     }
 
-    /// While stopping: ends a client that has nothing under way and no state on a server.
-    pub(crate) fn close_if_free(&mut self, id: ClientId) {
-        let Some(client) = self.core.clients.get(id) else {
-            return;
-        };
-        match &client.phase {
-            Phase::Login(_) => {
-                self.close_client_now(id);
-            }
-            Phase::Idle => {
-                let session = client.session.as_ref();
-                if session.is_none_or(|session| !session.is_in_transaction()) {
-                    self.close_client(id);
-                }
-            }
-            Phase::Running(_)
-            | Phase::AwaitKill(_)
-            | Phase::AwaitNames(_)
-            | Phase::Forward(_)
-            | Phase::Closing => {}
-        }
-    }
-
-    /// Ends a client whatever it is doing.
-    pub(crate) fn close_client_now(&mut self, id: ClientId) {
-        self.close_client(id);
-        if self.core.clients.get(id).is_some_and(|client| !client.is_mirror) {
-            self.core.fx.act(Action::CloseClient { client: id, now: true });
-        }
-    }
-
     pub(crate) fn check_stop(&mut self) {
         let Some(deadline_ms) = self.core.env.stopping else {
             return;
@@ -74,7 +42,7 @@ impl Exchange {
         }
     }
 
-    fn abandon_client(&mut self, id: ClientId) {
+    pub(crate) fn abandon_client(&mut self, id: ClientId) {
         let leases = self.core.clients.get_mut(id).and_then(|client| client.session.take());
         for lease in leases.map(|session| session.leases).unwrap_or_default() {
             self.core.drop_conn(lease.conn);

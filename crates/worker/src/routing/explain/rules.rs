@@ -11,7 +11,7 @@ use super::Rows;
 use crate::cache::{CacheOrder, is_cacheable};
 
 /// Each rule in the order of the evaluation.
-pub(super) fn visits(out: &mut Rows, snapshot: &Snapshot, visits: &[Visit]) {
+pub(crate) fn visits(out: &mut Rows, snapshot: &Snapshot, visits: &[Visit]) {
     if visits.is_empty() {
         return out.push("rules", "none");
     }
@@ -32,7 +32,7 @@ pub(super) fn visits(out: &mut Rows, snapshot: &Snapshot, visits: &[Visit]) {
     }
 }
 
-fn matched(out: &mut String, rule: &Rule, visit: &Visit) {
+pub(crate) fn matched(out: &mut String, rule: &Rule, visit: &Visit) {
     // Writing to a string can't fail.
     if let Some(hostgroup) = rule.destination_hostgroup {
         let _ = write!(out, ", hostgroup {hostgroup}");
@@ -49,7 +49,7 @@ fn matched(out: &mut String, rule: &Rule, visit: &Visit) {
 }
 
 /// What rules ask for beside a destination.
-pub(super) fn orders(out: &mut Rows, effects: &Effects) {
+pub(crate) fn orders(out: &mut Rows, effects: &Effects) {
     let mut orders = Vec::new();
     let mut number = |name: &str, value: Option<u32>, unit: &str| {
         orders.extend(value.map(|value| format!("{name} {value}{unit}")));
@@ -71,7 +71,7 @@ pub(super) fn orders(out: &mut Rows, effects: &Effects) {
 }
 
 /// Whether the cache is asked for it.
-pub(super) fn cache(
+pub(crate) fn cache(
     out: &mut Rows,
     effects: &Effects,
     hints: &Hints,

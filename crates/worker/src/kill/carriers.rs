@@ -10,56 +10,51 @@
 use std::collections::HashSet;
 
 use trunkline_pool::{AccountId, ConnId, ConnState, SlotId};
-use trunkline_protocol::{
-    codec::frame::put_payload,
-    error::ErrorKind,
-    response::{Outcome, Relay, ResponseShape},
-};
+use trunkline_protocol::response::{Relay, ResponseShape};
 use trunkline_topology::ServerKey;
 
 use crate::{
     Action, ClientId,
-    clients::client::{Ending, Phase, Stage},
-    effects::Wake,
+    clients::client::{Phase, Stage},
     exchange::send::put_own_query,
+    kill::{KillAnswer, KillAsker, KillScope},
     rooms::{Core, Exchange},
     servers::Servers,
     servers::conn::{ConnPhase, InFlight, Owner},
-    servers::kill::{INTERRUPTED, KillAnswer, KillAsker, KillScope},
 };
 
 /// `KILL`s under way at a time; more are refused.
-const KILLS_MAX: usize = 256;
+pub(crate) const KILLS_MAX: usize = 256;
 /// How long one may take, ms.
-const KILL_MS_MAX: u64 = 10_000;
+pub(crate) const KILL_MS_MAX: u64 = 10_000;
 /// How often one is tried again when the connection for it turns out to be closed.
-const RETRIES: u8 = 2;
+pub(crate) const RETRIES: u8 = 2;
 /// What the server says when the connection to be hit has gone already.
-const NO_SUCH_THREAD: u16 = 1094;
+pub(crate) const NO_SUCH_THREAD: u16 = 1094;
 
 /// One `KILL` on its way to a server.
 #[derive(Debug)]
 pub(crate) struct KillCommand {
     /// Its number, for the connection that carries it.
-    id: u64,
-    scope: KillScope,
+    pub(crate) id: u64,
+    pub(crate) scope: KillScope,
     /// The connection to be hit, and the server's number for it.
-    target: ConnId,
-    thread: u32,
+    pub(crate) target: ConnId,
+    pub(crate) thread: u32,
     /// The incarnation of the server that gave this number.
-    incarnation: u32,
+    pub(crate) incarnation: u32,
     /// The statement to be hit: whose, and its place in the connection's stream. `None`: whatever
     /// runs there.
-    statement: Option<(ClientId, u64)>,
-    asker: KillAsker,
+    pub(crate) statement: Option<(ClientId, u64)>,
+    pub(crate) asker: KillAsker,
     /// The connection that carries it, or will.
-    via: ConnId,
+    pub(crate) via: ConnId,
     /// Its place in the stream of `via`, once it was written there.
-    sent_at: Option<u64>,
+    pub(crate) sent_at: Option<u64>,
     /// How often it may be tried on another connection when the server never got it.
-    retries_left: u8,
-    victim: ClientId,
-    deadline_ms: u64,
+    pub(crate) retries_left: u8,
+    pub(crate) victim: ClientId,
+    pub(crate) deadline_ms: u64,
 }
 
 impl Servers {
@@ -72,12 +67,6 @@ impl Servers {
         };
         let front = self.conns.get(command.target).and_then(|conn| conn.in_flight.front());
         front.is_some_and(|front| front.owner != Owner::Client(client))
-    }
-
-    /// Whether a `KILL` that is under way, or came late, may hit the next statement here.
-    pub(crate) fn may_be_hit(&self, conn_id: ConnId) -> bool {
-        let conn = self.conns.get(conn_id);
-        conn.is_some_and(|conn| conn.kills > 0 || conn.was_killed || conn.close_on_release)
     }
 
     /// Whether a `KILL` of all that a connection does is still to be sent.
@@ -109,7 +98,7 @@ impl Core {
     /// A connection of the same account to the same server, to carry `KILL`s: an idle one, or
     /// one that is opened. When the server's cap is reached, each worker may have one beyond it for
     /// each account, as that is when statements most need to be ended.
-    fn kill_carrier(
+    pub(crate) fn kill_carrier(
         &mut self,
         logins: &[Option<ClientId>],
         slot_id: SlotId,
@@ -160,7 +149,7 @@ impl Core {
         opened.ok_or_else(|| "nobody of the account is connected any more".to_owned())
     }
 
-    fn write_kill(&mut self, via: ConnId, id: u64, text: &[u8]) {
+    pub(crate) fn write_kill(&mut self, via: ConnId, id: u64, text: &[u8]) {
         let Some(conn) = self.servers.conns.get_mut(via) else {
             return;
         };
@@ -182,7 +171,7 @@ impl Core {
 
     /// Whether what is to be hit runs still. In a server that was started again the number is
     /// somebody else's.
-    fn is_still_wanted(&self, command: &KillCommand) -> bool {
+    pub(crate) fn is_still_wanted(&self, command: &KillCommand) -> bool {
         let via = self.servers.conns.get(command.via);
         if via.is_none_or(|via| via.incarnation != command.incarnation) {
             return false;
@@ -200,16 +189,8 @@ impl Core {
         })
     }
 
-    /// Something before the statement on this connection has been answered: a `KILL` that waited
-    /// for it goes out when this event is over.
-    pub(crate) fn kills_go_on(&mut self, target: ConnId) {
-        if !self.servers.kills.commands.is_empty() {
-            self.fx.wake(Wake::KillsWait(target));
-        }
-    }
-
     /// The connection that carried `KILL`s is free again when the last was answered.
-    fn kill_carrier_done(&mut self, via: ConnId) {
+    pub(crate) fn kill_carrier_done(&mut self, via: ConnId) {
         let Some(conn) = self.servers.conns.get(via) else {
             return;
         };
@@ -226,24 +207,6 @@ impl Core {
         self.freed(via);
     }
 
-    /// A connection that may carry `KILL`s has ended, after the kernel took so many bytes for it.
-    /// What was sent may still arrive: what it is to hit goes to no other session. What becomes of
-    /// the others is found when this event is over.
-    pub(crate) fn kill_carrier_lost(&mut self, via: ConnId, written: u64, reason: &str) {
-        let carried = self.servers.kills.commands.iter().filter(|command| command.via == via);
-        let carried: Vec<_> =
-            carried.map(|command| (command.id, command.target, command.sent_at)).collect();
-        for (id, target, sent_at) in carried {
-            let was_sent = sent_at.is_some_and(|at| written > at);
-            if was_sent && let Some(conn) = self.servers.conns.get_mut(target) {
-                conn.close_on_release = true;
-            }
-            let may_go_again = !was_sent && sent_at.is_some();
-            let text = format!("the KILL did not reach the server: {reason}");
-            self.fx.wake(Wake::KillLost { id, via, may_go_again, text });
-        }
-    }
-
     /// Gives up on `KILL`s that take too long.
     pub(crate) fn drop_late_carriers(&mut self) {
         let now_ms = self.env.now.ms();
@@ -252,44 +215,6 @@ impl Core {
         let late: Vec<ConnId> = late.map(|command| command.via).collect();
         for via in late {
             self.drop_conn(via);
-        }
-    }
-
-    /// A session's next statement waits while the connection that it goes to may still be hit by
-    /// a `KILL` for the last one. True when it does.
-    pub(crate) fn waits_for_kills(&mut self, id: ClientId, conn_id: ConnId) -> bool {
-        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
-            return false;
-        };
-        if conn.kills == 0 && !conn.was_killed {
-            return false;
-        }
-        if conn.kills == 0 {
-            conn.was_killed = false;
-            let relay = Relay::new(ResponseShape::Single, conn.format, conn.format, false);
-            conn.in_flight.push_back(InFlight {
-                owner: Owner::Cleanse,
-                relay,
-                is_statement: false,
-            });
-            self.write_server(conn_id, |out| {
-                put_payload(out, 0, &[0x0E]);
-            });
-        }
-        self.clients.set_stage(id, Stage::Synchronising(conn_id));
-        true
-    }
-
-    /// A connection off its list that nobody has is reset when no `KILL` can hit it any more.
-    pub(crate) fn park_until_kills_done(&mut self, conn_id: ConnId) {
-        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
-            return;
-        };
-        conn.since_ms = self.env.now.ms();
-        let is_quiet = conn.in_flight.is_empty();
-        self.servers.set_state(conn_id, ConnState::AwaitingKill);
-        if is_quiet {
-            self.reset_conn(conn_id);
         }
     }
 }
@@ -365,7 +290,7 @@ impl Exchange {
     }
 
     /// Writes what waits for this connection, as far as it is still wanted.
-    fn send_kills(&mut self, via: ConnId) {
+    pub(crate) fn send_kills(&mut self, via: ConnId) {
         let is_unsent = |it: &&KillCommand| it.via == via && it.sent_at.is_none();
         let waiting =
             self.core.servers.kills.commands.iter().filter(is_unsent).map(|command| command.id);
@@ -413,41 +338,6 @@ impl Exchange {
         }
     }
 
-    /// A server has answered a `KILL`.
-    pub(crate) fn kill_carried(&mut self, via: ConnId, id: u64, outcome: Outcome) {
-        if let (Some(_), Some(conn)) = (&outcome.error, self.core.servers.conns.get_mut(via)) {
-            conn.conditions_turn = Some(conn.turn);
-        }
-        let answer = match outcome.error {
-            Some(error) if error.code != NO_SUCH_THREAD => KillAnswer::Failed((&error).into()),
-            Some(_) | None => KillAnswer::Done,
-        };
-        self.end_kill(id, answer);
-        self.core.kill_carrier_done(via);
-    }
-
-    /// Tells what came of a `KILL`, and lets the connection that it was to hit go on.
-    fn end_kill(&mut self, id: u64, answer: KillAnswer) {
-        let Some(place) =
-            self.core.servers.kills.commands.iter().position(|command| command.id == id)
-        else {
-            return;
-        };
-        let command = self.core.servers.kills.commands.swap_remove(place);
-        self.core.answer_kill(command.asker, answer);
-        let Some(conn) = self.core.servers.conns.get_mut(command.target) else {
-            return;
-        };
-        conn.kills = conn.kills.saturating_sub(1);
-        let (owner, rests) = (conn.owner, conn.list.is_resetting());
-        if rests {
-            self.free_if_quiet(command.target);
-        }
-        if let Some(owner) = owner {
-            self.go_on_synchronised(owner, command.target);
-        }
-    }
-
     /// The connection that carried a `KILL` has ended: another one does, or whoever asked is told
     /// that it failed.
     pub(crate) fn kill_lost(&mut self, id: u64, via: ConnId, may_go_again: bool, text: String) {
@@ -463,7 +353,7 @@ impl Exchange {
 
     /// Has another connection carry a `KILL` that its server never got: an idle one had been
     /// closed long ago. False when nothing is left to try.
-    fn try_again(&mut self, id: u64) -> bool {
+    pub(crate) fn try_again(&mut self, id: u64) -> bool {
         let Some(command) =
             self.core.servers.kills.commands.iter_mut().find(|command| command.id == id)
         else {
@@ -495,43 +385,5 @@ impl Exchange {
             self.send_kills(via);
         }
         true
-    }
-
-    /// Whether a `KILL` came for the statement, or its time ran out, before it was sent; then it
-    /// ends here.
-    pub(crate) fn ends_killed(&mut self, id: ClientId, conn_id: ConnId) -> bool {
-        let ending = self.core.clients.get(id).and_then(|client| match &client.phase {
-            Phase::Running(statement) => statement.ending,
-            _ => None,
-        });
-        match ending {
-            None => return false,
-            Some(Ending::Killed) => {
-                self.core.settle_lease(id, conn_id);
-                self.fail_statement(id, ErrorKind::Interrupted.says(INTERRUPTED));
-            }
-            Some(Ending::TimedOut | Ending::Withheld) => {
-                self.core.settle_lease(id, conn_id);
-                self.fail_timed_out(id);
-            }
-        }
-        true
-    }
-
-    /// What the session's statement waited for on this connection has come.
-    pub(crate) fn go_on_synchronised(&mut self, id: ClientId, conn_id: ConnId) {
-        let is_free = self
-            .core
-            .servers
-            .conns
-            .get(conn_id)
-            .is_some_and(|conn| conn.owner == Some(id) && conn.kills == 0);
-        let waits = self.core.clients.get(id).is_some_and(|client| {
-            matches!(&client.phase, Phase::Running(statement)
-                if statement.stage == Stage::Synchronising(conn_id))
-        });
-        if is_free && waits {
-            self.dispatch(id, conn_id);
-        }
     }
 }

@@ -2,37 +2,32 @@
 
 use std::sync::Arc;
 
-use trunkline_pool::{AccountId, ConnId, ConnState, SlotId};
+use trunkline_pool::{AccountId, ConnId, ConnState};
 use trunkline_protocol::{
     capability::Capabilities,
     codec::frame,
-    collation::UTF8MB4_GENERAL_CI,
     packet::greeting::{Flavor, Greeting},
     response::ReplyFormat,
 };
 use trunkline_session::{
-    backend::{
-        FailureKind, ServerFailure, ServerHandshake, ServerIdentity, ServerLogin, ServerStep,
-        TlsWish,
-    },
+    backend::{FailureKind, ServerFailure, ServerHandshake, ServerIdentity, ServerStep, TlsWish},
     frontend::Attribute,
-    tracker::{Charset, Schema, SessionState, is_plain_name},
+    tracker::{Charset, Schema, SessionState},
 };
 use trunkline_sql::version::ServerVersion;
-use trunkline_topology::{Address, HostgroupId, RefusalCause, Secret, ServerCompression, TlsMode};
+use trunkline_topology::{RefusalCause, Secret, ServerCompression, TlsMode};
 
 use crate::{
-    Action, ClientId,
-    clients::client::Session,
+    Action,
     effects::Wake,
     env::Env,
     rooms::{Core, Exchange},
-    servers::conn::{AccountKey, Conn, ConnPhase, Owner},
+    servers::conn::{AccountKey, ConnPhase},
     servers::trackers::Behind,
 };
 
 /// Asked of every server beyond what the client's behaviour needs.
-const ALWAYS_WANTED: Capabilities = Capabilities::LONG_PASSWORD
+pub(crate) const ALWAYS_WANTED: Capabilities = Capabilities::LONG_PASSWORD
     .union(Capabilities::LONG_FLAG)
     .union(Capabilities::LOCAL_FILES)
     .union(Capabilities::PROTOCOL_41)
@@ -47,7 +42,7 @@ const ALWAYS_WANTED: Capabilities = Capabilities::LONG_PASSWORD
     .union(Capabilities::PROGRESS)
     .union(Capabilities::STMT_BULK_OPERATIONS);
 
-fn tls_wanted(mode: TlsMode) -> TlsWish {
+pub(crate) fn tls_wanted(mode: TlsMode) -> TlsWish {
     match mode {
         TlsMode::Disabled => TlsWish::Never,
         TlsMode::Preferred => TlsWish::Offered,
@@ -55,7 +50,7 @@ fn tls_wanted(mode: TlsMode) -> TlsWish {
     }
 }
 
-fn compression_wanted(compression: ServerCompression) -> Capabilities {
+pub(crate) fn compression_wanted(compression: ServerCompression) -> Capabilities {
     match compression {
         ServerCompression::Off => Capabilities::EMPTY,
         ServerCompression::Zlib => Capabilities::COMPRESS,
@@ -66,137 +61,11 @@ fn compression_wanted(compression: ServerCompression) -> Capabilities {
 }
 
 /// The most bytes that a server may send before the login is over.
-const LOGIN_BYTES_MAX: usize = 64 * 1024;
+pub(crate) const LOGIN_BYTES_MAX: usize = 64 * 1024;
 
-impl Env {
-    /// The collation of a session's handshake.
-    pub(crate) fn collation_of(&self, session: &Session) -> u16 {
-        match session.handshake_charset {
-            Charset::Collation(id) => id,
-            _ => u16::from(self.greeting.charset),
-        }
-    }
-}
+impl Env {}
 
 impl Core {
-    /// Opens a connection; its place under the cap is taken. `client`'s credential logs in.
-    pub(crate) fn open(
-        &mut self,
-        slot: SlotId,
-        hostgroup: HostgroupId,
-        account: AccountId,
-        client: ClientId,
-    ) -> Option<ConnId> {
-        let server = Arc::clone(&self.servers.pool.slot(slot)?.server);
-        let Some(mut login) = self.server_login(client, account, slot, None) else {
-            server.health.give_back_connection();
-            return None;
-        };
-        login.capabilities.insert(compression_wanted(server.compression));
-        let collation = login.collation;
-        let handshake = Box::new(ServerHandshake::new(login));
-        let state = SessionState::new(Schema::None, Charset::Collation(collation));
-        let state = self.servers.states.intern(state);
-        let conn = Conn {
-            password: self.servers.password_turns.turn(slot.index(), account),
-            schemas_defined: self.env.shared.schemas_defined(),
-            epoch: server.health.epoch(),
-            last_thread: server.health.last_thread(),
-            since_ms: self.env.now.ms(),
-            login_us: self.env.now.us,
-            ..Conn::new((slot, hostgroup), account, ConnPhase::Connecting(handshake), state)
-        };
-        let id = self.servers.conns.insert_with(|_| conn);
-        self.servers.set_state(id, ConnState::Connecting);
-        self.fx.stats.counters.server_connections_opened += 1;
-        self.fx.act(Action::Open { conn: id, server });
-        Some(id)
-    }
-
-    /// What to log in with: the account's name, and the credential of a client that is it.
-    pub(crate) fn server_login(
-        &self,
-        client: ClientId,
-        account: AccountId,
-        slot: SlotId,
-        schema: Option<Vec<u8>>,
-    ) -> Option<ServerLogin> {
-        let server = &self.servers.pool.slot(slot)?.server;
-        let key = self.servers.accounts.key(account)?;
-        let session = self.clients.get(client)?.session.as_ref()?;
-        // Replies in the framing of the client that needs them are relayed as they are.
-        let framing = session.capabilities.intersection(Capabilities::DEPRECATE_EOF);
-        let mut capabilities = ALWAYS_WANTED.union(key.behaviour).union(framing);
-        if schema.is_some() {
-            capabilities.insert(Capabilities::CONNECT_WITH_DB);
-        }
-        let (user, credential) = self.credential_for(slot, account, session)?;
-        // The account's name is in UTF-8, whatever the session's character set is.
-        let collation = match is_plain_name(user.as_bytes()) {
-            true => self.env.collation_of(session),
-            false => UTF8MB4_GENERAL_CI,
-        };
-        Some(ServerLogin {
-            user,
-            credential,
-            schema,
-            collation,
-            capabilities,
-            attributes: as_sent(self.env.shared.attributes()),
-            zstd_level: self.env.snapshot.settings.zstd_compression_level,
-            is_local: matches!(server.key.address, Address::Unix(_)),
-            tls: tls_wanted(server.tls.mode),
-        })
-    }
-
-    /// Logs an idle connection, already off its list, in as `account`. What sessions left there is
-    /// fetched before: then it is offered again.
-    pub(crate) fn log_in_again(
-        &mut self,
-        slot: SlotId,
-        conn_id: ConnId,
-        account: AccountId,
-        client: ClientId,
-    ) {
-        if self.fetch_before_parting(conn_id) {
-            return;
-        }
-        let Some(login) = self.server_login(client, account, slot, None) else {
-            return self.discard_idle(conn_id);
-        };
-        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
-            return;
-        };
-        // The answer to the trackers' `SET` may be on its way still; it comes before the login's.
-        debug_assert!(
-            conn.in_flight
-                .iter()
-                .all(|entry| matches!(entry.owner, Owner::Setup | Owner::Defaults))
-        );
-        let charset = Charset::Collation(login.collation);
-        conn.state = self.servers.states.intern(SessionState::new(Schema::None, charset));
-        conn.account = account;
-        conn.password = self.servers.password_turns.turn(slot.index(), account);
-        conn.since_ms = self.env.now.ms();
-        conn.login_us = self.env.now.us;
-        conn.owner = None;
-        // What sessions left here is gone with the login before.
-        conn.last_client = None;
-        conn.accepted_sets = Vec::new();
-        conn.was_reset();
-        conn.conditions_turn = None;
-        conn.turn += 1;
-        let Some(identity) = conn.identity.as_deref().cloned() else {
-            return;
-        };
-        let out = conn.outbox.buf(&mut self.fx.buffers);
-        let handshake = ServerHandshake::change_user(login, identity, out);
-        conn.phase = ConnPhase::Login(Box::new(handshake));
-        self.servers.set_state(conn_id, ConnState::Connecting);
-        self.touch_server(conn_id);
-        self.forget_stmts(conn_id);
-    }
-
     /// See [`Worker::server_connected`](crate::Worker::server_connected).
     pub(crate) fn server_connected(&mut self, id: ConnId) {
         let Some(conn) = self.servers.conns.get_mut(id) else {
@@ -256,7 +125,7 @@ impl Exchange {
         self.server_login_resumed(id, |handshake, out| handshake.on_derived(seed, out));
     }
 
-    fn server_login_resumed(
+    pub(crate) fn server_login_resumed(
         &mut self,
         id: ConnId,
         resume: impl FnOnce(&mut ServerHandshake, &mut Vec<u8>) -> ServerStep,
@@ -273,7 +142,7 @@ impl Exchange {
         self.server_login_read(id, &[]);
     }
 
-    fn server_step(&mut self, id: ConnId, step: ServerStep) {
+    pub(crate) fn server_step(&mut self, id: ConnId, step: ServerStep) {
         match step {
             ServerStep::Continue => {}
             ServerStep::StartTls => self.start_server_tls(id),
@@ -288,7 +157,7 @@ impl Exchange {
         }
     }
 
-    fn server_ready(&mut self, id: ConnId, identity: ServerIdentity) {
+    pub(crate) fn server_ready(&mut self, id: ConnId, identity: ServerIdentity) {
         let Some(conn) = self.core.servers.conns.get_mut(id) else {
             return;
         };
@@ -334,7 +203,7 @@ impl Exchange {
     /// The server refused the login. Wrong credentials are the account's fault, so those who
     /// wait as this account are told at once; a wrong schema is the fast-forward client's that
     /// named it; anything else counts against the server.
-    fn login_failed(&mut self, id: ConnId, failure: ServerFailure) {
+    pub(crate) fn login_failed(&mut self, id: ConnId, failure: ServerFailure) {
         let Some(conn) = self.core.servers.conns.get(id) else {
             return;
         };
@@ -377,11 +246,52 @@ impl Exchange {
         }
         self.core.fx.wake(Wake::Queue(hostgroup));
     }
+
+    pub(crate) fn start_server_tls(&mut self, id: ConnId) {
+        let Some(conn) = self.core.servers.conns.get(id) else {
+            return;
+        };
+        let (Some(slot), Some(account)) =
+            (self.core.servers.pool.slot(conn.slot), self.core.servers.accounts.key(conn.account))
+        else {
+            return self.lose_conn(id, "its server has gone");
+        };
+        let server = Arc::clone(&slot.server);
+        let params = Arc::clone(server.tls.params_of(account.server_user()));
+        self.core.fx.act(Action::StartServerTls { conn: id, server, params });
+    }
+
+    /// The server refused the account's password: the other one is tried, if there is one that was
+    /// not refused just before. Whether it is.
+    pub(crate) fn try_other_password(&mut self, id: ConnId) -> bool {
+        let Some(conn) = self.core.servers.conns.get(id) else {
+            return false;
+        };
+        let (slot, account, tried) = (conn.slot.index(), conn.account, conn.password);
+        let (hostgroup, forwards) = (conn.hostgroup, conn.forwards);
+        let goes_on = self.core.has_retained(account)
+            && self.core.servers.password_turns.refused(
+                slot,
+                account,
+                tried,
+                self.core.env.now.ms(),
+            );
+        if !goes_on {
+            return false;
+        }
+        self.core.fx.stats.server_mut(slot).connect_err += 1;
+        self.core.drop_conn(id);
+        if let Some(client) = forwards {
+            self.begin_forward(client);
+        }
+        self.core.fx.wake(Wake::Queue(hostgroup));
+        true
+    }
 }
 
 impl Core {
     /// A server does not take an account: if it comes from a server, it may be another one now.
-    fn doubt(&mut self, account: AccountId) {
+    pub(crate) fn doubt(&mut self, account: AccountId) {
         if self.servers.accounts.key(account).is_some_and(AccountKey::is_granted) {
             self.look_up_users(None);
         }
@@ -396,7 +306,7 @@ pub(crate) fn as_sent(attributes: &[Attribute]) -> Vec<(Vec<u8>, Vec<u8>)> {
 /// Whether a server's session tracker tells the change of each variable under that one's name.
 /// Measured: MariaDB 11.8 tells those that have no place of their own (`last_insert_id`,
 /// `timestamp`, …) as `last_gtid`; 10.11 does not.
-fn names_changes(greeting: &Greeting) -> bool {
+pub(crate) fn names_changes(greeting: &Greeting) -> bool {
     let version = ServerVersion::of_greeting(&greeting.server_version);
     greeting.flavor() == Flavor::MySql || version < ServerVersion::new(11, 0)
 }

@@ -1,14 +1,12 @@
 //! Lines of the query log and of the audit log. A worker says what happened; its driver adds when,
 //! and another thread writes. The names are those of ProxySQL's event and audit logs in JSON.
 
-use std::fmt::Write;
+use std::{fmt::Write, sync::Arc};
 
 use trunkline_protocol::{
     codec::frame::{HEADER_LEN, PAYLOAD_MAX},
-    command::{
-        execute::Execution,
-        values::{ShownValue, shown_values},
-    },
+    command::execute::Execution,
+    command::values::{ShownValue, shown_values},
     response::Outcome,
 };
 use trunkline_stats::hostgroup_shown;
@@ -16,44 +14,44 @@ use trunkline_stats::hostgroup_shown;
 use crate::{
     Action, ClientId,
     clients::client::Statement,
+    json::Json,
     prepared::ClientStmt,
     rooms::{Core, Exchange},
-    upkeep::json::Json,
 };
 
 /// The longest text of a statement in a line, bytes.
-const TEXT_LEN_MAX: usize = 16 * 1_024;
+pub(crate) const TEXT_LEN_MAX: usize = 16 * 1_024;
 
 /// A statement that has ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct QueryEvent {
-    event: &'static str,
-    thread_id: u32,
-    username: String,
-    schemaname: String,
-    client: String,
-    hostgroup: i64,
-    server: String,
-    duration_us: u64,
-    digest: u64,
-    query: String,
+    pub(crate) event: &'static str,
+    pub(crate) thread_id: u32,
+    pub(crate) username: String,
+    pub(crate) schemaname: String,
+    pub(crate) client: String,
+    pub(crate) hostgroup: i64,
+    pub(crate) server: String,
+    pub(crate) duration_us: u64,
+    pub(crate) digest: u64,
+    pub(crate) query: String,
     /// Of a prepared statement, where texts are shown.
-    parameters: Option<Vec<ShownValue>>,
-    rows_affected: u64,
-    rows_sent: u64,
-    errno: Option<u16>,
+    pub(crate) parameters: Option<Vec<ShownValue>>,
+    pub(crate) rows_affected: u64,
+    pub(crate) rows_sent: u64,
+    pub(crate) errno: Option<u16>,
 }
 
 /// Something that happened to a session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SessionEvent {
-    event: &'static str,
-    thread_id: u32,
-    username: String,
-    schemaname: String,
-    client: String,
-    is_encrypted: bool,
-    extra: String,
+    pub(crate) event: &'static str,
+    pub(crate) thread_id: u32,
+    pub(crate) username: String,
+    pub(crate) schemaname: String,
+    pub(crate) client: String,
+    pub(crate) is_encrypted: bool,
+    pub(crate) extra: String,
 }
 
 impl QueryEvent {
@@ -214,19 +212,45 @@ impl Core {
         };
         self.fx.act(Action::LogSession(Box::new(event)));
     }
+
+    /// Logs a statement as a rule wants it: who, where and how, and never its text.
+    pub(crate) fn log_statement(
+        &mut self,
+        id: ClientId,
+        statement: &Statement,
+        error: Option<u16>,
+    ) {
+        let Some(session) = self.clients.get(id).and_then(|client| client.session.as_ref()) else {
+            return;
+        };
+        let (user, number) = (Arc::clone(&session.user), self.clients.get(id).map(|c| c.number));
+        let digest = statement.known.as_ref().map_or(0, |known| known.digest);
+        let hostgroup = statement.hostgroup;
+        let took_us = self.env.now.us.saturating_sub(statement.begun_us);
+        self.fx.log(false, || {
+            let outcome = error.map_or("ok".to_owned(), |code| format!("error {code}"));
+            format!(
+                "statement of client {} user {} digest {} hostgroup {hostgroup}: {outcome} in \
+                 {took_us} us",
+                number.unwrap_or_default(),
+                user.name,
+                trunkline_sql::digest::format(digest),
+            )
+        });
+    }
 }
 
 /// `COM_STMT_EXECUTE`.
-const EXECUTE: u8 = 0x17;
+pub(crate) const EXECUTE: u8 = 0x17;
 /// `COM_STMT_BULK_EXECUTE`, which has rows of parameters: they are not shown.
-const BULK_EXECUTE: u8 = 0xFA;
+pub(crate) const BULK_EXECUTE: u8 = 0xFA;
 /// The most parameters of a line.
-const PARAMETERS_MAX: usize = 256;
+pub(crate) const PARAMETERS_MAX: usize = 256;
 /// The most bytes of one of them.
-const PARAMETER_LEN_MAX: usize = 1_024;
+pub(crate) const PARAMETER_LEN_MAX: usize = 1_024;
 
 /// The parameters of an execution, unless it is longer than a packet.
-fn parameters_of(stmt: &ClientStmt, frames: &[u8]) -> Option<Vec<ShownValue>> {
+pub(crate) fn parameters_of(stmt: &ClientStmt, frames: &[u8]) -> Option<Vec<ShownValue>> {
     let raw = frames.get(HEADER_LEN + 5..).filter(|_| frames.len() < PAYLOAD_MAX)?;
     let execution = Execution::parse(raw, stmt.entry.params).ok()?;
     let types = execution.types.or(stmt.types.as_deref())?;
@@ -235,7 +259,7 @@ fn parameters_of(stmt: &ClientStmt, frames: &[u8]) -> Option<Vec<ShownValue>> {
 }
 
 /// A session has ended.
-const CLOSED: &str = "MySQL_Client_Close";
+pub(crate) const CLOSED: &str = "MySQL_Client_Close";
 
 /// A moment of Unix time in UTC: `2026-11-22 00:13:05.000123`.
 pub fn moment(us: u64) -> String {

@@ -1,10 +1,13 @@
 //! Step 9: a server's bytes are given to whoever each reply belongs to.
 
+pub(crate) mod own_commands;
+
 use trunkline_pool::ConnId;
 use trunkline_protocol::{codec::frame, response::Outcome};
 
 use crate::{
     Action, ClientId, Side,
+    acquire::sharing::BEHIND_LEN_MAX,
     action::read_error,
     clients::Clients,
     clients::client::{Phase, Stage},
@@ -13,13 +16,12 @@ use crate::{
     servers::Servers,
     servers::conn::{ConnPhase, InFlight, OTHERS_TURN, Owner},
     servers::dirt::RESET_PROOF,
-    servers::sharing::BEHIND_LEN_MAX,
 };
 
 /// Bytes that may wait for each client while too many wait in all (`buffers_max`).
-const SCARCE_LEN_MAX: usize = 16 * 1024;
+pub(crate) const SCARCE_LEN_MAX: usize = 16 * 1024;
 /// Bytes of an answer that nobody gets which are read for the sake of its connection.
-const UNWANTED_LEN_MAX: usize = 1024 * 1024;
+pub(crate) const UNWANTED_LEN_MAX: usize = 1024 * 1024;
 
 impl Servers {
     /// The reply in front has just asked for its client's file.
@@ -28,18 +30,7 @@ impl Servers {
     }
 }
 
-impl Clients {
-    /// Takes note of how much waits for a client.
-    pub(crate) fn count_waiting(&mut self, id: ClientId) {
-        let Some(client) = self.get_mut(id) else {
-            return;
-        };
-        // Little comes and goes with every statement.
-        let held = Some(client.outbox.held()).filter(|held| *held > SCARCE_LEN_MAX).unwrap_or(0);
-        let before = std::mem::replace(&mut client.waiting_held, held);
-        self.waiting_bytes = self.waiting_bytes + held - before;
-    }
-}
+impl Clients {}
 
 impl Exchange {
     /// Bytes of a server connection that takes commands.
@@ -105,7 +96,7 @@ impl Exchange {
     }
 
     /// Bytes that no command asked for: a server says why it ends the connection.
-    fn unsolicited(&mut self, id: ConnId, bytes: &[u8]) {
+    pub(crate) fn unsolicited(&mut self, id: ConnId, bytes: &[u8]) {
         let error = frame::split_packet(bytes).and_then(|(_, payload, _)| read_error(payload));
         match error {
             Some((code, text)) => {
@@ -116,7 +107,7 @@ impl Exchange {
     }
 
     /// A command has been answered.
-    fn answered(&mut self, id: ConnId, owner: Owner, outcome: Outcome, service_us: u64) {
+    pub(crate) fn answered(&mut self, id: ConnId, owner: Owner, outcome: Outcome, service_us: u64) {
         let leaves_conditions = outcome.warnings > 0 || outcome.error.is_some();
         if let (true, Some(conn)) = (leaves_conditions, self.core.servers.conns.get_mut(id)) {
             conn.conditions_turn = match owner {
@@ -178,7 +169,7 @@ impl Exchange {
     }
 
     /// State was brought over; a statement that waited for the last of it goes out.
-    fn synchronised(&mut self, client: ClientId, id: ConnId, set: Option<u64>) {
+    pub(crate) fn synchronised(&mut self, client: ClientId, id: ConnId, set: Option<u64>) {
         if let Some(set) = set {
             self.core.servers.prove(id, set);
         }
@@ -200,7 +191,7 @@ impl Exchange {
 impl Core {
     /// Closes a connection whose answer nobody gets, if that is long: the server would go on for as
     /// long as somebody reads, and directly it would have noticed that its client has gone.
-    fn gives_up(&mut self, id: ConnId, len: usize) -> bool {
+    pub(crate) fn gives_up(&mut self, id: ConnId, len: usize) -> bool {
         let Some(conn) = self.servers.conns.get_mut(id) else {
             return true;
         };
@@ -214,18 +205,8 @@ impl Core {
         true
     }
 
-    /// Bytes that may wait for one client now.
-    pub(crate) fn buffer_max(&self) -> usize {
-        let settings = &self.env.snapshot.settings;
-        let share = settings.buffers_max / self.env.options.workers.max(1);
-        match self.clients.waiting_bytes > share {
-            true => settings.client_buffer_max.min(SCARCE_LEN_MAX),
-            false => settings.client_buffer_max,
-        }
-    }
-
     /// Stops reading from a server whose client does not keep up.
-    fn hold_back(&mut self, client: ClientId, conn_id: ConnId) {
+    pub(crate) fn hold_back(&mut self, client: ClientId, conn_id: ConnId) {
         self.clients.count_waiting(client);
         let max = self.buffer_max();
         let is_full = self.clients.get(client).is_some_and(|client| client.outbox.len() > max);
@@ -246,7 +227,7 @@ impl Core {
     }
 
     /// Reads on from a server that was held back.
-    fn let_go_on(&mut self, conn_id: ConnId) {
+    pub(crate) fn let_go_on(&mut self, conn_id: ConnId) {
         let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };

@@ -14,21 +14,21 @@ use trunkline_protocol::{
     packet::greeting::Flavor,
     response::ResponseShape,
 };
-use trunkline_session::tracker::{PinReason, SessionState};
+use trunkline_session::tracker::SessionState;
 use trunkline_sql::analysis::{Depends, Effect, TableAccess, TableUse};
 
 use crate::{
     ClientId,
     clients::Clients,
     clients::client::{Purpose, Session, Statement},
-    prepared::{ClientStmts, Entry},
+    prepared::Entry,
     rooms::{Commands, Core, Exchange},
     routing::route::{Asking, Route, Routed, hostgroup_of},
     statement::Statements,
     statement::analysis::Known,
 };
 
-use super::{ClientStmt, Fit, LongDataError};
+use crate::prepared::{ClientStmt, Fit, LongDataError};
 
 /// The two commands that run a prepared statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,10 +40,10 @@ pub(crate) enum Run {
 }
 
 /// The code of `COM_STMT_BULK_EXECUTE`.
-const BULK_EXECUTE: u8 = 0xFA;
+pub(crate) const BULK_EXECUTE: u8 = 0xFA;
 
 /// The parameters of an execution, from its frames; `None` when they are cut short.
-pub(super) fn execution_in(frames: &[u8], params: u16) -> Option<Execution<'_>> {
+pub(crate) fn execution_in(frames: &[u8], params: u16) -> Option<Execution<'_>> {
     let (code, raw) = (frames.get(HEADER_LEN)?, frames.get(HEADER_LEN + 5..)?);
     let parsed = match *code {
         BULK_EXECUTE => Execution::parse_bulk(raw, params),
@@ -53,7 +53,7 @@ pub(super) fn execution_in(frames: &[u8], params: u16) -> Option<Execution<'_>> 
 }
 
 /// What an execution needs of a server's statement.
-pub(super) fn fit_of<'a>(stmt: &'a ClientStmt, statement: &'a Statement) -> Fit<'a> {
+pub(crate) fn fit_of<'a>(stmt: &'a ClientStmt, statement: &'a Statement) -> Fit<'a> {
     let execution = execution_in(&statement.frames, stmt.entry.params);
     let Some(execution) = execution.filter(|_| statement.entry.is_none()) else {
         return Fit::Unused;
@@ -95,23 +95,6 @@ impl ClientStmt {
 }
 
 impl Clients {
-    pub(super) fn stmts_mut(&mut self, id: ClientId) -> Option<&mut ClientStmts> {
-        Some(&mut self.get_mut(id)?.session.as_mut()?.prepared)
-    }
-
-    /// A cursor does not hold its session any more.
-    pub(super) fn cursor_ended(
-        &mut self,
-        id: ClientId,
-        conn_id: trunkline_pool::ConnId,
-        stmt_id: u32,
-    ) {
-        let session = self.get_mut(id).and_then(|client| client.session.as_mut());
-        if let Some(lease) = session.and_then(|session| session.lease_mut(conn_id)) {
-            lease.pins.unpin_name(PinReason::Cursor, &stmt_id.to_le_bytes());
-        }
-    }
-
     /// Whether a client has agreed on this.
     pub(crate) fn has_capability(&self, id: ClientId, capability: Capabilities) -> bool {
         let session = self.get(id).and_then(|client| client.session.as_ref());
@@ -279,7 +262,7 @@ impl Commands {
 }
 
 impl Core {
-    fn refuse_prepare(&mut self, id: ClientId, error: ClientError) {
+    pub(crate) fn refuse_prepare(&mut self, id: ClientId, error: ClientError) {
         if let Some(stmts) = self.clients.stmts_mut(id) {
             stmts.forget_last();
         }
@@ -287,7 +270,7 @@ impl Core {
     }
 
     /// The statement that this id stands for; `None` after an answer that there is none.
-    fn resolve(&mut self, id: ClientId, stmt_id: u32, function: &str) -> Option<u32> {
+    pub(crate) fn resolve(&mut self, id: ClientId, stmt_id: u32, function: &str) -> Option<u32> {
         let resolved = self.clients.stmts_mut(id)?.resolve(stmt_id);
         if resolved.is_none() {
             let function = match self.env.greeting.flavor() {
@@ -303,7 +286,7 @@ impl Core {
 
     /// Whether a session reads texts as when this one was prepared, and did when it ran last.
     #[inline]
-    fn reads_as_prepared(&mut self, id: ClientId, stmt_id: u32, entry: &Entry) -> bool {
+    pub(crate) fn reads_as_prepared(&mut self, id: ClientId, stmt_id: u32, entry: &Entry) -> bool {
         if !self.modes(id).is_some_and(|modes| entry.is_read_in(&modes)) {
             return false;
         }
@@ -315,7 +298,7 @@ impl Core {
         })
     }
 
-    fn refuse_execution(&mut self, id: ClientId, error: ExecutionError) {
+    pub(crate) fn refuse_execution(&mut self, id: ClientId, error: ExecutionError) {
         let error = match error {
             ExecutionError::Malformed(_) => {
                 ErrorKind::MalformedPacket.says("Malformed communication packet.")
@@ -328,7 +311,7 @@ impl Core {
     }
 
     /// What servers answer to an execution whose long data was wrong.
-    fn refuse_long_data(&mut self, id: ClientId, error: LongDataError) {
+    pub(crate) fn refuse_long_data(&mut self, id: ClientId, error: LongDataError) {
         let error = match (error, self.env.greeting.flavor()) {
             (LongDataError::TooLong, _) => ErrorKind::LongDataTooLong.says(
                 "Parameter of prepared statement which is set through mysql_send_long_data() is \
@@ -376,28 +359,13 @@ impl Core {
             stmts.add_long_data(stmt_id, param, frames, max);
         }
     }
-
-    /// Closes the cursor of a client's statement, if one is open, by closing the server's
-    /// statement: nobody answers that.
-    pub(crate) fn close_cursor(&mut self, id: ClientId, stmt_id: u32) {
-        let stmt = self.clients.stmts_mut(id).and_then(|stmts| stmts.get_mut(stmt_id));
-        let Some(conn_id) = stmt.and_then(|stmt| stmt.cursor.take()) else {
-            return;
-        };
-        if let Some(conn) = self.servers.conns.get_mut(conn_id) {
-            conn.stmts.close_held(stmt_id);
-        }
-        self.close_surplus(conn_id);
-        self.clients.cursor_ended(id, conn_id, stmt_id);
-        self.settle_lease(id, conn_id);
-    }
 }
 
 impl Exchange {
     /// The analysis of a prepared statement by the settings and servers of now, in the modes that
     /// it was prepared in. Servers may read it again in those of now.
     #[inline]
-    fn known_now(&mut self, id: ClientId, stmt_id: u32, entry: &Entry) -> Rc<Known> {
+    pub(crate) fn known_now(&mut self, id: ClientId, stmt_id: u32, entry: &Entry) -> Rc<Known> {
         let known = match entry.known.edition == self.statements.analyses.edition() {
             true => Rc::clone(&entry.known),
             false => self.statements.know_again(entry),
@@ -410,7 +378,7 @@ impl Exchange {
 
     /// The analysis of a prepared statement whose session may read its text in another way by now.
     #[cold]
-    fn known_otherwise(
+    pub(crate) fn known_otherwise(
         &mut self,
         id: ClientId,
         stmt_id: u32,
@@ -450,13 +418,21 @@ impl Exchange {
 }
 
 /// An execution of a client with query attributes, in the form of those without.
-fn plain_execution(stmt: &ClientStmt, raw: &[u8]) -> Result<PlainExecution, ExecutionError> {
+pub(crate) fn plain_execution(
+    stmt: &ClientStmt,
+    raw: &[u8],
+) -> Result<PlainExecution, ExecutionError> {
     let is_long = |param| stmt.long.as_ref().is_some_and(|long| long.has(param));
     PlainExecution::parse(raw, stmt.entry.params, is_long)
 }
 
 /// Puts an execution's plain form in the place of what came, and keeps its attributes.
-fn take_plain(statement: &mut Statement, stmt_id: u32, plain: &PlainExecution, came: &[u8]) {
+pub(crate) fn take_plain(
+    statement: &mut Statement,
+    stmt_id: u32,
+    plain: &PlainExecution,
+    came: &[u8],
+) {
     let (code, raw) = (came.get(..1).unwrap_or_default(), came.get(5..).unwrap_or_default());
     let payload = [code, &stmt_id.to_le_bytes(), &plain.raw].concat();
     statement.frames.clear();
@@ -465,7 +441,8 @@ fn take_plain(statement: &mut Statement, stmt_id: u32, plain: &PlainExecution, c
 }
 
 /// What a client is told that wants to prepare what can't be.
-const NOT_PREPARED: &str = "This command is not supported in the prepared statement protocol yet";
+pub(crate) const NOT_PREPARED: &str =
+    "This command is not supported in the prepared statement protocol yet";
 
 /// Whether a server may call something while it prepares a text: MariaDB does with what is
 /// constant, as an argument of some functions, in the text or in the views that it reads. MySQL
@@ -496,7 +473,7 @@ pub(crate) fn may_compute(known: &Known, proof: Proof, flavor: Flavor) -> bool {
 
 /// Whether it is a `KILL`, or may hold one: its number may be a parameter, and is one of ours in
 /// any case.
-fn ends_others(known: &Known) -> bool {
+pub(crate) fn ends_others(known: &Known) -> bool {
     let analysis = &known.analysis;
     analysis.is_cut || analysis.effects.iter().any(|effect| matches!(effect, Effect::Kill { .. }))
 }
@@ -507,7 +484,7 @@ pub(crate) fn is_unanswered(payload: &[u8]) -> bool {
 }
 
 /// The text of a `COM_STMT_PREPARE`.
-pub(super) fn prepared_text(statement: &Statement) -> Box<[u8]> {
-    let payload = crate::statement::command::joined_payload(&statement.frames);
+pub(crate) fn prepared_text(statement: &Statement) -> Box<[u8]> {
+    let payload = crate::commands::command::joined_payload(&statement.frames);
     payload.get(1..).unwrap_or_default().into()
 }

@@ -10,29 +10,23 @@ use trunkline_protocol::{
         eof::{EofPacket, put_eof},
         greeting::Flavor,
         ok::{OkPacket, put_ok, put_result_end},
-        tracker_filter::TrackerFilter,
     },
     response::ResponseShape,
 };
-use trunkline_session::tracker::{Charset, SessionState};
-use trunkline_sql::{analysis::StatementKind, token::Modes};
+use trunkline_session::tracker::Charset;
+use trunkline_sql::analysis::StatementKind;
 
 use crate::{
     Action, ClientId, Side,
     clients::Clients,
-    clients::client::{Phase, Purpose, Session, Stage, Statement},
-    compressed::answer_seq,
-    effects::Wake,
+    clients::client::{Phase, Purpose, Session},
+    commands::internal_session::asks_for_session,
     env::Env,
-    login::ignore_spaces,
-    prepared::{ClientStmts, Run, is_unanswered},
+    kill::{KillScope, KillText, kill_of},
+    prepared::{Run, is_unanswered},
     rooms::{Commands, Core, Exchange},
-    routing::directives::Directives,
     routing::route::{Asking, Route, Routed, hostgroup_of},
-    servers::kill::{KillScope, KillText, kill_of},
-    special::local_infile::Upload,
     statement::analysis::Known,
-    upkeep::internal_session::asks_for_session,
 };
 
 /// Bytes of commands that a client may send ahead while one runs; it is not read beyond.
@@ -43,7 +37,7 @@ pub(crate) const SERVERS_CHARSET: Charset = Charset::Collation(0);
 
 /// Where the first command in `bytes` ends.
 #[derive(Debug, PartialEq, Eq)]
-enum CommandEnd {
+pub(crate) enum CommandEnd {
     /// More bytes are needed.
     Partial,
     /// After this many bytes; the flag says that its payload is in several packets.
@@ -54,7 +48,7 @@ enum CommandEnd {
     OutOfOrder,
 }
 
-fn command_end(bytes: &[u8], payload_max: usize) -> CommandEnd {
+pub(crate) fn command_end(bytes: &[u8], payload_max: usize) -> CommandEnd {
     let mut end = 0;
     let mut payload_len = 0;
     let mut seq = 0_u8;
@@ -99,7 +93,7 @@ pub(crate) fn joined_payload(mut frames: &[u8]) -> Vec<u8> {
 }
 
 /// Appends a `COM_QUERY` without attributes.
-fn put_text(out: &mut Vec<u8>, text: &[u8]) {
+pub(crate) fn put_text(out: &mut Vec<u8>, text: &[u8]) {
     if text.len() + 1 < PAYLOAD_MAX {
         let start = begin_packet(out, 0);
         out.push(0x03);
@@ -110,19 +104,7 @@ fn put_text(out: &mut Vec<u8>, text: &[u8]) {
     }
 }
 
-impl Clients {
-    pub(crate) fn begin(&mut self, id: ClientId, statement: Box<Statement>) {
-        if let Some(client) = self.get_mut(id) {
-            debug_assert!(matches!(client.phase, Phase::Idle));
-            let deadline_ms = statement.deadline_ms;
-            let timer_ms = client.timer_ms;
-            client.phase = Phase::Running(statement);
-            if deadline_ms != timer_ms {
-                self.set_timer(id, deadline_ms);
-            }
-        }
-    }
-}
+impl Clients {}
 
 impl Env {
     /// The conditions that an answer tells which leaves them as they are.
@@ -206,7 +188,7 @@ impl Commands {
     }
 
     /// Runs whole commands while the client is idle; returns how many bytes they took.
-    fn commands_in(&mut self, id: ClientId, bytes: &[u8]) -> usize {
+    pub(crate) fn commands_in(&mut self, id: ClientId, bytes: &[u8]) -> usize {
         let payload_max = self.exchange.core.env.snapshot.settings.max_allowed_packet;
         let waiting_max = self.exchange.core.env.snapshot.settings.client_buffer_max;
         let mut consumed = 0;
@@ -247,7 +229,7 @@ impl Commands {
     }
 
     /// One whole command of an idle client.
-    fn command(&mut self, id: ClientId, frames: &[u8], payload: &[u8]) {
+    pub(crate) fn command(&mut self, id: ClientId, frames: &[u8], payload: &[u8]) {
         let Some(client) = self.exchange.core.clients.get_mut(id) else {
             return;
         };
@@ -281,7 +263,7 @@ impl Commands {
         }
     }
 
-    fn run_command(&mut self, id: ClientId, frames: &[u8], payload: &[u8]) {
+    pub(crate) fn run_command(&mut self, id: ClientId, frames: &[u8], payload: &[u8]) {
         let command = match Command::decode(payload) {
             Ok(command) => command,
             Err(_) => {
@@ -346,7 +328,7 @@ impl Commands {
     }
 
     /// `COM_QUERY`.
-    fn query(&mut self, id: ClientId, frames: &[u8], body: &[u8]) {
+    pub(crate) fn query(&mut self, id: ClientId, frames: &[u8], body: &[u8]) {
         let (text, attributes) =
             match self.exchange.core.clients.has_capability(id, Capabilities::QUERY_ATTRIBUTES) {
                 false => (body, None),
@@ -423,14 +405,6 @@ impl Commands {
 }
 
 impl Core {
-    /// A client may begin its next command: if it has sent some ahead, it does when this event is
-    /// over.
-    pub(crate) fn wake_commands(&mut self, id: ClientId) {
-        if self.clients.get(id).is_some_and(|it| it.packing.is_some() || !it.inbox.is_empty()) {
-            self.fx.wake(Wake::Commands(id));
-        }
-    }
-
     /// Stops reading from a client that sends ahead of its replies.
     pub(crate) fn pause_if_full(&mut self, id: ClientId) {
         let waiting_max = self.env.snapshot.settings.client_buffer_max;
@@ -444,121 +418,9 @@ impl Core {
         }
     }
 
-    /// A new statement under way.
-    pub(crate) fn statement(
-        &mut self,
-        frames: &[u8],
-        shape: ResponseShape,
-        purpose: Purpose,
-    ) -> Box<Statement> {
-        let mut copy = self.fx.buffers.take();
-        copy.extend_from_slice(frames);
-        let statement = Statement {
-            answer_seq: match is_split(&copy) {
-                true => answer_seq(&copy),
-                false => 1,
-            },
-            frames: copy,
-            attributes: None,
-            shape,
-            purpose,
-            known: None,
-            stmt_id: None,
-            entry: None,
-            server_stmt: 0,
-            runs_last: false,
-            prepare_error: None,
-            definition: None,
-            is_read: false,
-            proof: Proof::NOTHING,
-            validity: None,
-            ending: None,
-            orders: Directives::default(),
-            deadline_ms: 0,
-            held_back: None,
-            fill: None,
-            mirrored: None,
-            copy_of: None,
-            may_leave_reader: false,
-            is_recalled: false,
-            hostgroup: trunkline_topology::HostgroupId::default(),
-            pinned_server: None,
-            stage: Stage::Queued,
-            never_share: false,
-            waiting: None,
-            upload: Upload::None,
-            retries_left: self.env.snapshot.settings.query_retries_on_failure,
-            begun_us: self.env.now.us,
-            sent_us: 0,
-            sent_at: 0,
-        };
-        match self.clients.spare_statements.pop() {
-            Some(mut spare) => {
-                *spare = statement;
-                spare
-            }
-            None => Box::new(statement),
-        }
-    }
-
-    /// Refuses a statement that can't be carried out for a client of a proxy.
-    pub(crate) fn not_supported(&mut self, id: ClientId, what: &str) {
-        let text = format!("This version of Trunkline doesn't yet support '{what}'");
-        self.answer_error(id, ErrorKind::NotSupported.says(text));
-    }
-
-    pub(crate) fn modes(&self, id: ClientId) -> Option<Modes> {
-        let session = self.clients.get(id)?.session.as_ref()?;
-        Some(match session.modes.guesses_quotes {
-            true => self.servers.defaults.modes.settle(session.modes),
-            false => session.modes,
-        })
-    }
-
-    /// The session is as after its login, but for the schema. MariaDB goes back to the handshake's
-    /// character set, MySQL to the server's default.
-    pub(crate) fn forget_state(&mut self, id: ClientId) {
-        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
-        let Some(session) = session else { return };
-        let charset = match self.env.greeting.flavor() {
-            Flavor::MySql => SERVERS_CHARSET,
-            Flavor::MariaDb => session.handshake_charset.clone(),
-        };
-        self.begin_anew(id, charset);
-    }
-
-    /// The session is as after its login, but for the schema, and has this character set.
-    pub(crate) fn begin_anew(&mut self, id: ClientId, charset: Charset) {
-        let is_mysql = self.env.greeting.flavor() == Flavor::MySql;
-        let Some(session) = self.clients.get_mut(id).and_then(|client| client.session.as_mut())
-        else {
-            return;
-        };
-        let mut state = SessionState::new(session.state.schema.clone(), charset);
-        if is_mysql {
-            ignore_spaces(&mut state, session.capabilities);
-        }
-        session.modes =
-            self.servers.defaults.modes.of_session(&state, self.env.greeting.flavor(), None);
-        session.state = self.servers.states.intern(state);
-        session.accepted_sets = Vec::new();
-        session.prepared = ClientStmts::default();
-        let soiled = std::mem::take(&mut session.soiled);
-        session.last_insert_id = 0;
-        session.begins_read_only = false;
-        session.prepares_definitions = false;
-        session.last_conn = None;
-        session.insert_conn = None;
-        session.past = session.past.after_reset();
-        session.told = TrackerFilter::DEFAULT;
-        session.status = trunkline_protocol::packet::status::AUTOCOMMIT;
-        self.reset_soiled(id, soiled);
-        self.begin_autocommit(id);
-    }
-
     /// `COM_PING`. Of what the statement before has left, it changes the row count alone; MySQL
     /// tells how many conditions there are.
-    fn answer_ping(&mut self, id: ClientId) {
+    pub(crate) fn answer_ping(&mut self, id: ClientId) {
         self.clients.counts_rows(id, 0);
         let Some(session) = self.clients.get(id).and_then(|client| client.session.as_ref()) else {
             return;
@@ -573,7 +435,7 @@ impl Core {
 
     /// `COM_SET_OPTION`: multi-statements on (0) or off (1). The next connection is one that was
     /// opened so; a held one is told by the same command.
-    fn set_option(&mut self, id: ClientId, option: u16) {
+    pub(crate) fn set_option(&mut self, id: ClientId, option: u16) {
         // On other connections than it has now, it finds nothing of its own.
         self.fetch_all_left(id);
         let Some(session) = self.clients.get_mut(id).and_then(|client| client.session.as_mut())
@@ -613,29 +475,11 @@ impl Core {
             }
         });
     }
-
-    /// Answers a command with OK and a text.
-    pub(crate) fn answer_ok_with(&mut self, id: ClientId, info: &[u8]) {
-        let Some(session) = self.clients.get(id).and_then(|client| client.session.as_ref()) else {
-            return;
-        };
-        let ok = OkPacket { status: session.status, info, ..OkPacket::default() };
-        let format = session.format;
-        self.write_client(id, |out| {
-            put_ok(out, 1, &ok, format);
-        });
-    }
-
-    /// Nothing of a statement goes to a server.
-    fn give_up_unsent(&mut self, id: ClientId, statement: Box<Statement>) {
-        self.long_data_used(id, &statement);
-        self.fx.buffers.give(statement.frames);
-    }
 }
 
 impl Exchange {
     /// Answers what is for the proxy itself, and what it refuses. False for what is not.
-    fn answer_itself(&mut self, id: ClientId, known: &Known, text: &[u8]) -> bool {
+    pub(crate) fn answer_itself(&mut self, id: ClientId, known: &Known, text: &[u8]) -> bool {
         match kill_of(&known.analysis) {
             KillText::None => {}
             KillText::One(scope, number) => {
@@ -661,7 +505,7 @@ impl Exchange {
     }
 
     /// A command without a text that a server answers.
-    fn plain(&mut self, id: ClientId, frames: &[u8], shape: ResponseShape) {
+    pub(crate) fn plain(&mut self, id: ClientId, frames: &[u8], shape: ResponseShape) {
         let mut statement = self.core.statement(frames, shape, Purpose::Other);
         statement.proof.hidden = Hidden::empty();
         let route = self.core.route_plain(id);
@@ -669,24 +513,15 @@ impl Exchange {
     }
 
     /// `COM_FIELD_LIST`.
-    fn describe(&mut self, id: ClientId, frames: &[u8], proof: Proof) {
+    pub(crate) fn describe(&mut self, id: ClientId, frames: &[u8], proof: Proof) {
         let mut statement = self.core.statement(frames, ResponseShape::FieldList, Purpose::Other);
         statement.proof = proof;
         let route = self.core.route_plain(id);
         self.run_on_route(id, route, statement);
     }
 
-    /// Chooses a schema on a server, so that a wrong one is refused in the server's words.
-    pub(crate) fn run_init_db(&mut self, id: ClientId, schema: &[u8], purpose: Purpose) {
-        let mut frames = Vec::with_capacity(schema.len() + HEADER_LEN + 1);
-        crate::exchange::send::put_init_db(&mut frames, schema);
-        let statement = self.core.statement(&frames, ResponseShape::Single, purpose);
-        let route = self.core.route_plain(id);
-        self.run_on_route(id, route, statement);
-    }
-
     /// `COM_RESET_CONNECTION`: on the lease, if there is one; else the record alone changes.
-    fn reset_session(&mut self, id: ClientId, frames: &[u8]) {
+    pub(crate) fn reset_session(&mut self, id: ClientId, frames: &[u8]) {
         self.core.follow_globals();
         self.core.keep_one_lease(id);
         let Some(session) = self.core.clients.get(id).and_then(|client| client.session.as_ref())
@@ -706,47 +541,8 @@ impl Exchange {
     }
 
     /// `COM_QUIT`.
-    fn quit(&mut self, id: ClientId) {
+    pub(crate) fn quit(&mut self, id: ClientId) {
         self.close_client(id);
-    }
-
-    /// Sets a statement on its route.
-    pub(crate) fn run_on_route(
-        &mut self,
-        id: ClientId,
-        route: Route,
-        mut statement: Box<Statement>,
-    ) {
-        match route {
-            Route::Lease(hostgroup, conn) => {
-                statement.hostgroup = hostgroup;
-                self.core.clients.begin(id, statement);
-                self.dispatch(id, conn);
-            }
-            Route::Hostgroup(hostgroup) => {
-                statement.hostgroup = hostgroup;
-                self.core.clients.begin(id, statement);
-                self.acquire(id);
-            }
-            Route::Reader(hostgroup) => {
-                statement.hostgroup = hostgroup;
-                statement.may_leave_reader = statement.is_read;
-                self.core.clients.begin(id, statement);
-                self.acquire(id);
-            }
-            Route::Error(text) => {
-                self.core.give_up_unsent(id, statement);
-                self.core.answer_error(id, ErrorKind::NotAllowed.says(text.to_string()));
-            }
-            Route::Limited(text) => {
-                self.core.give_up_unsent(id, statement);
-                self.core.answer_error(id, ErrorKind::LimitReached.says(text.to_string()));
-            }
-            Route::Ok(text) => {
-                self.core.give_up_unsent(id, statement);
-                self.core.answer_ok_with(id, text.as_bytes());
-            }
-        }
     }
 }
 

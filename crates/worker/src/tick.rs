@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use trunkline_pool::{ConnId, ConnState, SlotId};
-use trunkline_protocol::{codec::frame::put_payload, error::ErrorKind};
-use trunkline_session::tracker::{PinReason, SessionState};
+use trunkline_protocol::error::ErrorKind;
+use trunkline_session::tracker::SessionState;
 use trunkline_stats::ClientRefusal;
 use trunkline_topology::{HostgroupId, ReadWriteSplit};
 
@@ -15,43 +15,31 @@ use crate::{
     effects::LOG_LINES_PER_SEC,
     effects::Wake,
     rooms::{Core, Exchange},
-    servers::conn::{Conn, ConnPhase, InFlight, Owner},
+    servers::conn::{Conn, ConnPhase, Owner},
 };
 
 /// How often the worker looks at deadlines while somebody waits, ms.
-const WAITING_TICK_MS: u64 = 10;
+pub(crate) const WAITING_TICK_MS: u64 = 10;
 /// How often it looks at everything else, ms.
-const SWEEP_EVERY_MS: u64 = 1_000;
+pub(crate) const SWEEP_EVERY_MS: u64 = 1_000;
 /// How often it looks at clients that rest, while sessions want to be ended soon, ms.
-const REST_SWEEP_EVERY_MS: u64 = 250;
+pub(crate) const REST_SWEEP_EVERY_MS: u64 = 250;
 /// What a session calls soon: a `wait_timeout` of up to this, ms.
-const SHORT_REST_MS: u64 = 10_000;
+pub(crate) const SHORT_REST_MS: u64 = 10_000;
 /// A statement that runs longer than this does not keep others from running beside it, µs.
-const STUCK_AFTER_US: u64 = 10_000;
+pub(crate) const STUCK_AFTER_US: u64 = 10_000;
 /// Warnings and found rows hold an idle session on its connection for this long, ms. After that
 /// they can still be read as long as nobody else has used the connection.
-const BRIEF_PIN_MS: u64 = 1_000;
+pub(crate) const BRIEF_PIN_MS: u64 = 1_000;
 /// Cached answers whose time has passed that it lets go of in one look.
-const SWEPT_MAX: usize = 4_096;
+pub(crate) const SWEPT_MAX: usize = 4_096;
 /// MySQL's words for a session that has rested for too long.
-const INACTIVITY: &str = "The client was disconnected by the server because of inactivity. See \
+pub(crate) const INACTIVITY: &str = "The client was disconnected by the server because of inactivity. See \
                           wait_timeout and interactive_timeout for configuring this behavior.";
 /// A client that does not take its last bytes within this time is closed all the same, ms.
-const CLOSING_MS_MAX: u64 = 10_000;
+pub(crate) const CLOSING_MS_MAX: u64 = 10_000;
 
-impl Clients {
-    /// How many sessions are pinned for each reason.
-    pub(crate) fn pins(&self) -> std::collections::BTreeMap<String, u64> {
-        let mut pins = std::collections::BTreeMap::new();
-        let sessions = self.table.values().filter_map(|client| client.session.as_ref());
-        for lease in sessions.flat_map(|session| &session.leases) {
-            for reason in PinReason::ALL.into_iter().filter(|reason| lease.pins.has(*reason)) {
-                *pins.entry(reason.name().to_owned()).or_default() += 1;
-            }
-        }
-        pins
-    }
-}
+impl Clients {}
 
 impl Worker {
     /// How long the driver may wait for events before it calls [`tick`](Self::tick), ms.
@@ -125,7 +113,7 @@ impl Worker {
         self.commands.exchange.check_stop();
     }
 
-    fn expire_waiters(&mut self) {
+    pub(crate) fn expire_waiters(&mut self) {
         let now_ms = self.commands.exchange.core.env.now.ms();
         if self.upkeep.waiters_checked_ms == now_ms
             || has_plant!(self.commands.exchange.core, QueueTimeoutForgotten)
@@ -158,7 +146,7 @@ impl Worker {
         }
     }
 
-    fn sweep_clients(&mut self) {
+    pub(crate) fn sweep_clients(&mut self) {
         let now_ms = self.commands.exchange.core.env.now.ms();
         let is_stuck = |client: &crate::clients::client::Client| {
             matches!(client.phase, Phase::Closing)
@@ -179,7 +167,7 @@ impl Worker {
     }
 
     /// Ends sessions that have rested for longer than the configuration or they themselves allow.
-    fn close_resting(&mut self) {
+    pub(crate) fn close_resting(&mut self) {
         let now_ms = self.commands.exchange.core.env.now.ms();
         let wait_timeout = match self.commands.exchange.core.env.snapshot.settings.wait_timeout {
             0 => u64::MAX,
@@ -208,7 +196,7 @@ impl Worker {
         }
     }
 
-    fn sweep_conns(&mut self) {
+    pub(crate) fn sweep_conns(&mut self) {
         let now_ms = self.commands.exchange.core.env.now.ms();
         if self.upkeep.conns_swept_ms == now_ms / 100 {
             return;
@@ -266,7 +254,7 @@ impl Core {
     }
 
     /// The last reader went offline after reads were sent its way: the writer serves them.
-    fn leave_readers(&mut self, hostgroup: HostgroupId) {
+    pub(crate) fn leave_readers(&mut self, hostgroup: HostgroupId) {
         let groups = &self.env.snapshot.replication;
         let group = groups.iter().find(|group| {
             group.reader_hostgroup == hostgroup && group.read_write_split == ReadWriteSplit::Auto
@@ -295,7 +283,7 @@ impl Core {
     }
 
     /// Connections whose statement runs for long make room for others beside them.
-    fn count_stuck(&mut self) {
+    pub(crate) fn count_stuck(&mut self) {
         let since_us = self.env.now.us.saturating_sub(STUCK_AFTER_US);
         let mut stuck: HashMap<SlotId, u32> = HashMap::new();
         self.servers.conns.for_each(|_, conn| {
@@ -312,7 +300,7 @@ impl Core {
 
     /// Closes a connection whose server does not end the answer to somebody who has gone: its
     /// place is somebody else's, and the statement ends as it would with its client's connection.
-    fn drop_abandoned(&mut self, id: ConnId, waited_ms: u64) {
+    pub(crate) fn drop_abandoned(&mut self, id: ConnId, waited_ms: u64) {
         let Some(conn) = self.servers.conns.get(id) else { return };
         let (slot, hostgroup) = (conn.slot, conn.hostgroup);
         let address = self.servers.pool.slot(slot).map(|slot| slot.server.key.address.to_string());
@@ -328,61 +316,17 @@ impl Core {
         self.fx.wake(Wake::Queue(hostgroup));
     }
 
-    /// Closes idle connections of servers that were taken offline or shunned since.
-    pub(crate) fn drop_outdated(&mut self) {
-        let mut outdated = Vec::new();
-        for (_, slot) in self.servers.pool.slots() {
-            let epoch = slot.server.health.epoch();
-            outdated.extend(slot.idle().map(|id| (id, epoch, slot.removed)));
-        }
-        for (id, epoch, removed) in outdated {
-            let is_old = self.servers.conns.get(id).is_some_and(|conn| conn.epoch != epoch);
-            if is_old || removed {
-                self.retire_idle(id);
-            }
-        }
-    }
-
-    /// The same for those where the last statement of this session left something to be read: what
-    /// reads it is a statement like others, and new ones are not for such servers.
-    pub(crate) fn drop_outdated_of(&mut self, id: ClientId) {
-        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
-        let places = session
-            .map(|session| [session.last_conn, session.insert_conn, session.past.found_conn]);
-        for (conn_id, _) in places.into_iter().flatten().flatten() {
-            let conn = self.servers.conns.get(conn_id).filter(|conn| conn.list.is_free());
-            let slot = conn.and_then(|conn| Some((conn.epoch, self.servers.pool.slot(conn.slot)?)));
-            if slot.is_some_and(|(epoch, slot)| slot.removed || epoch != slot.server.health.epoch())
-            {
-                self.retire_idle(conn_id);
-            }
-        }
-    }
-
     /// Keeps an idle connection alive, and notices when it is not.
-    fn ping_idle(&mut self, id: ConnId) {
+    pub(crate) fn ping_idle(&mut self, id: ConnId) {
         if self.servers.take_free(id) {
             self.close_surplus(id);
             self.ping(id);
         }
     }
-
-    /// Sends a `COM_PING` to a connection that is on no list; it is offered when that is answered.
-    pub(crate) fn ping(&mut self, id: ConnId) {
-        let Some(conn) = self.servers.conns.get_mut(id) else {
-            return;
-        };
-        let relay = conn.own_relay();
-        conn.in_flight.push_back(InFlight { owner: Owner::Ping, relay, is_statement: false });
-        self.servers.set_state(id, ConnState::Pinging);
-        self.write_server(id, |out| {
-            put_payload(out, 0, &[0x0E]);
-        });
-    }
 }
 
 impl Exchange {
-    fn expire_logins(&mut self) {
+    pub(crate) fn expire_logins(&mut self) {
         let now_ms = self.core.env.now.ms();
         while let Some((deadline, id)) = self.core.clients.logins.logging_in.front().copied() {
             let client = self.core.clients.get(id);
@@ -401,12 +345,12 @@ impl Exchange {
 }
 
 /// Whether nobody waits for what the server answers here.
-fn is_abandoned(conn: &Conn) -> bool {
+pub(crate) fn is_abandoned(conn: &Conn) -> bool {
     conn.in_flight.front().is_some_and(|entry| entry.owner == Owner::Nobody)
 }
 
 /// The `wait_timeout` that a session has set for itself, ms.
-fn own_wait_timeout(state: &SessionState) -> Option<u64> {
+pub(crate) fn own_wait_timeout(state: &SessionState) -> Option<u64> {
     let text = std::str::from_utf8(state.variable("wait_timeout")?).ok()?;
     let seconds: u64 = text.trim().parse().ok()?;
     Some(seconds.max(1).saturating_mul(1_000))

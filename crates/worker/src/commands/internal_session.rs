@@ -5,10 +5,10 @@ use trunkline_protocol::response::write::put_text_result;
 use trunkline_sql::analysis::{Analysis, StatementKind};
 use trunkline_stats::HeldConn;
 
-use crate::{ClientId, rooms::Core, upkeep::json::Json};
+use crate::{ClientId, json::Json, rooms::Core};
 
 /// The words of the command.
-const WORDS: [&[u8]; 3] = [b"PROXYSQL", b"INTERNAL", b"SESSION"];
+pub(crate) const WORDS: [&[u8]; 3] = [b"PROXYSQL", b"INTERNAL", b"SESSION"];
 
 /// Whether a text is the command and nothing else.
 pub(crate) fn asks_for_session(analysis: &Analysis, text: &[u8]) -> bool {
@@ -79,7 +79,7 @@ impl Core {
     }
 }
 
-fn held(json: &mut Json, held: &HeldConn) {
+pub(crate) fn held(json: &mut Json, held: &HeldConn) {
     json.object(|json| {
         json.number("hostgroup_id", held.hostgroup);
         json.text("server", &held.server);

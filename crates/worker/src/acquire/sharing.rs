@@ -13,40 +13,35 @@ use std::sync::Arc;
 
 use trunkline_catalog::Catalog;
 use trunkline_pool::{AccountId, Choice, ConnId, ConnState};
-use trunkline_protocol::error::ErrorKind;
 use trunkline_sql::analysis::Depends;
-use trunkline_stats::ResetReason;
 use trunkline_topology::{HostgroupId, Pipeline, RefusalCause};
 
 use crate::{
-    ClientId, Side,
+    ClientId,
     clients::Clients,
     clients::client::{Phase, Purpose, Stage},
-    effects::Wake,
-    exchange::send::LOST,
     prepared::runs_among_others,
     rooms::{Core, Exchange},
     servers::Servers,
     servers::conn::{Conn, Owner},
-    servers::dirt::Dirt,
     session_past::FoundRows,
 };
 
 /// A longer command has a connection of its own, bytes.
-const COMMAND_LEN_MAX: usize = 16 * 1024;
+pub(crate) const COMMAND_LEN_MAX: usize = 16 * 1024;
 /// A client that has this much of its answers yet to take holds nobody else up, bytes.
 pub(crate) const BEHIND_LEN_MAX: usize = 64 * 1024;
 /// A statement that takes longer than this holds nobody else up, µs. More while the server is so
 /// busy that many would be sent again.
 pub(crate) const STUCK_US_MIN: u64 = 20_000;
-const STUCK_US_MAX: u64 = 320_000;
+pub(crate) const STUCK_US_MAX: u64 = 320_000;
 
 /// How long statements behind a slow one wait, and what came of it in the last second.
 #[derive(Debug)]
 pub(crate) struct Patience {
-    stuck_us: u64,
-    shared: u64,
-    resent: u64,
+    pub(crate) stuck_us: u64,
+    pub(crate) shared: u64,
+    pub(crate) resent: u64,
 }
 
 impl Default for Patience {
@@ -57,7 +52,7 @@ impl Default for Patience {
 
 impl Patience {
     /// A second is over: when one in a hundred was sent again the servers are busy, not stuck.
-    fn adapt(&mut self) {
+    pub(crate) fn adapt(&mut self) {
         let is_impatient = self.resent > 8 && self.resent * 100 > self.shared;
         self.stuck_us = match is_impatient {
             true => (self.stuck_us * 2).min(STUCK_US_MAX),
@@ -68,14 +63,6 @@ impl Patience {
 }
 
 impl Servers {
-    /// Nothing is in flight on a connection, and so no read that was sent elsewhere as well.
-    pub(crate) fn end_copies(&mut self, conn_id: ConnId) {
-        if let Some(conn) = self.conns.get_mut(conn_id).filter(|conn| conn.copies.is_some()) {
-            debug_assert!(conn.in_flight.is_empty());
-            conn.copies = None;
-        }
-    }
-
     /// Once a second.
     pub(crate) fn adapt_patience(&mut self) {
         self.sharing.patience.adapt();
@@ -94,7 +81,7 @@ impl Clients {
 impl Core {
     /// How many may be in flight on the connection that the statement of `id` shares; `None` when
     /// it has to be alone.
-    fn depth_max(&self, id: ClientId, hostgroup: HostgroupId) -> Option<usize> {
+    pub(crate) fn depth_max(&self, id: ClientId, hostgroup: HostgroupId) -> Option<usize> {
         let client = self.clients.get(id)?;
         let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session) else {
             return None;
@@ -136,96 +123,13 @@ impl Core {
 
     /// Whether a statement that need not be alone fits on this connection: in its session's state,
     /// with fewer than `depth_max` in flight.
-    fn has_room_for(&self, id: ClientId, conn: &Conn, depth_max: usize) -> bool {
+    pub(crate) fn has_room_for(&self, id: ClientId, conn: &Conn, depth_max: usize) -> bool {
         let session = self.clients.get(id).and_then(|client| client.session.as_ref());
         conn.dirt.is_none()
             && session.is_some_and(|session| Arc::ptr_eq(&conn.state, &session.state))
             && conn.schemas_defined == self.env.shared.schemas_defined()
             && conn.in_flight.len() < depth_max
             && (!self.clients.executes(id) || runs_among_others(&self.clients, id, Some(conn)))
-    }
-
-    /// The same for a connection that may not be shared.
-    pub(crate) fn let_others_overtake(&mut self, conn_id: ConnId) {
-        let conn = self.servers.conns.get(conn_id);
-        if conn.is_some_and(|conn| conn.list == ConnState::Shared && conn.in_flight.len() > 1) {
-            self.leave_front_alone(conn_id);
-        }
-    }
-
-    /// What ran on a shared connection, heard of or not, may have been something else than it was
-    /// proven to be: names have been defined anew meanwhile.
-    fn soil_outdated(&mut self, conn_id: ConnId) {
-        let version = self.env.shared.catalog().version();
-        if let Some(conn) =
-            self.servers.conns.get_mut(conn_id).filter(|it| it.shared_version != version)
-        {
-            conn.soil(Dirt::Reset(ResetReason::Unknown));
-        }
-    }
-
-    /// The statement in front takes long, or its client takes its answer slowly: those behind it
-    /// are answered elsewhere, and nobody joins any more.
-    pub(crate) fn leave_front_alone(&mut self, conn_id: ConnId) {
-        let is_delivered = has_plant!(self, OvertakenReplyDelivered);
-        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
-            return;
-        };
-        debug_assert!(conn.list == ConnState::Shared);
-        let (clients, catalog) = (&self.clients, self.env.shared.catalog());
-        let now_ms = self.env.now.ms();
-        let ticket = catalog.begin_copies();
-        let mut behind = Vec::new();
-        for entry in conn.in_flight.iter_mut().skip(1) {
-            if let Owner::Client(client) = entry.owner
-                && may_be_sent_twice(clients, (catalog, now_ms), client)
-            {
-                debug_assert!(!entry.relay.has_begun());
-                if !is_delivered {
-                    entry.owner = Owner::Nobody;
-                    entry.relay.set_discard();
-                }
-                behind.push(client);
-            }
-        }
-        if !behind.is_empty() {
-            conn.copies = Some(ticket);
-        }
-        if let Some(slot) = self.servers.pool.slot_mut(conn.slot) {
-            slot.close_shared(conn_id);
-        }
-        for client in behind {
-            self.servers.sharing.patience.resent += 1;
-            self.fx.stats.counters.statements_overtaken += 1;
-            self.send_elsewhere(client);
-        }
-    }
-
-    /// A read that shared a connection goes to one of its own.
-    fn send_elsewhere(&mut self, id: ClientId) {
-        if let Some(Phase::Running(statement)) =
-            self.clients.get_mut(id).map(|client| &mut client.phase)
-        {
-            debug_assert!(statement.is_read);
-            statement.never_share = true;
-            self.requeue(id);
-        }
-    }
-
-    /// The client of a statement on a shared connection goes: its answer is for nobody.
-    pub(crate) fn leave_shared(&mut self, id: ClientId, conn_id: ConnId) {
-        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
-            return;
-        };
-        for entry in &mut conn.in_flight {
-            if entry.owner == Owner::Client(id) {
-                entry.owner = Owner::Nobody;
-                entry.relay.set_discard();
-            }
-        }
-        if std::mem::take(&mut conn.is_paused) {
-            self.resume(Side::Server(conn_id));
-        }
     }
 
     /// A statement on a shared connection is to be ended. In front it is left alone there, and its
@@ -327,7 +231,7 @@ impl Exchange {
         self.fill(conn_id);
     }
 
-    fn join(&mut self, id: ClientId, conn_id: ConnId) {
+    pub(crate) fn join(&mut self, id: ClientId, conn_id: ConnId) {
         if let Some(session) =
             self.core.clients.get_mut(id).and_then(|client| client.session.as_mut())
         {
@@ -384,77 +288,10 @@ impl Exchange {
             self.join(waiter.client, conn_id);
         }
     }
-
-    /// A statement on a shared connection has been answered: with the last one it is free.
-    /// `took_us` is what it took with its wait behind others; `None` when nobody waited for it.
-    pub(crate) fn settle_shared(&mut self, conn_id: ConnId, took_us: Option<u64>) {
-        let Some(conn) = self.core.servers.conns.get(conn_id) else {
-            return;
-        };
-        debug_assert!(conn.list == ConnState::Shared);
-        let (slot, hostgroup, is_quiet) = (conn.slot, conn.hostgroup, conn.in_flight.is_empty());
-        let depth = conn.in_flight.len();
-        if let Some(took_us) = took_us
-            && let Some(slot) = self.core.servers.pool.slot_mut(slot)
-        {
-            slot.shared_width().answered(self.core.env.now.us, took_us);
-            let in_flight = (slot.shared().len() * depth) as u64;
-            self.core.servers.sharing.coalescing.answered(took_us, in_flight);
-        }
-        if is_quiet {
-            self.core.servers.end_copies(conn_id);
-            self.core.soil_outdated(conn_id);
-        }
-        if is_quiet && self.core.servers.may_be_hit(conn_id) {
-            self.core.park_until_kills_done(conn_id);
-        } else if is_quiet {
-            self.core.freed(conn_id);
-        } else if !self.core.servers.pool.waiters(hostgroup).is_empty() {
-            self.core.fx.wake(Wake::Shared(conn_id));
-        }
-    }
-
-    /// A read has changed its connection's state all the same, by a function that a view hides:
-    /// those behind it are answered elsewhere, and the connection is reset.
-    pub(crate) fn clean_shared(&mut self, conn_id: ConnId) {
-        let Some(conn) = self.core.servers.conns.get_mut(conn_id) else {
-            return;
-        };
-        debug_assert!(conn.list == ConnState::Shared);
-        conn.since_ms = self.core.env.now.ms();
-        let is_quiet = conn.in_flight.is_empty();
-        let (clients, catalog) = (&self.core.clients, self.core.env.shared.catalog());
-        let now_ms = self.core.env.now.ms();
-        let ticket = catalog.begin_copies();
-        let (mut behind, mut lost) = (Vec::new(), Vec::new());
-        for entry in &mut conn.in_flight {
-            if let Owner::Client(client) = entry.owner {
-                entry.owner = Owner::Nobody;
-                entry.relay.set_discard();
-                match may_be_sent_twice(clients, (catalog, now_ms), client) {
-                    true => behind.push(client),
-                    false => lost.push(client),
-                }
-            }
-        }
-        if !behind.is_empty() {
-            conn.copies = Some(ticket);
-        }
-        self.core.servers.set_state(conn_id, ConnState::Resetting);
-        if is_quiet {
-            self.core.reset_conn(conn_id);
-        }
-        for client in behind {
-            self.core.send_elsewhere(client);
-        }
-        for client in lost {
-            self.fail_statement(client, ErrorKind::ConnectionLost.says(LOST));
-        }
-    }
 }
 
 /// Whether the statement that a client has under way may be sent once more.
-fn may_be_sent_twice(
+pub(crate) fn may_be_sent_twice(
     clients: &Clients,
     (catalog, now_ms): (&Catalog, u64),
     client: ClientId,

@@ -3,43 +3,41 @@
 use std::sync::Arc;
 
 use trunkline_pool::{AccountId, Choice, ConnId, ConnState, Slot, SlotId, Waiter};
-use trunkline_protocol::{error::ErrorKind, packet::greeting::Flavor};
+use trunkline_protocol::packet::greeting::Flavor;
 use trunkline_topology::{HostgroupId, RefusalCause};
 
 use crate::{
     ClientId,
     clients::Clients,
     clients::client::{Lease, Phase, Stage},
-    effects::Wake,
     exchange::hidden::may_read_past,
     rooms::{Core, Exchange},
     servers::Servers,
     servers::conn::{AccountKey, ConnPhase},
-    servers::dirt::Dirt,
 };
 
 /// A connection that rested longer than this is looked at before a statement is written to it,
 /// ms: its server may have closed it.
-const PROBE_AFTER_MS: u64 = 1_000;
+pub(crate) const PROBE_AFTER_MS: u64 = 1_000;
 
 /// Who waits before a statement.
 #[derive(Debug, Clone, Copy, Default)]
-struct QueueAhead {
+pub(crate) struct QueueAhead {
     /// More than there are connections coming up.
-    is_long: bool,
+    pub(crate) is_long: bool,
     /// Somebody of its account.
-    has_account: bool,
+    pub(crate) has_account: bool,
 }
 
 /// Whom [`Exchange::pump`] could not serve.
 #[derive(Debug, Default)]
-struct Skipped {
+pub(crate) struct Skipped {
     /// How many, from the front of the queue.
-    waiters: usize,
+    pub(crate) waiters: usize,
     /// The servers that they wait for; a hostgroup has few.
-    servers: Vec<Option<SlotId>>,
+    pub(crate) servers: Vec<Option<SlotId>>,
     /// There would be a connection if another worker gave one.
-    is_at_cap: bool,
+    pub(crate) is_at_cap: bool,
 }
 
 impl Servers {
@@ -54,33 +52,9 @@ impl Servers {
         let is_same_tls = tls.is_some_and(|tls| tls.params_of(own) == tls.params_of(other));
         own == other || conn.flavor == Flavor::MySql && is_same_tls
     }
-
-    pub(crate) fn anyone_waits(&self) -> bool {
-        self.pool.waited_for().next().is_some()
-    }
-
-    /// The place of a connection in the pool, for its counters.
-    pub(crate) fn slot_of(&self, conn: ConnId) -> Option<SlotId> {
-        self.conns.get(conn).map(|conn| conn.slot)
-    }
-
-    /// Why the last connection to the hostgroup did not come up, if none did since.
-    pub(crate) fn last_failure(&self, hostgroup: HostgroupId) -> String {
-        let why = self.last_failures.get(&hostgroup);
-        why.map_or_else(String::new, |why| format!(" (the last attempt: {why})"))
-    }
 }
 
-impl Clients {
-    /// Hostgroup and account that the statement under way needs.
-    pub(crate) fn wanted(&self, id: ClientId) -> Option<(HostgroupId, AccountId)> {
-        let client = self.get(id)?;
-        let Phase::Running(statement) = &client.phase else {
-            return None;
-        };
-        Some((statement.hostgroup, client.session.as_ref()?.account))
-    }
-}
+impl Clients {}
 
 impl Exchange {
     /// Finds a connection for the statement that `id` has under way.
@@ -124,7 +98,12 @@ impl Exchange {
     }
 
     /// One more than a server may have; only a planted bug asks for it.
-    fn opens_beyond(&mut self, id: ClientId, hostgroup: HostgroupId, account: AccountId) -> bool {
+    pub(crate) fn opens_beyond(
+        &mut self,
+        id: ClientId,
+        hostgroup: HostgroupId,
+        account: AccountId,
+    ) -> bool {
         let is_at_cap = |slot: &Slot| {
             slot.server.key.hostgroup == hostgroup
                 && slot.server.health.connections() == slot.server.max_connections
@@ -144,7 +123,7 @@ impl Exchange {
 
     /// A statement that reads what the last one left behind gets the same connection again, if
     /// nobody has used it since. One that may write goes nowhere but to its own hostgroup.
-    fn acquire_last(&mut self, id: ClientId) -> bool {
+    pub(crate) fn acquire_last(&mut self, id: ClientId) -> bool {
         let Some(client) = self.core.clients.get(id) else {
             return false;
         };
@@ -366,26 +345,6 @@ impl Exchange {
         }
     }
 
-    /// Gives up on a statement that waits, or would: tells the client why.
-    pub(crate) fn refuse_statement(
-        &mut self,
-        id: ClientId,
-        hostgroup: HostgroupId,
-        cause: RefusalCause,
-        waited_ms: u64,
-    ) {
-        self.core.fx.stats.refused(cause);
-        let why = self.core.refusal_text(hostgroup, cause);
-        let text = match waited_ms {
-            0 => format!("Max connect timeout reached while reaching hostgroup {hostgroup}: {why}"),
-            _ => format!(
-                "Max connect timeout reached while reaching hostgroup {hostgroup} after \
-                 {waited_ms}ms: {why}"
-            ),
-        };
-        self.fail_unsent(id, ErrorKind::NoConnection.says(text));
-    }
-
     /// A statement looks for a connection again, unless it has been answered meanwhile.
     pub(crate) fn acquire_again(&mut self, id: ClientId) {
         if let Some(client) = self.core.clients.get_mut(id)
@@ -401,7 +360,12 @@ impl Exchange {
 impl Core {
     /// Who waits before this statement for what it wants. Who waits for another server than it may
     /// run on, or for one alone where it may run on any, does not keep it.
-    fn ahead_of(&mut self, id: ClientId, hostgroup: HostgroupId, account: AccountId) -> QueueAhead {
+    pub(crate) fn ahead_of(
+        &mut self,
+        id: ClientId,
+        hostgroup: HostgroupId,
+        account: AccountId,
+    ) -> QueueAhead {
         let mut ahead = QueueAhead::default();
         if self.servers.pool.waiters(hostgroup).is_empty() {
             return ahead;
@@ -446,7 +410,7 @@ impl Core {
     }
 
     /// The server that the statement under way is to run on, if it is one alone.
-    fn named_server(&self, id: ClientId) -> Option<SlotId> {
+    pub(crate) fn named_server(&self, id: ClientId) -> Option<SlotId> {
         let Phase::Running(statement) = &self.clients.get(id)?.phase else {
             return None;
         };
@@ -472,64 +436,8 @@ impl Core {
         self.servers.chosen(choice)
     }
 
-    /// A connection has become free. It rests, unless somebody waits for its like: who gets it then
-    /// is found when this event is over.
-    pub(crate) fn freed(&mut self, conn_id: ConnId) {
-        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
-            return;
-        };
-        conn.owner = None;
-        conn.since_ms = self.env.now.ms();
-        let (hostgroup, slot) = (conn.hostgroup, conn.slot);
-        let is_wanted = self.servers.pool.is_waited_for(hostgroup) || self.is_asked_for(slot);
-        if is_wanted {
-            self.servers.set_state(conn_id, ConnState::Freed);
-            return self.fx.wake(Wake::Freed(conn_id));
-        }
-        if self.is_done_with(conn_id) {
-            return self.retire_conn(conn_id);
-        }
-        self.let_rest(conn_id);
-    }
-
-    /// Whether another worker has asked for a connection to this server.
-    #[inline]
-    fn is_asked_for(&self, slot: SlotId) -> bool {
-        let asked = &self.servers.peers.asked;
-        !asked.is_empty()
-            && self
-                .servers
-                .pool
-                .slot(slot)
-                .is_some_and(|slot| asked.iter().any(|ask| ask.key == slot.server.key))
-    }
-
-    /// Whether nobody can use a connection any more.
-    fn is_done_with(&self, conn_id: ConnId) -> bool {
-        let Some(conn) = self.servers.conns.get(conn_id) else {
-            return true;
-        };
-        // One that carried a `KILL` to a server that is out was opened all the same.
-        let is_of_use = self.servers.pool.slot(conn.slot).is_some_and(|slot| {
-            let health = &slot.server.health;
-            !slot.removed && health.epoch() == conn.epoch && !health.is_offline()
-        });
-        !is_of_use
-            || conn.dirt == Some(Dirt::Ends)
-            || self.env.stopping.is_some() && !self.servers.anyone_waits()
-    }
-
-    /// A connection is for whoever comes, unless enough others rest.
-    fn let_rest(&mut self, conn_id: ConnId) {
-        let slot = self.servers.conns.get(conn_id).map(|conn| conn.slot);
-        if slot.is_some_and(|slot| self.rests_enough(slot)) {
-            return self.retire_conn(conn_id);
-        }
-        self.servers.set_state(conn_id, ConnState::Idle);
-    }
-
     /// Takes whoever waits longest for a connection like this out of the queue.
-    fn next_waiter(
+    pub(crate) fn next_waiter(
         &mut self,
         hostgroup: HostgroupId,
         account: AccountId,
@@ -547,55 +455,10 @@ impl Core {
         self.servers.pool.waiters(hostgroup).take(fits)
     }
 
-    /// Whether as many connections rest as `idle_connections_max` allows.
-    fn rests_enough(&self, slot: SlotId) -> bool {
-        let max = self.env.snapshot.settings.idle_connections_max;
-        max != 0
-            && self
-                .servers
-                .pool
-                .slot(slot)
-                .is_some_and(|slot| slot.counts().of(ConnState::Idle) >= max)
-    }
-
     pub(crate) fn count_queue_time(&mut self, since_us: u64) {
         let counters = &mut self.fx.stats.counters;
         counters.statements_queued += 1;
         counters.queue_time_us += self.env.now.us.saturating_sub(since_us);
-    }
-
-    pub(crate) fn refusal_text(&self, hostgroup: HostgroupId, cause: RefusalCause) -> String {
-        let now_ms = self.env.now.ms();
-        let slots =
-            self.servers.pool.slots().filter(|(_, slot)| slot.server.key.hostgroup == hostgroup);
-        let slots: Vec<_> = slots.map(|(_, slot)| slot).filter(|slot| !slot.removed).collect();
-        let is_online = |slot: &&&trunkline_pool::Slot| {
-            slot.server.health.state(now_ms) == trunkline_topology::ServerState::Online
-        };
-        let online = slots.iter().filter(is_online).count();
-        let servers = slots.len();
-        match cause {
-            RefusalCause::NoServer => "the hostgroup has no server".to_owned(),
-            RefusalCause::NoneOnline => {
-                format!(
-                    "none of its {servers} servers is online{}",
-                    self.servers.last_failure(hostgroup)
-                )
-            }
-            RefusalCause::AllAtMaxConnections => {
-                format!("its {online} online servers are at max_connections")
-            }
-            RefusalCause::AllBusy => format!("every connection to its {online} servers is busy"),
-            RefusalCause::QueueFull => {
-                format!("{} statements wait already", self.env.snapshot.settings.queue_max)
-            }
-            RefusalCause::ConnectTimeout => {
-                let why = self.servers.last_failure(hostgroup);
-                format!("no connection to its {online} online servers came up in time{why}")
-            }
-            RefusalCause::AuthenticationFailed => "a server refused the account".to_owned(),
-            RefusalCause::Stopping => "the proxy is stopping".to_owned(),
-        }
     }
 
     /// The cause that a session which has waited in vain is told.
@@ -612,17 +475,6 @@ impl Core {
         match has_room {
             true => RefusalCause::ConnectTimeout,
             false => RefusalCause::AllAtMaxConnections,
-        }
-    }
-
-    /// Marks a statement as waiting again.
-    pub(crate) fn requeue(&mut self, id: ClientId) {
-        if let Some(client) = self.clients.get_mut(id)
-            && let Phase::Running(statement) = &mut client.phase
-        {
-            statement.stage = Stage::Returning;
-            statement.runs_last = false;
-            self.fx.wake(Wake::Returning(id));
         }
     }
 }

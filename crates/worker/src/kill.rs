@@ -16,7 +16,6 @@ use trunkline_sql::analysis::{Analysis, Effect, KillId, KillTarget};
 use crate::{
     Action, ClientId,
     clients::client::{AwaitKill, Ending, Phase, Purpose, Stage},
-    effects::Wake,
     rooms::{Core, Exchange},
     servers::Servers,
     servers::conn::{ConnPhase, Owner},
@@ -24,7 +23,7 @@ use crate::{
 
 /// How long a client waits for the answer to its `KILL`, ms. Whoever carries it out gives up
 /// before that.
-const ANSWER_MS_MAX: u64 = 20_000;
+pub(crate) const ANSWER_MS_MAX: u64 = 20_000;
 
 /// What ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -159,7 +158,7 @@ impl Core {
 
     /// The client is not here: its home knows where it is, or that there is none. A client tells
     /// its home before it leaves for another place, so no request goes round twice.
-    fn forward_kill(&mut self, request: KillRequest) {
+    pub(crate) fn forward_kill(&mut self, request: KillRequest) {
         let home = worker_of(request.number, self.env.options.workers);
         let place = match home == self.env.options.index {
             true => self.clients.away.get(&request.number).copied(),
@@ -175,11 +174,6 @@ impl Core {
     pub(crate) fn on_kill_undelivered(&mut self, asker: KillAsker) {
         let text = "the worker that knows this session has stopped".to_owned();
         self.answer_kill(asker, KillAnswer::failed(text));
-    }
-
-    /// Whoever asked is told when this event is over.
-    pub(crate) fn answer_kill(&mut self, asker: KillAsker, answer: KillAnswer) {
-        self.fx.wake(Wake::KillAnswered(asker, answer));
     }
 
     /// Takes a statement out of its hostgroup's queue.
@@ -220,7 +214,7 @@ impl Exchange {
     }
 
     /// A statement that ends itself is interrupted; a session that ends itself is told so.
-    fn kill_oneself(&mut self, id: ClientId, scope: KillScope) {
+    pub(crate) fn kill_oneself(&mut self, id: ClientId, scope: KillScope) {
         match scope {
             KillScope::Statement => {
                 self.core.answer_error(id, ErrorKind::Interrupted.says(INTERRUPTED))
@@ -328,7 +322,7 @@ impl Exchange {
         self.core.drop_late_carriers();
     }
 
-    fn kill_statement(&mut self, id: ClientId, asker: KillAsker) {
+    pub(crate) fn kill_statement(&mut self, id: ClientId, asker: KillAsker) {
         let Some(client) = self.core.clients.get_mut(id) else {
             return;
         };
@@ -372,7 +366,7 @@ impl Exchange {
 
     /// Ends a session; what it has under way on a server ends there too. Its connection is never
     /// used again, so nobody else's statement can be hit.
-    fn kill_session(&mut self, id: ClientId, asker: KillAsker) {
+    pub(crate) fn kill_session(&mut self, id: ClientId, asker: KillAsker) {
         let Some(client) = self.core.clients.get(id) else {
             return;
         };
@@ -451,11 +445,12 @@ impl Exchange {
 }
 
 /// What a statement is answered with whose session was ended while it ran.
-const KILLED: &str = "Lost connection to MySQL server during query (the session was killed)";
+pub(crate) const KILLED: &str =
+    "Lost connection to MySQL server during query (the session was killed)";
 /// What an interrupted statement is answered with.
 pub(crate) const INTERRUPTED: &str = "Query execution was interrupted";
 
-fn unknown(number: u64) -> String {
+pub(crate) fn unknown(number: u64) -> String {
     format!("Unknown thread id: {number}")
 }
 

@@ -1,0 +1,110 @@
+//! The statement that a client has under way, from its beginning on.
+
+use trunkline_catalog::Proof;
+use trunkline_protocol::response::ResponseShape;
+
+use crate::{
+    ClientId,
+    clients::Clients,
+    clients::client::{Phase, Purpose, Stage, Statement},
+    commands::command::is_split,
+    compressed::answer_seq,
+    rooms::Core,
+    routing::directives::Directives,
+    special::local_infile::Upload,
+};
+
+impl Core {
+    /// A new statement under way.
+    pub(crate) fn statement(
+        &mut self,
+        frames: &[u8],
+        shape: ResponseShape,
+        purpose: Purpose,
+    ) -> Box<Statement> {
+        let mut copy = self.fx.buffers.take();
+        copy.extend_from_slice(frames);
+        let statement = Statement {
+            answer_seq: match is_split(&copy) {
+                true => answer_seq(&copy),
+                false => 1,
+            },
+            frames: copy,
+            attributes: None,
+            shape,
+            purpose,
+            known: None,
+            stmt_id: None,
+            entry: None,
+            server_stmt: 0,
+            runs_last: false,
+            prepare_error: None,
+            definition: None,
+            is_read: false,
+            proof: Proof::NOTHING,
+            validity: None,
+            ending: None,
+            orders: Directives::default(),
+            deadline_ms: 0,
+            held_back: None,
+            fill: None,
+            mirrored: None,
+            copy_of: None,
+            may_leave_reader: false,
+            is_recalled: false,
+            hostgroup: trunkline_topology::HostgroupId::default(),
+            pinned_server: None,
+            stage: Stage::Queued,
+            never_share: false,
+            waiting: None,
+            upload: Upload::None,
+            retries_left: self.env.snapshot.settings.query_retries_on_failure,
+            begun_us: self.env.now.us,
+            sent_us: 0,
+            sent_at: 0,
+        };
+        match self.clients.spare_statements.pop() {
+            Some(mut spare) => {
+                *spare = statement;
+                spare
+            }
+            None => Box::new(statement),
+        }
+    }
+}
+
+impl Clients {
+    pub(crate) fn begin(&mut self, id: ClientId, statement: Box<Statement>) {
+        if let Some(client) = self.get_mut(id) {
+            debug_assert!(matches!(client.phase, Phase::Idle));
+            let deadline_ms = statement.deadline_ms;
+            let timer_ms = client.timer_ms;
+            client.phase = Phase::Running(statement);
+            if deadline_ms != timer_ms {
+                self.set_timer(id, deadline_ms);
+            }
+        }
+    }
+
+    /// Wakes the client's statement at this time; 0 never does.
+    pub(crate) fn set_timer(&mut self, id: ClientId, at_ms: u64) {
+        let Some(client) = self.get_mut(id) else {
+            return;
+        };
+        let before = std::mem::replace(&mut client.timer_ms, at_ms);
+        if before != 0 {
+            self.timers.remove(&(before, id));
+        }
+        if at_ms != 0 {
+            self.timers.insert((at_ms, id));
+        }
+    }
+
+    /// Whether bytes of this client are those of a file.
+    pub(crate) fn is_uploading(&self, id: ClientId) -> bool {
+        self.get(id).is_some_and(|client| {
+            matches!(&client.phase, Phase::Running(statement)
+                if matches!(statement.upload, Upload::Sending { .. }))
+        })
+    }
+}

@@ -1,0 +1,39 @@
+//! A statement whose route is known: a copy for a mirror, the cache, or its start.
+
+use crate::{ClientId, clients::client::Statement, rooms::Commands, routing::route::Route};
+
+impl Commands {
+    /// Answers a statement from the cache, or sets it on its route, now or when the time has come
+    /// that it is held back for. `text_len` is the length of its text, which is the end of its
+    /// frames.
+    pub(crate) fn submit(
+        &mut self,
+        id: ClientId,
+        route: Route,
+        statement: Box<Statement>,
+        text_len: usize,
+    ) {
+        match (statement.orders.cache, statement.orders.mirror) {
+            (None, None) => self.exchange.delay_or_start(id, route, statement, text_len),
+            _ => self.depart_ordered(id, route, statement, text_len),
+        }
+    }
+
+    /// The same for one that is to be mirrored, or may be answered from the cache.
+    #[cold]
+    pub(crate) fn depart_ordered(
+        &mut self,
+        id: ClientId,
+        route: Route,
+        mut statement: Box<Statement>,
+        text_len: usize,
+    ) {
+        if statement.orders.mirror.is_some() {
+            self.mirror(id, &route, &mut statement, text_len);
+        }
+        match statement.orders.cache {
+            None => self.exchange.delay_or_start(id, route, statement, text_len),
+            Some(order) => self.exchange.ask_cache(id, route, statement, text_len, order),
+        }
+    }
+}

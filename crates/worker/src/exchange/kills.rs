@@ -1,0 +1,125 @@
+//! A statement on a connection for which a `KILL` is on its way.
+
+use trunkline_pool::{ConnId, ConnState};
+use trunkline_protocol::{
+    codec::frame::put_payload,
+    error::ErrorKind,
+    response::{Relay, ResponseShape},
+};
+
+use crate::{
+    ClientId,
+    clients::client::{Ending, Phase, Stage},
+    effects::Wake,
+    kill::{INTERRUPTED, KillAnswer, KillAsker},
+    rooms::{Core, Exchange},
+    servers::conn::{InFlight, Owner},
+};
+
+impl Core {
+    /// Whoever asked is told when this event is over.
+    pub(crate) fn answer_kill(&mut self, asker: KillAsker, answer: KillAnswer) {
+        self.fx.wake(Wake::KillAnswered(asker, answer));
+    }
+
+    /// A session's next statement waits while the connection that it goes to may still be hit by
+    /// a `KILL` for the last one. True when it does.
+    pub(crate) fn waits_for_kills(&mut self, id: ClientId, conn_id: ConnId) -> bool {
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
+            return false;
+        };
+        if conn.kills == 0 && !conn.was_killed {
+            return false;
+        }
+        if conn.kills == 0 {
+            conn.was_killed = false;
+            let relay = Relay::new(ResponseShape::Single, conn.format, conn.format, false);
+            conn.in_flight.push_back(InFlight {
+                owner: Owner::Cleanse,
+                relay,
+                is_statement: false,
+            });
+            self.write_server(conn_id, |out| {
+                put_payload(out, 0, &[0x0E]);
+            });
+        }
+        self.clients.set_stage(id, Stage::Synchronising(conn_id));
+        true
+    }
+}
+
+impl Exchange {
+    /// Tells what came of a `KILL`, and lets the connection that it was to hit go on.
+    pub(crate) fn end_kill(&mut self, id: u64, answer: KillAnswer) {
+        let Some(place) =
+            self.core.servers.kills.commands.iter().position(|command| command.id == id)
+        else {
+            return;
+        };
+        let command = self.core.servers.kills.commands.swap_remove(place);
+        self.core.answer_kill(command.asker, answer);
+        let Some(conn) = self.core.servers.conns.get_mut(command.target) else {
+            return;
+        };
+        conn.kills = conn.kills.saturating_sub(1);
+        let (owner, rests) = (conn.owner, conn.list.is_resetting());
+        if rests {
+            self.free_if_quiet(command.target);
+        }
+        if let Some(owner) = owner {
+            self.go_on_synchronised(owner, command.target);
+        }
+    }
+
+    /// Whether a `KILL` came for the statement, or its time ran out, before it was sent; then it
+    /// ends here.
+    pub(crate) fn ends_killed(&mut self, id: ClientId, conn_id: ConnId) -> bool {
+        let ending = self.core.clients.get(id).and_then(|client| match &client.phase {
+            Phase::Running(statement) => statement.ending,
+            _ => None,
+        });
+        match ending {
+            None => return false,
+            Some(Ending::Killed) => {
+                self.core.settle_lease(id, conn_id);
+                self.fail_statement(id, ErrorKind::Interrupted.says(INTERRUPTED));
+            }
+            Some(Ending::TimedOut | Ending::Withheld) => {
+                self.core.settle_lease(id, conn_id);
+                self.fail_timed_out(id);
+            }
+        }
+        true
+    }
+
+    /// What the session's statement waited for on this connection has come.
+    pub(crate) fn go_on_synchronised(&mut self, id: ClientId, conn_id: ConnId) {
+        let is_free = self
+            .core
+            .servers
+            .conns
+            .get(conn_id)
+            .is_some_and(|conn| conn.owner == Some(id) && conn.kills == 0);
+        let waits = self.core.clients.get(id).is_some_and(|client| {
+            matches!(&client.phase, Phase::Running(statement)
+                if statement.stage == Stage::Synchronising(conn_id))
+        });
+        if is_free && waits {
+            self.dispatch(id, conn_id);
+        }
+    }
+
+    /// The last answer that nobody waits for has come.
+    pub(crate) fn free_if_quiet(&mut self, conn_id: ConnId) {
+        let Some(conn) = self.core.servers.conns.get(conn_id) else {
+            return;
+        };
+        match conn.list {
+            ConnState::Resetting | ConnState::AwaitingKill if conn.in_flight.is_empty() => {
+                self.core.reset_conn(conn_id);
+            }
+            ConnState::Shared => self.settle_shared(conn_id, None),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Step 10 for a login: the client is welcomed or refused.
+
+use trunkline_protocol::{
+    error::ClientError,
+    packet::greeting::Flavor,
+    packet::ok::{OkPacket, put_ok},
+};
+
+use crate::{
+    ClientId,
+    clients::Clients,
+    clients::client::Phase,
+    commands::command::SERVERS_CHARSET,
+    effects::Wake,
+    env::Env,
+    login::SCHEMAS_MAX,
+    login::change_user::go_back,
+    rooms::{Core, Exchange},
+};
+
+impl Core {
+    /// A server said that the account may use this schema.
+    pub(crate) fn confirm_schema(&mut self, id: ClientId, schema: &[u8]) {
+        let Some(session) = self.clients.get(id).and_then(|client| client.session.as_ref()) else {
+            return;
+        };
+        if self.servers.schemas.len() >= SCHEMAS_MAX {
+            self.servers.schemas.clear();
+        }
+        self.servers.schemas.insert((session.account, schema.into()), self.env.now.ms());
+    }
+
+    /// The session's default schema is now this one, by its name in UTF-8.
+    pub(crate) fn enter_schema(&mut self, id: ClientId, schema: &[u8]) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        let Some(session) = client.session.as_mut() else {
+            return;
+        };
+        let mut state = (*session.state).clone();
+        state.schema = schema.into();
+        session.state = self.servers.states.intern(state);
+    }
+
+    pub(crate) fn keep_user(&mut self, id: ClientId) -> bool {
+        let keeps = self.env.keeps_user();
+        if !self.clients.get(id).is_some_and(|client| keeps && client.changes_user) {
+            return false;
+        }
+        self.free_leases(id);
+        let Some(client) = self.clients.get_mut(id) else {
+            return false;
+        };
+        if let Some(former) = client.former.take() {
+            client.session = Some(go_back(former, client.session.take()));
+        }
+        client.changes_user = false;
+        client.failed_changes = client.failed_changes.saturating_add(1);
+        client.phase = Phase::Idle;
+        self.begin_anew(id, SERVERS_CHARSET);
+        true
+    }
+
+    /// Resets the session's connections.
+    pub(crate) fn free_leases(&mut self, id: ClientId) {
+        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
+        let leases = session.map(|session| std::mem::take(&mut session.leases));
+        for lease in leases.unwrap_or_default() {
+            self.free_lease(&lease);
+        }
+    }
+}
+
+impl Exchange {
+    /// Acknowledges the login.
+    pub(crate) fn welcome(&mut self, id: ClientId, seq: u8) {
+        self.core.clients.forget_former(id);
+        let Some(client) = self.core.clients.get_mut(id) else {
+            return;
+        };
+        let Some(session) = client.session.as_ref() else {
+            return;
+        };
+        let proof = client.proof.take();
+        let info = proof.as_deref().unwrap_or_default();
+        let ok = OkPacket { status: session.status, info, ..OkPacket::default() };
+        let format = session.format;
+        let is_fast_forward = session.user.fast_forward;
+        self.core.write_client(id, |out| {
+            put_ok(out, seq, &ok, format);
+        });
+        self.core.begin_client_packing(id);
+        if is_fast_forward {
+            self.core.fx.wake(Wake::Forward(id));
+        }
+    }
+
+    /// Answers a login that fails with an error packet. It ends the connection, but for a change of
+    /// user where that leaves the user as he was.
+    pub(crate) fn refuse_change(&mut self, id: ClientId, seq: u8, error: ClientError) {
+        if !self.core.keep_user(id) {
+            return self.refuse(id, seq, error);
+        }
+        self.core.clients.note_error(id, &error);
+        self.core.write_client(id, |out| {
+            error.put(out, seq);
+        });
+    }
+}
+
+impl Clients {
+    /// The change has succeeded, or the first login.
+    pub(crate) fn forget_former(&mut self, id: ClientId) {
+        if let Some(client) = self.get_mut(id) {
+            client.former = None;
+            client.changes_user = false;
+        }
+    }
+}
+
+impl Env {
+    /// Whether clients are used to it that a change of user that failed leaves them who they are.
+    pub(crate) fn keeps_user(&self) -> bool {
+        self.greeting.flavor() == Flavor::MariaDb
+    }
+}

@@ -1,0 +1,155 @@
+//! A statement goes back to the queue, or is refused.
+
+use trunkline_pool::{AccountId, ConnId, ConnState, SlotId};
+use trunkline_protocol::error::ErrorKind;
+use trunkline_session::{
+    backend::ServerHandshake,
+    tracker::{Charset, Schema, SessionState},
+};
+use trunkline_topology::{HostgroupId, RefusalCause};
+
+use crate::{
+    ClientId,
+    clients::Clients,
+    clients::client::{Phase, Stage},
+    effects::Wake,
+    rooms::{Core, Exchange},
+    servers::Servers,
+    servers::conn::{ConnPhase, Owner},
+};
+
+impl Clients {
+    /// Hostgroup and account that the statement under way needs.
+    pub(crate) fn wanted(&self, id: ClientId) -> Option<(HostgroupId, AccountId)> {
+        let client = self.get(id)?;
+        let Phase::Running(statement) = &client.phase else {
+            return None;
+        };
+        Some((statement.hostgroup, client.session.as_ref()?.account))
+    }
+}
+
+impl Core {
+    /// Marks a statement as waiting again.
+    pub(crate) fn requeue(&mut self, id: ClientId) {
+        if let Some(client) = self.clients.get_mut(id)
+            && let Phase::Running(statement) = &mut client.phase
+        {
+            statement.stage = Stage::Returning;
+            statement.runs_last = false;
+            self.fx.wake(Wake::Returning(id));
+        }
+    }
+
+    pub(crate) fn refusal_text(&self, hostgroup: HostgroupId, cause: RefusalCause) -> String {
+        let now_ms = self.env.now.ms();
+        let slots =
+            self.servers.pool.slots().filter(|(_, slot)| slot.server.key.hostgroup == hostgroup);
+        let slots: Vec<_> = slots.map(|(_, slot)| slot).filter(|slot| !slot.removed).collect();
+        let is_online = |slot: &&&trunkline_pool::Slot| {
+            slot.server.health.state(now_ms) == trunkline_topology::ServerState::Online
+        };
+        let online = slots.iter().filter(is_online).count();
+        let servers = slots.len();
+        match cause {
+            RefusalCause::NoServer => "the hostgroup has no server".to_owned(),
+            RefusalCause::NoneOnline => {
+                format!(
+                    "none of its {servers} servers is online{}",
+                    self.servers.last_failure(hostgroup)
+                )
+            }
+            RefusalCause::AllAtMaxConnections => {
+                format!("its {online} online servers are at max_connections")
+            }
+            RefusalCause::AllBusy => format!("every connection to its {online} servers is busy"),
+            RefusalCause::QueueFull => {
+                format!("{} statements wait already", self.env.snapshot.settings.queue_max)
+            }
+            RefusalCause::ConnectTimeout => {
+                let why = self.servers.last_failure(hostgroup);
+                format!("no connection to its {online} online servers came up in time{why}")
+            }
+            RefusalCause::AuthenticationFailed => "a server refused the account".to_owned(),
+            RefusalCause::Stopping => "the proxy is stopping".to_owned(),
+        }
+    }
+
+    /// Logs an idle connection, already off its list, in as `account`. What sessions left there is
+    /// fetched before: then it is offered again.
+    pub(crate) fn log_in_again(
+        &mut self,
+        slot: SlotId,
+        conn_id: ConnId,
+        account: AccountId,
+        client: ClientId,
+    ) {
+        if self.fetch_before_parting(conn_id) {
+            return;
+        }
+        let Some(login) = self.server_login(client, account, slot, None) else {
+            return self.discard_idle(conn_id);
+        };
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
+            return;
+        };
+        // The answer to the trackers' `SET` may be on its way still; it comes before the login's.
+        debug_assert!(
+            conn.in_flight
+                .iter()
+                .all(|entry| matches!(entry.owner, Owner::Setup | Owner::Defaults))
+        );
+        let charset = Charset::Collation(login.collation);
+        conn.state = self.servers.states.intern(SessionState::new(Schema::None, charset));
+        conn.account = account;
+        conn.password = self.servers.password_turns.turn(slot.index(), account);
+        conn.since_ms = self.env.now.ms();
+        conn.login_us = self.env.now.us;
+        conn.owner = None;
+        // What sessions left here is gone with the login before.
+        conn.last_client = None;
+        conn.accepted_sets = Vec::new();
+        conn.was_reset();
+        conn.conditions_turn = None;
+        conn.turn += 1;
+        let Some(identity) = conn.identity.as_deref().cloned() else {
+            return;
+        };
+        let out = conn.outbox.buf(&mut self.fx.buffers);
+        let handshake = ServerHandshake::change_user(login, identity, out);
+        conn.phase = ConnPhase::Login(Box::new(handshake));
+        self.servers.set_state(conn_id, ConnState::Connecting);
+        self.touch_server(conn_id);
+        self.forget_stmts(conn_id);
+    }
+}
+
+impl Exchange {
+    /// Gives up on a statement that waits, or would: tells the client why.
+    pub(crate) fn refuse_statement(
+        &mut self,
+        id: ClientId,
+        hostgroup: HostgroupId,
+        cause: RefusalCause,
+        waited_ms: u64,
+    ) {
+        self.core.fx.stats.refused(cause);
+        let why = self.core.refusal_text(hostgroup, cause);
+        let text = match waited_ms {
+            0 => format!("Max connect timeout reached while reaching hostgroup {hostgroup}: {why}"),
+            _ => format!(
+                "Max connect timeout reached while reaching hostgroup {hostgroup} after \
+                 {waited_ms}ms: {why}"
+            ),
+        };
+        self.fail_unsent(id, ErrorKind::NoConnection.says(text));
+    }
+}
+
+impl Servers {
+    /// Why the last connection to the hostgroup did not come up, if none did since.
+    pub(crate) fn last_failure(&self, hostgroup: HostgroupId) -> String {
+        let why = self.last_failures.get(&hostgroup);
+        why.map_or_else(String::new, |why| format!(" (the last attempt: {why})"))
+    }
+}

@@ -1,0 +1,183 @@
+//! Step 10 for reads that share a connection.
+
+use trunkline_pool::{ConnId, ConnState};
+use trunkline_protocol::error::ErrorKind;
+use trunkline_stats::ResetReason;
+
+use crate::{
+    ClientId, Side,
+    acquire::sharing::may_be_sent_twice,
+    clients::client::Phase,
+    effects::Wake,
+    exchange::send::LOST,
+    rooms::{Core, Exchange},
+    servers::conn::Owner,
+    servers::dirt::Dirt,
+};
+
+impl Core {
+    /// The same for a connection that may not be shared.
+    pub(crate) fn let_others_overtake(&mut self, conn_id: ConnId) {
+        let conn = self.servers.conns.get(conn_id);
+        if conn.is_some_and(|conn| conn.list == ConnState::Shared && conn.in_flight.len() > 1) {
+            self.leave_front_alone(conn_id);
+        }
+    }
+
+    /// The statement in front takes long, or its client takes its answer slowly: those behind it
+    /// are answered elsewhere, and nobody joins any more.
+    pub(crate) fn leave_front_alone(&mut self, conn_id: ConnId) {
+        let is_delivered = has_plant!(self, OvertakenReplyDelivered);
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
+            return;
+        };
+        debug_assert!(conn.list == ConnState::Shared);
+        let (clients, catalog) = (&self.clients, self.env.shared.catalog());
+        let now_ms = self.env.now.ms();
+        let ticket = catalog.begin_copies();
+        let mut behind = Vec::new();
+        for entry in conn.in_flight.iter_mut().skip(1) {
+            if let Owner::Client(client) = entry.owner
+                && may_be_sent_twice(clients, (catalog, now_ms), client)
+            {
+                debug_assert!(!entry.relay.has_begun());
+                if !is_delivered {
+                    entry.owner = Owner::Nobody;
+                    entry.relay.set_discard();
+                }
+                behind.push(client);
+            }
+        }
+        if !behind.is_empty() {
+            conn.copies = Some(ticket);
+        }
+        if let Some(slot) = self.servers.pool.slot_mut(conn.slot) {
+            slot.close_shared(conn_id);
+        }
+        for client in behind {
+            self.servers.sharing.patience.resent += 1;
+            self.fx.stats.counters.statements_overtaken += 1;
+            self.send_elsewhere(client);
+        }
+    }
+
+    /// A read that shared a connection goes to one of its own.
+    pub(crate) fn send_elsewhere(&mut self, id: ClientId) {
+        if let Some(Phase::Running(statement)) =
+            self.clients.get_mut(id).map(|client| &mut client.phase)
+        {
+            debug_assert!(statement.is_read);
+            statement.never_share = true;
+            self.requeue(id);
+        }
+    }
+
+    /// The client of a statement on a shared connection goes: its answer is for nobody.
+    pub(crate) fn leave_shared(&mut self, id: ClientId, conn_id: ConnId) {
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
+            return;
+        };
+        for entry in &mut conn.in_flight {
+            if entry.owner == Owner::Client(id) {
+                entry.owner = Owner::Nobody;
+                entry.relay.set_discard();
+            }
+        }
+        if std::mem::take(&mut conn.is_paused) {
+            self.resume(Side::Server(conn_id));
+        }
+    }
+
+    /// What ran on a shared connection, heard of or not, may have been something else than it was
+    /// proven to be: names have been defined anew meanwhile.
+    pub(crate) fn soil_outdated(&mut self, conn_id: ConnId) {
+        let version = self.env.shared.catalog().version();
+        if let Some(conn) =
+            self.servers.conns.get_mut(conn_id).filter(|it| it.shared_version != version)
+        {
+            conn.soil(Dirt::Reset(ResetReason::Unknown));
+        }
+    }
+
+    /// A connection off its list that nobody has is reset when no `KILL` can hit it any more.
+    pub(crate) fn park_until_kills_done(&mut self, conn_id: ConnId) {
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
+            return;
+        };
+        conn.since_ms = self.env.now.ms();
+        let is_quiet = conn.in_flight.is_empty();
+        self.servers.set_state(conn_id, ConnState::AwaitingKill);
+        if is_quiet {
+            self.reset_conn(conn_id);
+        }
+    }
+}
+
+impl Exchange {
+    /// A statement on a shared connection has been answered: with the last one it is free.
+    /// `took_us` is what it took with its wait behind others; `None` when nobody waited for it.
+    pub(crate) fn settle_shared(&mut self, conn_id: ConnId, took_us: Option<u64>) {
+        let Some(conn) = self.core.servers.conns.get(conn_id) else {
+            return;
+        };
+        debug_assert!(conn.list == ConnState::Shared);
+        let (slot, hostgroup, is_quiet) = (conn.slot, conn.hostgroup, conn.in_flight.is_empty());
+        let depth = conn.in_flight.len();
+        if let Some(took_us) = took_us
+            && let Some(slot) = self.core.servers.pool.slot_mut(slot)
+        {
+            slot.shared_width().answered(self.core.env.now.us, took_us);
+            let in_flight = (slot.shared().len() * depth) as u64;
+            self.core.servers.sharing.coalescing.answered(took_us, in_flight);
+        }
+        if is_quiet {
+            self.core.servers.end_copies(conn_id);
+            self.core.soil_outdated(conn_id);
+        }
+        if is_quiet && self.core.servers.may_be_hit(conn_id) {
+            self.core.park_until_kills_done(conn_id);
+        } else if is_quiet {
+            self.core.freed(conn_id);
+        } else if !self.core.servers.pool.waiters(hostgroup).is_empty() {
+            self.core.fx.wake(Wake::Shared(conn_id));
+        }
+    }
+
+    /// A read has changed its connection's state all the same, by a function that a view hides:
+    /// those behind it are answered elsewhere, and the connection is reset.
+    pub(crate) fn clean_shared(&mut self, conn_id: ConnId) {
+        let Some(conn) = self.core.servers.conns.get_mut(conn_id) else {
+            return;
+        };
+        debug_assert!(conn.list == ConnState::Shared);
+        conn.since_ms = self.core.env.now.ms();
+        let is_quiet = conn.in_flight.is_empty();
+        let (clients, catalog) = (&self.core.clients, self.core.env.shared.catalog());
+        let now_ms = self.core.env.now.ms();
+        let ticket = catalog.begin_copies();
+        let (mut behind, mut lost) = (Vec::new(), Vec::new());
+        for entry in &mut conn.in_flight {
+            if let Owner::Client(client) = entry.owner {
+                entry.owner = Owner::Nobody;
+                entry.relay.set_discard();
+                match may_be_sent_twice(clients, (catalog, now_ms), client) {
+                    true => behind.push(client),
+                    false => lost.push(client),
+                }
+            }
+        }
+        if !behind.is_empty() {
+            conn.copies = Some(ticket);
+        }
+        self.core.servers.set_state(conn_id, ConnState::Resetting);
+        if is_quiet {
+            self.core.reset_conn(conn_id);
+        }
+        for client in behind {
+            self.core.send_elsewhere(client);
+        }
+        for client in lost {
+            self.fail_statement(client, ErrorKind::ConnectionLost.says(LOST));
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! A session's state begins anew.
+
+use trunkline_protocol::{packet::greeting::Flavor, packet::tracker_filter::TrackerFilter};
+use trunkline_session::tracker::{Charset, SessionState};
+
+use crate::{
+    ClientId, commands::command::SERVERS_CHARSET, effects::Wake, login::ignore_spaces,
+    prepared::ClientStmts, rooms::Core,
+};
+
+impl Core {
+    /// A client may begin its next command: if it has sent some ahead, it does when this event is
+    /// over.
+    pub(crate) fn wake_commands(&mut self, id: ClientId) {
+        if self.clients.get(id).is_some_and(|it| it.packing.is_some() || !it.inbox.is_empty()) {
+            self.fx.wake(Wake::Commands(id));
+        }
+    }
+
+    /// The session is as after its login, but for the schema. MariaDB goes back to the handshake's
+    /// character set, MySQL to the server's default.
+    pub(crate) fn forget_state(&mut self, id: ClientId) {
+        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
+        let Some(session) = session else { return };
+        let charset = match self.env.greeting.flavor() {
+            Flavor::MySql => SERVERS_CHARSET,
+            Flavor::MariaDb => session.handshake_charset.clone(),
+        };
+        self.begin_anew(id, charset);
+    }
+
+    /// The session is as after its login, but for the schema, and has this character set.
+    pub(crate) fn begin_anew(&mut self, id: ClientId, charset: Charset) {
+        let is_mysql = self.env.greeting.flavor() == Flavor::MySql;
+        let Some(session) = self.clients.get_mut(id).and_then(|client| client.session.as_mut())
+        else {
+            return;
+        };
+        let mut state = SessionState::new(session.state.schema.clone(), charset);
+        if is_mysql {
+            ignore_spaces(&mut state, session.capabilities);
+        }
+        session.modes =
+            self.servers.defaults.modes.of_session(&state, self.env.greeting.flavor(), None);
+        session.state = self.servers.states.intern(state);
+        session.accepted_sets = Vec::new();
+        session.prepared = ClientStmts::default();
+        let soiled = std::mem::take(&mut session.soiled);
+        session.last_insert_id = 0;
+        session.begins_read_only = false;
+        session.prepares_definitions = false;
+        session.last_conn = None;
+        session.insert_conn = None;
+        session.past = session.past.after_reset();
+        session.told = TrackerFilter::DEFAULT;
+        session.status = trunkline_protocol::packet::status::AUTOCOMMIT;
+        self.reset_soiled(id, soiled);
+        self.begin_autocommit(id);
+    }
+}

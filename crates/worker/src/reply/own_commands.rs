@@ -1,0 +1,147 @@
+//! Step 9: answers to what the worker has sent of its own accord.
+
+use std::rc::Rc;
+
+use crate::session_past::insert_id::{reported_insert_id, take_insert_id};
+use crate::session_past::warnings::Warnings;
+use trunkline_pool::ConnId;
+use trunkline_protocol::response::Outcome;
+
+use crate::{
+    ClientId,
+    clients::client::{Phase, Stage},
+    kill::KillAnswer,
+    kill::carriers::NO_SUCH_THREAD,
+    prepared::outcome::{TOO_MANY, other_parameters},
+    rooms::Exchange,
+    session_past::Trace,
+};
+
+impl Exchange {
+    /// The server was asked for the values of variables that a session has set unseen. What it
+    /// does not tell goes on holding the session.
+    pub(crate) fn values_told(&mut self, conn_id: ConnId, id: ClientId, outcome: &Outcome) {
+        self.core.take_values(conn_id, id, outcome);
+        let is_busy = self.core.clients.get(id).is_some_and(|client| {
+            matches!(&client.phase, Phase::Running(statement)
+                if statement.stage.conn() == Some(conn_id))
+        });
+        let is_leased =
+            self.core.servers.conns.get(conn_id).is_some_and(|conn| conn.list.is_leased());
+        if is_leased && !is_busy {
+            self.core.settle_lease(id, conn_id);
+        }
+        self.free_if_quiet(conn_id);
+        self.dump_when_quiet(conn_id);
+    }
+
+    /// What was fetched has come.
+    pub(crate) fn trace_answered(
+        &mut self,
+        conn_id: ConnId,
+        client: ClientId,
+        trace: Trace,
+        outcome: &Outcome,
+    ) {
+        let Some(conn) = self.core.servers.conns.get_mut(conn_id) else {
+            return;
+        };
+        let captured = std::mem::take(&mut conn.captured);
+        let here = (conn_id, conn.turn);
+        let session = self.core.clients.get_mut(client).and_then(|client| client.session.as_mut());
+        if let Some(session) = session {
+            match trace {
+                Trace::Warnings if session.past.awaits_warnings == Some(conn_id) => {
+                    session.past.fetched = Warnings::read(&captured).map(Box::new);
+                }
+                Trace::FoundRows if session.past.awaits_found_rows == Some(conn_id) => {
+                    let rows = Warnings::read(&captured);
+                    session.past.found_rows = rows.and_then(|rows| rows.number(0));
+                }
+                Trace::InsertId if session.past.awaits_insert_id == Some(conn_id) => {
+                    let given = match Warnings::read(&captured) {
+                        None => reported_insert_id(outcome),
+                        Some(row) => {
+                            session.past.take_found_rows(here, row.number(1));
+                            row.number(0)
+                        }
+                    };
+                    take_insert_id(session, conn_id, given);
+                }
+                Trace::Warnings | Trace::FoundRows | Trace::InsertId => {}
+            }
+        }
+        if self.core.servers.conns.get(conn_id).is_some_and(|conn| conn.list.is_resetting()) {
+            self.free_if_quiet(conn_id);
+        }
+        self.core.trace_gone(conn_id, client, trace);
+        self.dump_when_quiet(conn_id);
+        if trace != Trace::Warnings {
+            self.go_on_synchronised(client, conn_id);
+        }
+    }
+
+    /// A server has answered a `KILL`.
+    pub(crate) fn kill_carried(&mut self, via: ConnId, id: u64, outcome: Outcome) {
+        if let (Some(_), Some(conn)) = (&outcome.error, self.core.servers.conns.get_mut(via)) {
+            conn.conditions_turn = Some(conn.turn);
+        }
+        let answer = match outcome.error {
+            Some(error) if error.code != NO_SUCH_THREAD => KillAnswer::Failed((&error).into()),
+            Some(_) | None => KillAnswer::Done,
+        };
+        self.end_kill(id, answer);
+        self.core.kill_carrier_done(via);
+    }
+
+    /// The proxy's own `COM_STMT_PREPARE` was answered.
+    pub(crate) fn prepared_again(&mut self, id: ClientId, conn_id: ConnId, outcome: Outcome) {
+        let Some(client) = self.core.clients.get(id) else {
+            return;
+        };
+        let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session) else {
+            return;
+        };
+        let stmt = statement.stmt_id.and_then(|stmt_id| session.prepared.get(stmt_id));
+        let Some(entry) = stmt.map(|stmt| Rc::clone(statement.entry(stmt))) else {
+            return;
+        };
+        let (waits, runs_last) =
+            (statement.stage == Stage::Preparing(conn_id), statement.runs_last);
+        let error = match (outcome.error, outcome.prepared) {
+            (Some(error), _) => error,
+            (None, Some(prepared)) if prepared.params == entry.params => {
+                self.core.kept_again(id, conn_id, &entry, prepared);
+                if waits {
+                    self.dispatch(id, conn_id);
+                }
+                return;
+            }
+            (None, prepared) => {
+                if let (Some(prepared), Some(conn)) =
+                    (prepared, self.core.servers.conns.get_mut(conn_id))
+                {
+                    conn.stmts.close(prepared.stmt_id);
+                }
+                other_parameters()
+            }
+        };
+        if error.code == TOO_MANY {
+            self.core.give_up_stmts(conn_id);
+        }
+        if waits {
+            self.fail_in_place(id, conn_id, (&error).into());
+        } else if runs_last {
+            self.core.discard_execution(id, conn_id, error);
+        }
+    }
+
+    /// A connection has become quiet: a dump that waits for that begins.
+    pub(crate) fn dump_when_quiet(&mut self, conn_id: ConnId) {
+        let owner = self.core.servers.conns.get(conn_id).and_then(|conn| conn.owner);
+        let Some(owner) = owner.filter(|owner| self.core.clients.is_dump(*owner)) else {
+            return;
+        };
+        self.go_on_synchronised(owner, conn_id);
+    }
+}

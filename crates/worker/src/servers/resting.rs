@@ -1,0 +1,162 @@
+//! Connections that nobody uses: they rest, go to others, or are closed.
+
+use trunkline_pool::{ConnId, ConnState, SlotId};
+use trunkline_protocol::codec::frame::put_payload;
+
+use crate::{
+    ClientId,
+    effects::Wake,
+    rooms::Core,
+    servers::Servers,
+    servers::conn::{InFlight, Owner},
+    servers::dirt::Dirt,
+};
+
+impl Servers {
+    pub(crate) fn anyone_waits(&self) -> bool {
+        self.pool.waited_for().next().is_some()
+    }
+
+    /// The place of a connection in the pool, for its counters.
+    pub(crate) fn slot_of(&self, conn: ConnId) -> Option<SlotId> {
+        self.conns.get(conn).map(|conn| conn.slot)
+    }
+}
+
+impl Core {
+    /// A connection has become free. It rests, unless somebody waits for its like: who gets it then
+    /// is found when this event is over.
+    pub(crate) fn freed(&mut self, conn_id: ConnId) {
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
+            return;
+        };
+        conn.owner = None;
+        conn.since_ms = self.env.now.ms();
+        let (hostgroup, slot) = (conn.hostgroup, conn.slot);
+        let is_wanted = self.servers.pool.is_waited_for(hostgroup) || self.is_asked_for(slot);
+        if is_wanted {
+            self.servers.set_state(conn_id, ConnState::Freed);
+            return self.fx.wake(Wake::Freed(conn_id));
+        }
+        if self.is_done_with(conn_id) {
+            return self.retire_conn(conn_id);
+        }
+        self.let_rest(conn_id);
+    }
+
+    /// Whether another worker has asked for a connection to this server.
+    #[inline]
+    pub(crate) fn is_asked_for(&self, slot: SlotId) -> bool {
+        let asked = &self.servers.peers.asked;
+        !asked.is_empty()
+            && self
+                .servers
+                .pool
+                .slot(slot)
+                .is_some_and(|slot| asked.iter().any(|ask| ask.key == slot.server.key))
+    }
+
+    /// Whether nobody can use a connection any more.
+    pub(crate) fn is_done_with(&self, conn_id: ConnId) -> bool {
+        let Some(conn) = self.servers.conns.get(conn_id) else {
+            return true;
+        };
+        // One that carried a `KILL` to a server that is out was opened all the same.
+        let is_of_use = self.servers.pool.slot(conn.slot).is_some_and(|slot| {
+            let health = &slot.server.health;
+            !slot.removed && health.epoch() == conn.epoch && !health.is_offline()
+        });
+        !is_of_use
+            || conn.dirt == Some(Dirt::Ends)
+            || self.env.stopping.is_some() && !self.servers.anyone_waits()
+    }
+
+    /// A connection is for whoever comes, unless enough others rest.
+    pub(crate) fn let_rest(&mut self, conn_id: ConnId) {
+        let slot = self.servers.conns.get(conn_id).map(|conn| conn.slot);
+        if slot.is_some_and(|slot| self.rests_enough(slot)) {
+            return self.retire_conn(conn_id);
+        }
+        self.servers.set_state(conn_id, ConnState::Idle);
+    }
+
+    /// Whether as many connections rest as `idle_connections_max` allows.
+    pub(crate) fn rests_enough(&self, slot: SlotId) -> bool {
+        let max = self.env.snapshot.settings.idle_connections_max;
+        max != 0
+            && self
+                .servers
+                .pool
+                .slot(slot)
+                .is_some_and(|slot| slot.counts().of(ConnState::Idle) >= max)
+    }
+
+    /// Closes idle connections of servers that were taken offline or shunned since.
+    pub(crate) fn drop_outdated(&mut self) {
+        let mut outdated = Vec::new();
+        for (_, slot) in self.servers.pool.slots() {
+            let epoch = slot.server.health.epoch();
+            outdated.extend(slot.idle().map(|id| (id, epoch, slot.removed)));
+        }
+        for (id, epoch, removed) in outdated {
+            let is_old = self.servers.conns.get(id).is_some_and(|conn| conn.epoch != epoch);
+            if is_old || removed {
+                self.retire_idle(id);
+            }
+        }
+    }
+
+    /// The same for those where the last statement of this session left something to be read: what
+    /// reads it is a statement like others, and new ones are not for such servers.
+    pub(crate) fn drop_outdated_of(&mut self, id: ClientId) {
+        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
+        let places = session
+            .map(|session| [session.last_conn, session.insert_conn, session.past.found_conn]);
+        for (conn_id, _) in places.into_iter().flatten().flatten() {
+            let conn = self.servers.conns.get(conn_id).filter(|conn| conn.list.is_free());
+            let slot = conn.and_then(|conn| Some((conn.epoch, self.servers.pool.slot(conn.slot)?)));
+            if slot.is_some_and(|(epoch, slot)| slot.removed || epoch != slot.server.health.epoch())
+            {
+                self.retire_idle(conn_id);
+            }
+        }
+    }
+
+    /// Sends a `COM_PING` to a connection that is on no list; it is offered when that is answered.
+    pub(crate) fn ping(&mut self, id: ConnId) {
+        let Some(conn) = self.servers.conns.get_mut(id) else {
+            return;
+        };
+        let relay = conn.own_relay();
+        conn.in_flight.push_back(InFlight { owner: Owner::Ping, relay, is_statement: false });
+        self.servers.set_state(id, ConnState::Pinging);
+        self.write_server(id, |out| {
+            put_payload(out, 0, &[0x0E]);
+        });
+    }
+
+    /// Closes a connection, on no list, when what sessions left there has been fetched.
+    pub(crate) fn retire_conn(&mut self, conn_id: ConnId) {
+        if !self.fetch_before_parting(conn_id) {
+            self.discard_idle(conn_id);
+        }
+    }
+
+    /// Closes an idle connection when what sessions left there has been fetched.
+    pub(crate) fn retire_idle(&mut self, conn_id: ConnId) {
+        if self.servers.take_free(conn_id) {
+            self.retire_conn(conn_id);
+        }
+    }
+
+    /// Sees to it that a connection that is on no list, and not quiet yet, is offered when it is.
+    pub(crate) fn rest_when_quiet(&mut self, conn_id: ConnId) {
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
+            return;
+        };
+        // What is there still is nobody's.
+        conn.last_client = None;
+        conn.turn += 1;
+        self.ping(conn_id);
+    }
+}

@@ -1,0 +1,135 @@
+//! What a connection still knows of a session's last statement is fetched before another session gets it.
+
+use crate::session_past::warnings::{self};
+use trunkline_pool::ConnId;
+use trunkline_protocol::response::{Relay, ResponseShape};
+
+use crate::{
+    ClientId,
+    clients::client::Phase,
+    effects::Wake,
+    exchange::send::put_own_query,
+    rooms::Core,
+    servers::conn::{InFlight, Owner},
+    session_past::{Left, Trace, left_on},
+};
+
+impl Core {
+    /// Fetches what the session that had a connection last may yet ask for, before `next` gets
+    /// it. `keeps`: what the same session left before stays there for it.
+    #[inline]
+    pub(crate) fn fetch_traces(&mut self, conn_id: ConnId, next: Option<ClientId>, keeps: bool) {
+        let last = self.servers.conns.get(conn_id).and_then(|conn| conn.last_client);
+        if let Some(last) = last.filter(|last| !keeps || Some(*last) != next) {
+            self.fetch_traces_of(last, conn_id, next);
+        }
+    }
+
+    #[inline(never)]
+    pub(crate) fn fetch_traces_of(
+        &mut self,
+        last: ClientId,
+        conn_id: ConnId,
+        next: Option<ClientId>,
+    ) {
+        let Some(conn) = self.servers.conns.get(conn_id) else {
+            return;
+        };
+        let session = self.clients.get_mut(last).and_then(|client| client.session.as_mut());
+        let Some(session) = session else {
+            return;
+        };
+        // Its next statement makes its warnings void.
+        let is_other = Some(last) != next;
+        let Left { warnings, found_rows, insert_id } = left_on(session, conn_id, conn);
+        let (warnings, found_rows) = (warnings && is_other, found_rows && is_other);
+        let past = &mut session.past;
+        if found_rows {
+            past.awaits_found_rows = Some(conn_id);
+            past.found_conn = None;
+        }
+        if warnings {
+            past.awaits_warnings = Some(conn_id);
+        }
+        if insert_id {
+            past.awaits_insert_id = Some(conn_id);
+        }
+        // The second clears what the first asks for.
+        if warnings {
+            self.fetch_trace(conn_id, last, Trace::Warnings);
+        }
+        if found_rows {
+            self.fetch_trace(conn_id, last, Trace::FoundRows);
+        }
+        if insert_id {
+            self.fetch_trace(conn_id, last, Trace::InsertId);
+        }
+    }
+
+    /// Fetches what a session may yet ask for from a connection at rest, on no list, that is to be
+    /// closed or to go to another account. False where there is nothing to fetch; else the
+    /// connection is offered again when all has come.
+    pub(crate) fn fetch_before_parting(&mut self, conn_id: ConnId) -> bool {
+        let fetched = self.fx.stats.counters.traces_fetched;
+        self.fetch_traces(conn_id, None, false);
+        if self.fx.stats.counters.traces_fetched == fetched {
+            return false;
+        }
+        self.rest_when_quiet(conn_id);
+        true
+    }
+
+    pub(crate) fn fetch_trace(&mut self, conn_id: ConnId, client: ClientId, trace: Trace) {
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
+            return;
+        };
+        let text: &[u8] = match trace {
+            Trace::Warnings => b"SHOW WARNINGS",
+            Trace::FoundRows => b"SELECT FOUND_ROWS()",
+            // The session tracker reports the value; the statement has no other effect.
+            Trace::InsertId if conn.names_changes => {
+                b"SET @@SESSION.last_insert_id=LAST_INSERT_ID()"
+            }
+            // To ask is to find one row.
+            Trace::InsertId => b"SELECT LAST_INSERT_ID(),FOUND_ROWS()",
+        };
+        let captures = trace != Trace::InsertId || !conn.names_changes;
+        let takes_attributes = conn.takes_attributes;
+        let captured = warnings::captured_format(conn.format);
+        let relay = Relay::new(ResponseShape::Query, conn.format, captured, captures);
+        let owner = Owner::Trace(client, trace);
+        conn.in_flight.push_back(InFlight { owner, relay, is_statement: false });
+        self.fx.stats.counters.traces_fetched += 1;
+        self.write_server(conn_id, |out| {
+            put_own_query(out, text, takes_attributes);
+        });
+    }
+
+    /// Nothing more will come of a trace that was fetched from this connection.
+    pub(crate) fn trace_gone(&mut self, conn_id: ConnId, id: ClientId, trace: Trace) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        let Some(session) = client.session.as_mut() else {
+            return;
+        };
+        let awaits = match trace {
+            Trace::Warnings => &mut session.past.awaits_warnings,
+            Trace::FoundRows => &mut session.past.awaits_found_rows,
+            Trace::InsertId => &mut session.past.awaits_insert_id,
+        };
+        if *awaits == Some(conn_id) {
+            *awaits = None;
+        }
+        if matches!(&client.phase, Phase::Running(statement) if statement.waiting.is_some()) {
+            self.fx.wake(Wake::PastTold(id));
+        }
+    }
+
+    /// Connections that have gone leave traces behind that never come.
+    pub(crate) fn traces_gone(&mut self, conn_id: ConnId, in_flight: &[(ClientId, Trace)]) {
+        for (client, trace) in in_flight {
+            self.trace_gone(conn_id, *client, *trace);
+        }
+    }
+}
