@@ -351,6 +351,11 @@ impl ModelSession {
         if is_of_tables && self.schema.is_none() {
             return Err(no_schema());
         }
+        // Tried on MySQL 9.7 and MariaDB 10.11.
+        if is_of_tables || self.flavor == Flavor::MySql {
+            self.warnings.clear();
+            self.has_fresh_warnings = false;
+        }
         self.stmt_id += 1;
         let schema = self.schema;
         let prepared = Prepared { template, schema, long_data: BTreeMap::new(), cursor: None };

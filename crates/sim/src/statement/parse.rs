@@ -196,7 +196,9 @@ fn call(function: &str, arguments: &[Token<'_>]) -> Option<Act> {
         ("DATABASE", []) => Some(Act::Database),
         ("RELEASE_ALL_LOCKS", []) => Some(Act::ReleaseAllLocks),
         ("LENGTH", [T(text)]) => Some(Act::Length { text: (*text).to_owned() }),
-        ("CAST", [T(_), W("AS"), W("SIGNED")]) => Some(Act::Warn),
+        ("CAST", [T(text), W("AS"), W("SIGNED" | "UNSIGNED")]) => {
+            Some(text.parse().map_or(Act::Warn, Act::Recalled))
+        }
         ("CAST", [N(number), W("AS"), W("SIGNED" | "UNSIGNED")]) => {
             i64::try_from(*number).ok().map(Act::Recalled)
         }
