@@ -22,8 +22,8 @@ impl Core {
                 };
                 // It rests from its answer on, not from its question.
                 client.active_ms = self.env.now.ms();
-                match client.packing.as_deref_mut() {
-                    None => client.outbox.advance(len, &mut self.fx.buffers),
+                match client.io.packing.as_deref_mut() {
+                    None => client.io.outbox.advance(len, &mut self.fx.buffers),
                     Some(packing) => packing.advance(len, &mut self.fx.buffers),
                 }
                 self.after_client_write(id);
@@ -34,10 +34,10 @@ impl Core {
                 };
                 if matches!(conn.phase, ConnPhase::Login(_)) {
                     // The password may be in it.
-                    conn.outbox.wipe(len);
+                    conn.io.outbox.wipe(len);
                 }
-                match conn.packing.as_deref_mut() {
-                    None => conn.outbox.advance(len, &mut self.fx.buffers),
+                match conn.io.packing.as_deref_mut() {
+                    None => conn.io.outbox.advance(len, &mut self.fx.buffers),
                     Some(packing) => packing.advance(len, &mut self.fx.buffers),
                 }
                 self.after_server_write(id);
@@ -53,7 +53,7 @@ impl Commands {
             return;
         };
         client.active_ms = self.exchange.core.env.now.ms();
-        match client.packing.is_some() {
+        match client.io.packing.is_some() {
             false => self.client_read_plain(id, bytes),
             true => self.packed_client_read(id, bytes),
         }
@@ -69,7 +69,7 @@ impl Commands {
             Phase::Login(_) => self.exchange.login_read(id, bytes),
             Phase::Idle => self.commands_read(id, bytes),
             Phase::Running(_) | Phase::AwaitKill(_) | Phase::AwaitNames(_) => {
-                client.inbox.extend_from_slice(bytes);
+                client.io.inbox.extend_from_slice(bytes);
                 match self.exchange.core.clients.is_uploading(id) {
                     true => self.exchange.core.upload(id),
                     false => self.exchange.core.pause_if_full(id),
@@ -86,7 +86,7 @@ impl Commands {
     /// Bytes of a client that compresses.
     pub(crate) fn packed_client_read(&mut self, id: ClientId, bytes: &[u8]) {
         let received = match self.exchange.core.clients.get_mut(id) {
-            Some(client) if !matches!(client.phase, Phase::Closing) => client.packing.as_mut(),
+            Some(client) if !matches!(client.phase, Phase::Closing) => client.io.packing.as_mut(),
             _ => None,
         };
         let taken = received.map(|packing| {
@@ -130,7 +130,7 @@ impl Commands {
             match side {
                 Side::Client(id) => {
                     if let Some(client) = self.exchange.core.clients.get_mut(id)
-                        && let Some(packing) = client.packing.as_deref_mut()
+                        && let Some(packing) = client.io.packing.as_deref_mut()
                     {
                         packing.is_listed = false;
                         self.packed_client_read(id, &[]);
@@ -138,7 +138,7 @@ impl Commands {
                 }
                 Side::Server(id) => {
                     if let Some(conn) = self.exchange.core.servers.conns.get_mut(id)
-                        && let Some(packing) = conn.packing.as_deref_mut()
+                        && let Some(packing) = conn.io.packing.as_deref_mut()
                     {
                         packing.is_listed = false;
                         self.exchange.packed_server_read(id, &[]);
@@ -160,7 +160,7 @@ impl Exchange {
         let Some(conn) = self.core.servers.conns.get(id) else {
             return;
         };
-        match conn.packing.is_some() {
+        match conn.io.packing.is_some() {
             false => self.server_read_plain(id, bytes),
             true => self.packed_server_read(id, bytes),
         }
@@ -196,7 +196,7 @@ impl Exchange {
         let Some(client) = self.core.clients.get(id) else {
             return;
         };
-        let host = client.peer.host();
+        let host = client.origin.peer.host();
         if matches!(&client.phase, Phase::Login(handshake) if handshake.awaits_tls()) {
             self.core.fx.stats.counters.client_tls_failed += 1;
             self.core.fx.stats.counters.client_refused(ClientRefusal::TlsFailed);
@@ -218,7 +218,7 @@ impl Exchange {
 
     /// Bytes of a server that compresses.
     pub(crate) fn packed_server_read(&mut self, id: ConnId, bytes: &[u8]) {
-        self.unpack_server(id, bytes, |conn| !conn.is_paused);
+        self.unpack_server(id, bytes, |conn| !conn.io.is_paused);
     }
 
     /// A server has closed: what it said before counts, whether its client keeps up or not.
@@ -233,14 +233,14 @@ impl Exchange {
         goes_on: impl Fn(&Conn) -> bool,
     ) {
         let packing =
-            self.core.servers.conns.get_mut(id).and_then(|conn| conn.packing.as_deref_mut());
+            self.core.servers.conns.get_mut(id).and_then(|conn| conn.io.packing.as_deref_mut());
         let Some(packing) = packing else { return };
         let mut received = std::mem::take(&mut packing.received);
         let input = joined(&mut received, bytes);
         let mut at = 0;
         let mut plain = self.core.fx.buffers.take();
         while let Some(conn) = self.core.servers.conns.get_mut(id).filter(|conn| goes_on(conn)) {
-            let Some(packing) = conn.packing.as_deref_mut() else {
+            let Some(packing) = conn.io.packing.as_deref_mut() else {
                 break;
             };
             plain.clear();
@@ -262,7 +262,7 @@ impl Exchange {
         self.core.fx.buffers.give(plain);
         let rest = remaining(received, bytes, at);
         if let Some(conn) = self.core.servers.conns.get_mut(id)
-            && let Some(packing) = conn.packing.as_deref_mut()
+            && let Some(packing) = conn.io.packing.as_deref_mut()
         {
             packing.received = rest;
         }

@@ -159,7 +159,7 @@ impl Exchange {
         }
         let found = self.core.look_up(id, &key, order, order.wait_ms > 0);
         if let Found::Fill(ticket) | Found::Renew(ticket) = found {
-            statement.fill = Some(self.core.new_fill(&key, ticket, &route));
+            statement.beside.fill = Some(self.core.new_fill(&key, ticket, &route));
         }
         match found {
             Found::Fill(_) if self.core.has_shared_place(&statement) => {
@@ -167,7 +167,7 @@ impl Exchange {
             }
             Found::Answer(reply) => {
                 self.answer_cached(id, &mut statement, order, &reply);
-                self.core.fx.buffers.give(statement.frames);
+                self.core.fx.buffers.give(statement.command.frames);
             }
             Found::Wait => {
                 let awaits_cache = Some(key.as_slice().into());
@@ -198,14 +198,15 @@ impl Exchange {
             return;
         };
         let shape = ResponseShape::Query;
-        let mut relay = Relay::new(shape, reply.format, session.format, true).numbered_from(1);
-        relay.set_told(session.told.clone());
-        relay.set_status(session.status);
+        let mut relay =
+            Relay::new(shape, reply.format, session.login.format, true).numbered_from(1);
+        relay.set_told(session.settings.told.clone());
+        relay.set_status(session.settings.status);
         relay.set_without_cursor();
         know_columns(&mut relay, statement, session);
-        let before = client.outbox.position();
-        let fed = relay.feed(&reply.bytes, client.outbox.buf(&mut self.core.fx.buffers));
-        let sent = client.outbox.position() - before;
+        let before = client.io.outbox.position();
+        let fed = relay.feed(&reply.bytes, client.io.outbox.buf(&mut self.core.fx.buffers));
+        let sent = client.io.outbox.position() - before;
         self.core.touch_client(id);
         if !matches!(fed, Ok(Fed { ended: true, .. })) {
             debug_assert!(false, "a stored answer is whole");
@@ -229,9 +230,9 @@ impl Exchange {
         figures.hits += 1;
         figures.sent_bytes += sent;
         figures.age_us += age_us;
-        statement.hostgroup = HostgroupId(trunkline_stats::HOSTGROUP_CACHE);
+        statement.target.hostgroup = HostgroupId(trunkline_stats::HOSTGROUP_CACHE);
         // It has not waited for a connection.
-        statement.sent_us = statement.begun_us;
+        statement.sent.sent_us = statement.command.begun_us;
         self.sample(id, statement, None, Some(&outcome), None);
     }
 
@@ -254,7 +255,7 @@ impl Exchange {
         };
         let is_it = |waiting: &mut Box<Waiting>| waiting.awaits_cache.is_some();
         let (Some(waiting), Some(order)) =
-            (statement.held_back.take_if(is_it), statement.orders.cache)
+            (statement.held_back.take_if(is_it), statement.target.orders.cache)
         else {
             return;
         };
@@ -272,7 +273,7 @@ impl Exchange {
         let Waiting { route, text_len, awaits_cache } = *waiting;
         let route = self.core.clients.still_there(id, route);
         let key = awaits_cache.unwrap_or_default();
-        if statement.fill.is_some() {
+        if statement.beside.fill.is_some() {
             return self.go_on_from_shared(id, route, statement, text_len, order);
         }
         match self.core.look_up(id, &key, order, false) {
@@ -282,7 +283,7 @@ impl Exchange {
                 return self.after_statement(id);
             }
             Found::Fill(ticket) | Found::Renew(ticket) => {
-                statement.fill = Some(self.core.new_fill(&key, ticket, &route));
+                statement.beside.fill = Some(self.core.new_fill(&key, ticket, &route));
             }
             Found::Wait | Found::Nothing => {}
         }
@@ -344,8 +345,8 @@ impl Core {
         self.fx.stats.counters.cache_waits += 1;
         self.fx.stats.cache_mut(order.rule).waits += 1;
         let mut wait_ms = u64::from(order.wait_ms);
-        if statement.orders.timeout_ms > 0 {
-            wait_ms = wait_ms.min(statement.orders.timeout_ms);
+        if statement.target.orders.timeout_ms > 0 {
+            wait_ms = wait_ms.min(statement.target.orders.timeout_ms);
         }
         statement.held_back = Some(Box::new(waiting));
         self.clients.begin(id, statement);
@@ -378,15 +379,15 @@ impl Core {
         else {
             return None;
         };
-        let known = statement.known.as_deref()?;
+        let known = statement.meaning.known.as_deref()?;
         let session: &mut Session = self.clients.get_mut(id)?.session.as_deref_mut()?;
         let is_fit = self.env.shared.cache().is_on()
-            && is_cacheable(&known.analysis, statement.proof, order)
+            && is_cacheable(&known.analysis, statement.meaning.proof, order)
             && is_free(session)
-            && !session.state.finds_inserted_by_null(self.env.shared.finds_by_null())
-            && statement.attributes.is_none()
-            && statement.frames.len() <= COMMAND_LEN_MAX
-            && !is_split(&statement.frames);
+            && !session.settings.state.finds_inserted_by_null(self.env.shared.finds_by_null())
+            && statement.command.attributes.is_none()
+            && statement.command.frames.len() <= COMMAND_LEN_MAX
+            && !is_split(&statement.command.frames);
         if !is_fit {
             return None;
         }
@@ -396,26 +397,33 @@ impl Core {
         key.extend_from_slice(&self.env.shared.globals_set().to_le_bytes());
         debug_assert_eq!(key.len(), LOCAL_LEN);
         key.extend_from_slice(&hostgroup.0.to_le_bytes());
-        put(key, self.servers.accounts.key(session.account)?.server_user().as_bytes());
-        put(key, session.user.key().as_bytes());
-        let behaviour = session.capabilities.intersection(crate::login::BEHAVIOUR);
+        put(key, self.servers.logins.accounts.key(session.login.account)?.server_user().as_bytes());
+        put(key, session.login.user.key().as_bytes());
+        let behaviour = session.login.capabilities.intersection(crate::login::BEHAVIOUR);
         key.extend_from_slice(&behaviour.bits().to_le_bytes());
-        key.push(u8::from(session.modes.no_backslash_escapes));
+        key.push(u8::from(session.settings.modes.no_backslash_escapes));
         match has_plant!(self, CacheForgetsInput) {
-            false => put_state(key, &session.state),
-            true => put_settings(key, &session.state),
+            false => put_state(key, &session.settings.state),
+            true => put_settings(key, &session.settings.state),
         }
-        match statement.purpose {
+        match statement.command.purpose {
             Purpose::Query => {
-                let text = statement.frames.get(statement.frames.len().checked_sub(text_len)?..)?;
+                let text = statement
+                    .command
+                    .frames
+                    .get(statement.command.frames.len().checked_sub(text_len)?..)?;
                 key.push(b't');
                 key.extend_from_slice(text);
             }
             Purpose::Execute => {
                 let reading_of = |has_literals| {
-                    session.reading.of(&session.state, has_literals, &mut self.servers.states)
+                    session.settings.reading.of(
+                        &session.settings.state,
+                        has_literals,
+                        &mut self.servers.states,
+                    )
                 };
-                let stmt = session.prepared.get(statement.stmt_id?)?;
+                let stmt = session.prepared.get(statement.prepared.stmt_id?)?;
                 key.push(b'b');
                 stmt.put_key(statement, reading_of, key)?;
             }
@@ -451,8 +459,8 @@ pub(crate) fn is_cacheable(analysis: &Analysis, proof: Proof, order: CacheOrder)
 /// Whether a session's answers are those that any other one in its state would get.
 pub(crate) fn is_free(session: &Session) -> bool {
     let is_held = |pins: &trunkline_session::tracker::Pins| pins.has_other_than(&HARMLESS_PINS);
-    !session.state.is_autocommit_off()
-        && session.status & status::IN_TRANS == 0
+    !session.settings.state.is_autocommit_off()
+        && session.settings.status & status::IN_TRANS == 0
         && !session.leases.iter().any(|lease| is_held(&lease.pins))
 }
 

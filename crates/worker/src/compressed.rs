@@ -15,11 +15,11 @@ use trunkline_protocol::{
 
 use crate::{
     Action, ClientId, Side,
-    clients::client::{Client, Phase},
+    clients::client::Phase,
     commands::command::SENT_AHEAD_MAX,
     outbox::{Buffers, Outbox},
     rooms::{Commands, Core, Exchange},
-    servers::conn::{Conn, ConnPhase},
+    servers::conn::ConnPhase,
 };
 
 /// The highest level of zstd that a client gets: beyond it a worker would spend its time on one
@@ -135,21 +135,23 @@ impl Core {
     /// A client that asked for compression has been acknowledged: it compresses from now on.
     pub(crate) fn begin_client_packing(&mut self, id: ClientId) {
         let zlib_level = self.env.snapshot.settings.protocol_compression_level;
-        let Some(client) = self.clients.get_mut(id).filter(|client| client.packing.is_none())
+        let Some(client) = self.clients.get_mut(id).filter(|client| client.io.packing.is_none())
         else {
             return;
         };
         let Some(session) = client.session.as_ref() else {
             return;
         };
-        let method = match session.capabilities.compression() {
+        let method = match session.login.capabilities.compression() {
             None => return,
             Some(Compression::Zlib) => Method::Zlib(zlib_level),
-            Some(Compression::Zstd) => Method::Zstd(session.zstd_level.clamp(1, ZSTD_LEVEL_MAX)),
+            Some(Compression::Zstd) => {
+                Method::Zstd(session.login.zstd_level.clamp(1, ZSTD_LEVEL_MAX))
+            }
         };
-        let received = std::mem::take(&mut client.inbox);
-        let packing = Packing::begin(PackingPeer::Client, method, &mut client.outbox, received);
-        client.packing = Some(packing);
+        let received = std::mem::take(&mut client.io.inbox);
+        let packing = Packing::begin(PackingPeer::Client, method, &mut client.io.outbox, received);
+        client.io.packing = Some(packing);
         self.unpack_soon(Side::Client(id));
     }
 
@@ -161,9 +163,10 @@ impl Core {
             Some(Compression::Zlib) => Method::Zlib(settings.protocol_compression_level),
             Some(Compression::Zstd) => Method::Zstd(settings.zstd_compression_level),
         };
-        if let Some(conn) = self.servers.conns.get_mut(id).filter(|conn| conn.packing.is_none()) {
-            let outbox = &mut conn.outbox;
-            conn.packing = Some(Packing::begin(PackingPeer::Server, method, outbox, Vec::new()));
+        if let Some(conn) = self.servers.conns.get_mut(id).filter(|conn| conn.io.packing.is_none())
+        {
+            let outbox = &mut conn.io.outbox;
+            conn.io.packing = Some(Packing::begin(PackingPeer::Server, method, outbox, Vec::new()));
         }
     }
 
@@ -171,16 +174,16 @@ impl Core {
     /// those that came already, or `None` when some of them are unpacked already.
     pub(crate) fn end_client_packing(&mut self, id: ClientId) -> Option<Vec<u8>> {
         let client = self.clients.get_mut(id)?;
-        let Some(mut packing) = client.packing.take() else {
+        let Some(mut packing) = client.io.packing.take() else {
             return Some(Vec::new());
         };
-        if packing.waiting_len() > packing.received.len() || !client.inbox.is_empty() {
+        if packing.waiting_len() > packing.received.len() || !client.io.inbox.is_empty() {
             return None;
         }
-        packing.pack(&mut client.outbox, &mut self.fx.buffers, &mut *self.fx.compressor);
-        let is_listed = client.outbox.is_listed;
-        client.outbox = packing.packed;
-        client.outbox.is_listed = is_listed;
+        packing.pack(&mut client.io.outbox, &mut self.fx.buffers, &mut *self.fx.compressor);
+        let is_listed = client.io.outbox.is_listed;
+        client.io.outbox = packing.packed;
+        client.io.outbox.is_listed = is_listed;
         Some(packing.received)
     }
 
@@ -193,15 +196,15 @@ impl Core {
         match &client.phase {
             Phase::Login(_) => true,
             Phase::Idle => {
-                let packed = client.packing.as_ref().map_or(0, |packing| packing.packed.len());
-                client.outbox.len() + packed <= self.env.snapshot.settings.client_buffer_max
+                let packed = client.io.packing.as_ref().map_or(0, |packing| packing.packed.len());
+                client.io.outbox.len() + packed <= self.env.snapshot.settings.client_buffer_max
             }
             Phase::Forward(conn) => {
                 let conn = self.servers.conns.get(*conn);
                 let is_ready = conn.is_some_and(|it| matches!(it.phase, ConnPhase::Forward(_)));
-                is_ready && !client.is_paused
+                is_ready && !client.io.is_paused
             }
-            Phase::Running(_) => self.clients.is_uploading(id) && !client.is_paused,
+            Phase::Running(_) => self.clients.is_uploading(id) && !client.io.is_paused,
             Phase::AwaitKill(_) | Phase::AwaitNames(_) | Phase::Closing => false,
         }
     }
@@ -224,14 +227,14 @@ impl Core {
                 Expected::Command
             }
         };
-        let Some(packing) = client.packing.as_deref_mut() else {
+        let Some(packing) = client.io.packing.as_deref_mut() else {
             return Ok(None);
         };
         if plain.capacity() == 0 {
             *plain = self.fx.buffers.take();
         }
         // Answers that wait have their numbers before those to the next command.
-        packing.pack(&mut client.outbox, &mut self.fx.buffers, &mut *self.fx.compressor);
+        packing.pack(&mut client.io.outbox, &mut self.fx.buffers, &mut *self.fx.compressor);
         let (method, compressor) = (packing.method, &mut *self.fx.compressor);
         packing.framing.unpack(bytes, expected, plain_max, method, compressor, plain)
     }
@@ -251,18 +254,18 @@ impl Core {
         if matches!(client.phase, Phase::Closing) {
             return;
         }
-        let Some(packing) = client.packing.as_deref_mut() else {
+        let Some(packing) = client.io.packing.as_deref_mut() else {
             return;
         };
         debug_assert!(packing.received.is_empty());
         packing.received = rest;
         packing.unpacked = unpacked;
         let is_full = waits && packing.waiting_len() >= SENT_AHEAD_MAX;
-        if is_full && !client.is_paused {
-            client.is_paused = true;
+        if is_full && !client.io.is_paused {
+            client.io.is_paused = true;
             self.fx.act(Action::Pause(Side::Client(id)));
-        } else if !waits && client.is_paused && client.inbox.len() < SENT_AHEAD_MAX {
-            client.is_paused = false;
+        } else if !waits && client.io.is_paused && client.io.inbox.len() < SENT_AHEAD_MAX {
+            client.io.is_paused = false;
             self.fx.act(Action::Resume(Side::Client(id)));
         }
     }
@@ -277,11 +280,11 @@ impl Core {
     pub(crate) fn unpack_soon(&mut self, side: Side) {
         let (packing, is_paused) = match side {
             Side::Client(id) => match self.clients.get_mut(id) {
-                Some(Client { packing, is_paused, .. }) => (packing, *is_paused),
+                Some(client) => (&mut client.io.packing, client.io.is_paused),
                 None => return,
             },
             Side::Server(id) => match self.servers.conns.get_mut(id) {
-                Some(Conn { packing, is_paused, .. }) => (packing, *is_paused),
+                Some(conn) => (&mut conn.io.packing, conn.io.is_paused),
                 None => return,
             },
         };

@@ -195,14 +195,14 @@ impl Exchange {
         let Some(session) = client.session.as_ref() else {
             return;
         };
-        let wanted = number.unwrap_or_else(|| u64::from(client.number));
+        let wanted = number.unwrap_or_else(|| u64::from(client.origin.number));
         let Ok(number) = u32::try_from(wanted) else {
             return self.core.answer_error(id, ErrorKind::UnknownThread.says(unknown(wanted)));
         };
-        if number == client.number {
+        if number == client.origin.number {
             return self.kill_oneself(id, scope);
         }
-        let user = Some(session.user.key().into());
+        let user = Some(session.login.user.key().into());
         client.phase = Phase::AwaitKill(AwaitKill { ticket, number, deadline_ms });
         let asker = KillAsker { worker: self.core.env.options.index, client: Some(id), ticket };
         let request = KillRequest { number, scope, user, asker };
@@ -250,7 +250,7 @@ impl Exchange {
         let session = client.session.as_ref();
         let may_end = user.as_deref().is_none_or(|user| {
             // Who has not logged in yet is nobody's.
-            session.is_some_and(|session| *session.user.key() == *user)
+            session.is_some_and(|session| *session.login.user.key() == *user)
         });
         if !may_end {
             return self.core.answer_kill(asker, KillAnswer::NotOwner);
@@ -337,9 +337,9 @@ impl Exchange {
                     statement.ending = Some(Ending::Killed);
                     return self.core.answer_kill(asker, KillAnswer::Done);
                 }
-                Stage::Sent(conn) => (conn, Some(statement.sent_at)),
+                Stage::Sent(conn) => (conn, Some(statement.sent.sent_at)),
                 Stage::Shared(conn) => {
-                    let sent_at = statement.sent_at;
+                    let sent_at = statement.sent.sent_at;
                     if !self.core.single_out(id, conn) {
                         self.fail_statement(id, ErrorKind::Interrupted.says(INTERRUPTED));
                         return self.core.answer_kill(asker, KillAnswer::Done);
@@ -372,7 +372,7 @@ impl Exchange {
         };
         // The number of the packet that a statement without a reply is answered with.
         let running_seq = match &client.phase {
-            Phase::Running(statement) => match statement.purpose {
+            Phase::Running(statement) => match statement.command.purpose {
                 Purpose::LoginSchema(_, seq) => Some(seq),
                 _ => Some(1),
             },
@@ -381,7 +381,7 @@ impl Exchange {
         // What runs at a server may be over when the KILL arrives; of a read it does not matter.
         let may_be_done = match &client.phase {
             Phase::Running(statement) => {
-                matches!(statement.stage, Stage::Sent(_)) && !statement.is_read
+                matches!(statement.stage, Stage::Sent(_)) && !statement.meaning.is_read
             }
             _ => false,
         };
@@ -433,7 +433,7 @@ impl Exchange {
                 // As long as it stands, it is known that the number is still this connection's.
                 false if self.core.servers.awaits_kill(conn) => {
                     if let Some(conn) = self.core.servers.conns.get_mut(conn) {
-                        conn.close_on_release = true;
+                        conn.holder.close_on_release = true;
                     }
                     self.core.free_after_session(conn);
                 }

@@ -9,14 +9,12 @@ use std::sync::Arc;
 use trunkline_config::Snapshot;
 use trunkline_protocol::{
     capability::Capabilities,
-    codec::frame::{self, HEADER_LEN, PAYLOAD_MAX},
+    codec::frame,
+    codec::frame::{HEADER_LEN, PAYLOAD_MAX},
     error::ErrorKind,
-    packet::{
-        greeting::{Flavor, Greeting},
-        ok::ReplyFormat,
-        status,
-        tracker_filter::TrackerFilter,
-    },
+    packet::greeting::{Flavor, Greeting},
+    packet::ok::ReplyFormat,
+    packet::status,
 };
 use trunkline_session::{
     Credential,
@@ -31,13 +29,12 @@ use crate::{
     accept::arrival::Arrival,
     accept::host_names::needs_name,
     action::Peer,
-    clients::client::{Client, Phase, Purpose, Session},
+    clients::client::{Client, LoggedIn, Origin, Phase, Purpose, Session, SessionSettings},
     effects::Wake,
     env::Env,
     outbox::Outbox,
     rooms::{Core, Exchange},
     servers::conn::AccountKey,
-    session_past::LastStatement,
 };
 
 /// Capabilities that make a server behave differently: connections that differ in them are not
@@ -101,30 +98,19 @@ impl Core {
         };
         let is_greeted = matches!(phase, Phase::Login(_));
         let active_ms = self.env.now.ms();
-        let id = self.clients.table.insert_with(|_| Client {
+        let origin = Origin {
             peer,
             number,
             nonce,
-            phase,
             arrival,
             _address_place: place,
-            inbox: Vec::new(),
-            outbox,
-            packing: None,
             tls: None,
             proof: None,
-            is_paused: false,
-            active_ms,
-            session: None,
-            waiting_held: 0,
             has_place: has_room,
-            timer_ms: 0,
-            recent_commands: 0,
-            is_mirror: false,
-            changes_user: false,
-            failed_changes: 0,
-            former: None,
-        });
+        };
+        let mut client = Client::new(origin, phase, active_ms);
+        client.io.outbox = outbox;
+        let id = self.clients.table.insert_with(|_| client);
         self.clients.numbers.insert(number, id);
         self.touch_client(id);
         match is_greeted {
@@ -144,8 +130,8 @@ impl Exchange {
         let Some(client) = self.core.clients.get_mut(id) else {
             return;
         };
-        client.inbox.extend_from_slice(bytes);
-        let too_long = client.inbox.len() > LOGIN_BYTES_MAX;
+        client.io.inbox.extend_from_slice(bytes);
+        let too_long = client.io.inbox.len() > LOGIN_BYTES_MAX;
         if !self.settle_arrival(id) {
             return;
         }
@@ -157,26 +143,26 @@ impl Exchange {
                 // Not a packet: the driver takes it.
                 return;
             }
-            let Some((header, payload, rest)) = frame::split_packet(&client.inbox) else {
-                if too_long || is_oversized(&client.inbox) {
+            let Some((header, payload, rest)) = frame::split_packet(&client.io.inbox) else {
+                if too_long || is_oversized(&client.io.inbox) {
                     self.refuse_garbage(id);
                 }
                 return;
             };
             let answer_seq = header.seq.wrapping_add(1);
-            if let Arrival::TurnedAway(turned) = client.arrival {
+            if let Arrival::TurnedAway(turned) = client.origin.arrival {
                 return self.turn_away(id, turned, answer_seq);
             }
-            let consumed = client.inbox.len() - rest.len();
+            let consumed = client.io.inbox.len() - rest.len();
             let accounts = LoginAccounts::new(
                 &self.core.env.snapshot,
                 &self.core.env.shared,
-                &client.peer,
-                client.tls.is_some(),
+                &client.origin.peer,
+                client.origin.tls.is_some(),
             );
-            let out = client.outbox.buf(&mut self.core.fx.buffers);
+            let out = client.io.outbox.buf(&mut self.core.fx.buffers);
             let step = handshake.on_packet(header, payload, &accounts, out);
-            wipe_front(&mut client.inbox, consumed);
+            wipe_front(&mut client.io.inbox, consumed);
             self.core.touch_client(id);
             self.login_step(id, step);
         }
@@ -219,10 +205,10 @@ impl Exchange {
         let accounts = LoginAccounts::new(
             &self.core.env.snapshot,
             &self.core.env.shared,
-            &client.peer,
-            client.tls.is_some(),
+            &client.origin.peer,
+            client.origin.tls.is_some(),
         );
-        let step = resume(handshake, &accounts, client.outbox.buf(&mut self.core.fx.buffers));
+        let step = resume(handshake, &accounts, client.io.outbox.buf(&mut self.core.fx.buffers));
         self.core.touch_client(id);
         self.login_step(id, step);
         self.login_read(id, &[]);
@@ -301,7 +287,7 @@ impl Exchange {
         let behaviour = identity.capabilities.intersection(BEHAVIOUR);
         let backend = user.backend.as_ref().map(|backend| Arc::from(&*backend.user));
         let key = AccountKey { user: Arc::from(&*user.key()), backend, behaviour };
-        let account = self.core.servers.accounts.intern(key);
+        let account = self.core.servers.logins.accounts.intern(key);
         let schema = identity.schema.clone().filter(|name| !name.is_empty());
         let schema = schema.or_else(|| user.default_schema.clone().map(String::into_bytes));
         let charset = Charset::Collation(identity.collation);
@@ -314,7 +300,7 @@ impl Exchange {
             self.core.env.greeting.flavor(),
             None,
         );
-        let session = Session {
+        let login = LoggedIn {
             place: Some(place),
             account,
             credential: Arc::new(self.core.env.server_credential(&user, &identity.credential)),
@@ -322,27 +308,11 @@ impl Exchange {
             capabilities: identity.capabilities,
             attributes: kept(identity.attributes),
             zstd_level: identity.zstd_level,
-            state: self.core.servers.states.intern(state),
             handshake_charset: charset,
-            modes,
-            leases: Vec::new(),
-            last_insert_id: 0,
-            last_conn: None,
-            insert_conn: None,
-            past: LastStatement::default(),
-            told: TrackerFilter::DEFAULT,
-            status: status::AUTOCOMMIT,
-            next_flag: 0,
-            accepted_sets: Vec::new(),
-            prepared: Default::default(),
-            reading: Default::default(),
-            soiled: Vec::new(),
-            has_asked_names: false,
-            begins_read_only: false,
-            prepares_definitions: false,
-            lost: None,
             user,
         };
+        let state = self.core.servers.states.intern(state);
+        let session = Session::new(login, SessionSettings::new(state, modes));
         let Some(client) = self.core.clients.get_mut(id) else {
             return;
         };
@@ -365,17 +335,21 @@ impl Exchange {
         else {
             return;
         };
-        if session.user.fast_forward {
+        if session.login.user.fast_forward {
             // The dedicated connection names the schema when it logs in.
             self.core.enter_schema(id, schema);
             self.welcome(id, seq);
             return;
         }
-        let key = (session.account, schema.into());
-        let confirmed_ms = self.core.servers.schemas.get(&key).copied();
+        let key = (session.login.account, schema.into());
+        let confirmed_ms = self.core.servers.logins.schemas.get(&key).copied();
         let is_fresh = |at: u64| self.core.env.now.ms().saturating_sub(at) < SCHEMA_BELIEVED_MS;
-        let servers =
-            self.core.env.snapshot.hostgroup(session.user.default_hostgroup).map(|it| &it.servers);
+        let servers = self
+            .core
+            .env
+            .snapshot
+            .hostgroup(session.login.user.default_hostgroup)
+            .map(|it| &it.servers);
         let is_connected = servers.is_some_and(|all| all.iter().any(|it| it.health.is_connected()));
         // What bytes name in one character set they may not in another.
         let is_plain = is_plain_name(schema);

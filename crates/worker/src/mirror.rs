@@ -16,7 +16,6 @@ use foldhash::fast::FixedState;
 use trunkline_config::Snapshot;
 use trunkline_protocol::{
     codec::frame::split_packet,
-    packet::{status, tracker_filter::TrackerFilter},
     response::{Relay, ReplyFormat, ResponseShape},
 };
 use trunkline_rules::{Effects, Question};
@@ -29,13 +28,13 @@ use crate::{
     action::Peer,
     cache::capture::{Capture, numbered},
     clients::Copies,
-    clients::client::{Client, Phase, Purpose, Session, Stage, Statement},
+    clients::client::{
+        Client, LoggedIn, Origin, Phase, Purpose, Session, SessionSettings, Stage, Statement,
+    },
     env::Env,
-    outbox::Outbox,
-    prepared::{ClientStmts, Reading},
+    prepared::ClientStmts,
     rooms::{Commands, Core, Exchange},
     routing::route::Route,
-    session_past::LastStatement,
     shared::UserPlace,
     statement::analysis::Known,
 };
@@ -161,19 +160,23 @@ impl Commands {
         else {
             return;
         };
-        let Some(order) = statement.orders.mirror else {
+        let Some(order) = statement.target.orders.mirror else {
             return;
         };
-        if !matches!(statement.purpose, Purpose::Query | Purpose::Execute) {
+        if !matches!(statement.command.purpose, Purpose::Query | Purpose::Execute) {
             return;
         }
         let place = self.mirror_place(id, statement, text_len, order);
         // Its names may mean something else there.
-        let place = place.zip(statement.known.clone()).map(|(place, known)| {
-            (place, self.exchange.core.proof_for(id, &known, statement.stmt_id, place), known)
+        let place = place.zip(statement.meaning.known.clone()).map(|(place, known)| {
+            (
+                place,
+                self.exchange.core.proof_for(id, &known, statement.prepared.stmt_id, place),
+                known,
+            )
         });
         let place = place.filter(|(place, proven, known)| {
-            let is_read = statement.is_read && proven.proof.reads;
+            let is_read = statement.meaning.is_read && proven.proof.reads;
             let replication = &self.exchange.core.env.snapshot.replication;
             let is_reader = replication.iter().any(|group| group.reader_hostgroup == *place);
             (is_read || !order.is_hint || !is_reader)
@@ -187,7 +190,7 @@ impl Commands {
         let queue_max = settings
             .mirror_max_queue_length
             .div_ceil(self.exchange.core.env.options.workers.max(1));
-        let len = statement.frames.len();
+        let len = statement.command.frames.len();
         let is_full = self.exchange.mirrors.queue.len()
             >= queue_max.max(self.exchange.core.mirrors_max())
             || self.exchange.mirrors.queued_bytes + len > QUEUED_BYTES_MAX;
@@ -195,32 +198,32 @@ impl Commands {
             false => self.exchange.core.copied_session(id, statement),
             true => None,
         };
-        let peer = self.exchange.core.clients.get(id).map(|client| Arc::clone(&client.peer));
+        let peer = self.exchange.core.clients.get(id).map(|client| Arc::clone(&client.origin.peer));
         let (Some(session), Some(peer), None) = (session, peer, self.exchange.core.env.stopping)
         else {
             self.exchange.core.fx.stats.counters.mirrors_dropped += 1;
             return;
         };
         let mut copy = self.exchange.core.statement(
-            &statement.frames,
+            &statement.command.frames,
             ResponseShape::Query,
-            statement.purpose.clone(),
+            statement.command.purpose.clone(),
         );
-        copy.attributes = statement.attributes.clone();
+        copy.command.attributes = statement.command.attributes.clone();
         copy.prove(&known, proven);
-        copy.is_read &= statement.is_read;
-        copy.known = Some(known);
-        copy.stmt_id = statement.stmt_id;
-        copy.hostgroup = hostgroup;
+        copy.meaning.is_read &= statement.meaning.is_read;
+        copy.meaning.known = Some(known);
+        copy.prepared.stmt_id = statement.prepared.stmt_id;
+        copy.target.hostgroup = hostgroup;
         let snapshot = Arc::clone(&self.exchange.core.env.snapshot);
-        copy.copy_of = Some(Box::new(CopyOf { original: *original, snapshot }));
-        copy.orders.timeout_ms = statement.orders.timeout_ms;
+        copy.beside.copy_of = Some(Box::new(CopyOf { original: *original, snapshot }));
+        copy.target.orders.timeout_ms = statement.target.orders.timeout_ms;
         if order.compares {
             let ticket = self.exchange.mirrors.next_ticket;
             self.exchange.mirrors.next_ticket = ticket.wrapping_add(1);
             let hostgroups = (*original, hostgroup);
-            statement.mirrored = Some(MirrorSide::new(ticket, false, hostgroups));
-            copy.mirrored = Some(MirrorSide::new(ticket, true, hostgroups));
+            statement.beside.mirrored = Some(MirrorSide::new(ticket, false, hostgroups));
+            copy.beside.mirrored = Some(MirrorSide::new(ticket, true, hostgroups));
         }
         self.exchange.mirrors.queued_bytes += len;
         self.exchange.mirrors.queue.push_back(Job { peer, session, statement: copy });
@@ -235,26 +238,26 @@ impl Commands {
         text_len: usize,
         order: MirrorOrder,
     ) -> Option<HostgroupId> {
-        let known = statement.known.as_deref()?;
+        let known = statement.meaning.known.as_deref()?;
         let client = self.exchange.core.clients.get(id)?;
         let session = client.session.as_ref()?;
-        let default = session.user.default_hostgroup;
+        let default = session.login.user.default_hostgroup;
         let Some(flag) = order.flag else {
             return Some(order.hostgroup.unwrap_or(default));
         };
-        let len = statement.frames.len();
-        let prepared = statement.stmt_id.and_then(|stmt_id| session.prepared.get(stmt_id));
+        let len = statement.command.frames.len();
+        let prepared = statement.prepared.stmt_id.and_then(|stmt_id| session.prepared.get(stmt_id));
         let query = match prepared {
             Some(stmt) => &stmt.entry.text,
-            None => statement.frames.get(len.checked_sub(text_len)?..)?,
+            None => statement.command.frames.get(len.checked_sub(text_len)?..)?,
         };
         let question = Question {
-            username: &session.user.name,
-            schema: session.state.schema.name(),
+            username: &session.login.user.name,
+            schema: session.settings.state.schema.name(),
             flag,
-            client_addr: client.peer.client_addr,
-            proxy_addr: client.peer.proxy_addr,
-            proxy_port: client.peer.proxy_port,
+            client_addr: client.origin.peer.client_addr,
+            proxy_addr: client.origin.peer.proxy_addr,
+            proxy_port: client.origin.peer.proxy_port,
             digest: self.exchange.core.env.snapshot.settings.query_digests.then_some(known.digest),
             digest_text: &known.digest_text,
             query,
@@ -287,42 +290,29 @@ impl Core {
         statement: &Statement,
     ) -> Option<Box<Session>> {
         let session = self.clients.get(id)?.session.as_deref()?;
-        let prepared = match statement.stmt_id {
+        let prepared = match statement.prepared.stmt_id {
             None => ClientStmts::default(),
             Some(stmt_id) => ClientStmts::copy_of(session.prepared.get(stmt_id)?)?,
         };
-        let mut state = (*session.state).clone();
+        let mut state = (*session.settings.state).clone();
         // Nobody would commit.
         state.unset_variable("autocommit");
-        Some(Box::new(Session {
-            user: Arc::clone(&session.user),
+        let login = LoggedIn {
+            user: Arc::clone(&session.login.user),
             place: Some(UserPlace::uncounted()),
-            account: session.account,
-            credential: Arc::clone(&session.credential),
-            capabilities: session.capabilities,
+            account: session.login.account,
+            credential: Arc::clone(&session.login.credential),
+            capabilities: session.login.capabilities,
             attributes: Box::default(),
-            zstd_level: session.zstd_level,
-            format: session.format,
-            handshake_charset: session.handshake_charset.clone(),
-            modes: session.modes,
-            leases: Vec::new(),
-            last_insert_id: 0,
-            last_conn: None,
-            insert_conn: None,
-            past: LastStatement::default(),
-            told: TrackerFilter::DEFAULT,
-            status: status::AUTOCOMMIT,
-            next_flag: 0,
-            accepted_sets: Vec::new(),
-            prepared,
-            reading: Reading::default(),
-            soiled: Vec::new(),
-            has_asked_names: false,
-            begins_read_only: false,
-            prepares_definitions: false,
-            lost: None,
-            state: self.servers.states.intern(state),
-        }))
+            zstd_level: session.login.zstd_level,
+            format: session.login.format,
+            handshake_charset: session.login.handshake_charset.clone(),
+        };
+        let modes = session.settings.modes;
+        let settings = SessionSettings::new(self.servers.states.intern(state), modes);
+        let mut copy = Session::new(login, settings);
+        copy.prepared = prepared;
+        Some(Box::new(copy))
     }
 }
 
@@ -355,38 +345,28 @@ impl Exchange {
 
     pub(crate) fn begin_copy(&mut self, job: Job) {
         let Job { peer, session, mut statement } = job;
-        self.mirrors.queued_bytes -= statement.frames.len();
+        self.mirrors.queued_bytes -= statement.command.frames.len();
         self.core.clients.copies.running += 1;
-        statement.begun_us = self.core.env.now.us;
-        statement.deadline_ms = match statement.orders.timeout_ms {
+        statement.command.begun_us = self.core.env.now.us;
+        statement.deadline_ms = match statement.target.orders.timeout_ms {
             0 => 0,
             ms => self.core.env.now.ms() + ms,
         };
         let active_ms = self.core.env.now.ms();
-        let id = self.core.clients.table.insert_with(|_| Client {
+        let origin = Origin {
             peer,
             number: 0,
             nonce: [0; 20],
-            phase: Phase::Idle,
             arrival: Arrival::Admitted,
             _address_place: None,
-            inbox: Vec::new(),
-            outbox: Outbox::default(),
-            packing: None,
             tls: None,
             proof: None,
-            is_paused: false,
-            active_ms,
-            session: Some(session),
             has_place: false,
-            waiting_held: 0,
-            timer_ms: 0,
-            recent_commands: 0,
-            is_mirror: true,
-            changes_user: false,
-            failed_changes: 0,
-            former: None,
-        });
+        };
+        let mut client = Client::new(origin, Phase::Idle, active_ms);
+        client.session = Some(session);
+        client.is_mirror = true;
+        let id = self.core.clients.table.insert_with(|_| client);
         self.core.clients.begin(id, statement);
         self.acquire(id);
     }

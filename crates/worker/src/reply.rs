@@ -57,13 +57,14 @@ impl Exchange {
             };
             let fed = match client {
                 Some(client) => {
-                    let fed = front.relay.feed(bytes, client.outbox.buf(&mut self.core.fx.buffers));
+                    let fed =
+                        front.relay.feed(bytes, client.io.outbox.buf(&mut self.core.fx.buffers));
                     let consumed = fed.as_ref().map_or(0, |fed| fed.consumed);
                     client.store(bytes.get(..consumed).unwrap_or_default());
                     fed
                 }
                 // Nothing is appended, but for traces: these relays discard.
-                None => front.relay.feed(bytes, &mut conn.captured),
+                None => front.relay.feed(bytes, &mut conn.io.captured),
             };
             let Ok(fed) = fed else {
                 return self.server_broke(id, "sent an answer that can't be understood");
@@ -110,8 +111,8 @@ impl Exchange {
     pub(crate) fn answered(&mut self, id: ConnId, owner: Owner, outcome: Outcome, service_us: u64) {
         let leaves_conditions = outcome.warnings > 0 || outcome.error.is_some();
         if let (true, Some(conn)) = (leaves_conditions, self.core.servers.conns.get_mut(id)) {
-            conn.conditions_turn = match owner {
-                Owner::Client(_) => Some(conn.turn),
+            conn.left.conditions_turn = match owner {
+                Owner::Client(_) => Some(conn.holder.turn),
                 _ => Some(OTHERS_TURN),
             };
         }
@@ -119,7 +120,7 @@ impl Exchange {
             Owner::Client(client) => self.complete(client, id, outcome, service_us),
             Owner::Nobody => {
                 if let Some(conn) = self.core.servers.conns.get_mut(id) {
-                    conn.unwanted = 0;
+                    conn.io.unwanted = 0;
                 }
                 self.free_if_quiet(id);
             }
@@ -160,7 +161,9 @@ impl Exchange {
             Owner::Trace(client, trace) => self.trace_answered(id, client, trace, &outcome),
             Owner::Kill(command) => self.kill_carried(id, command, outcome),
             Owner::Cleanse => {
-                if let Some(owner) = self.core.servers.conns.get(id).and_then(|conn| conn.owner) {
+                if let Some(owner) =
+                    self.core.servers.conns.get(id).and_then(|conn| conn.holder.owner)
+                {
                     self.go_on_synchronised(owner, id);
                 }
                 self.free_if_quiet(id);
@@ -195,8 +198,8 @@ impl Core {
         let Some(conn) = self.servers.conns.get_mut(id) else {
             return true;
         };
-        conn.unwanted = conn.unwanted.saturating_add(len);
-        if !conn.list.is_resetting() || conn.unwanted <= UNWANTED_LEN_MAX {
+        conn.io.unwanted = conn.io.unwanted.saturating_add(len);
+        if !conn.list.is_resetting() || conn.io.unwanted <= UNWANTED_LEN_MAX {
             return false;
         }
         let hostgroup = conn.hostgroup;
@@ -209,18 +212,18 @@ impl Core {
     pub(crate) fn hold_back(&mut self, client: ClientId, conn_id: ConnId) {
         self.clients.count_waiting(client);
         let max = self.buffer_max();
-        let is_full = self.clients.get(client).is_some_and(|client| client.outbox.len() > max);
+        let is_full = self.clients.get(client).is_some_and(|client| client.io.outbox.len() > max);
         let is_behind =
-            self.clients.get(client).is_some_and(|client| client.outbox.len() > BEHIND_LEN_MAX);
+            self.clients.get(client).is_some_and(|client| client.io.outbox.len() > BEHIND_LEN_MAX);
         if is_full || is_behind {
             self.let_others_overtake(conn_id);
         }
         let Some(conn) = self.servers.conns.get_mut(conn_id).filter(|_| is_full) else {
             return;
         };
-        if !conn.is_paused {
-            conn.is_paused = true;
-            conn.paused_us = self.env.now.us;
+        if !conn.io.is_paused {
+            conn.io.is_paused = true;
+            conn.io.paused_us = self.env.now.us;
             self.fx.stats.counters.servers_held_back += 1;
             self.fx.act(Action::Pause(Side::Server(conn_id)));
         }
@@ -231,9 +234,9 @@ impl Core {
         let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
-        if conn.is_paused {
-            conn.is_paused = false;
-            self.fx.stats.held_back(self.env.now.us.saturating_sub(conn.paused_us));
+        if conn.io.is_paused {
+            conn.io.is_paused = false;
+            self.fx.stats.held_back(self.env.now.us.saturating_sub(conn.io.paused_us));
             self.resume(Side::Server(conn_id));
         }
     }
@@ -245,7 +248,7 @@ impl Core {
         let Some(client) = self.clients.get(id) else {
             return;
         };
-        if client.outbox.len() > max / 2 {
+        if client.io.outbox.len() > max / 2 {
             return;
         }
         let conn_id = match &client.phase {

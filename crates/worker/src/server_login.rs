@@ -85,7 +85,7 @@ impl Exchange {
         let Some(conn) = self.core.servers.conns.get_mut(id) else {
             return;
         };
-        conn.inbox.extend_from_slice(bytes);
+        conn.io.inbox.extend_from_slice(bytes);
         while let Some(conn) = self.core.servers.conns.get_mut(id) {
             let ConnPhase::Login(handshake) = &mut conn.phase else {
                 break;
@@ -94,22 +94,22 @@ impl Exchange {
                 // The driver takes it.
                 return;
             }
-            let Some((header, payload, rest)) = frame::split_packet(&conn.inbox) else {
-                if conn.inbox.len() > LOGIN_BYTES_MAX {
+            let Some((header, payload, rest)) = frame::split_packet(&conn.io.inbox) else {
+                if conn.io.inbox.len() > LOGIN_BYTES_MAX {
                     self.server_broke(id, "sent too much before the login was over");
                 }
                 return;
             };
-            let consumed = conn.inbox.len() - rest.len();
-            let out = conn.outbox.buf(&mut self.core.fx.buffers);
+            let consumed = conn.io.inbox.len() - rest.len();
+            let out = conn.io.outbox.buf(&mut self.core.fx.buffers);
             let step = handshake.on_packet(header, payload, out);
-            conn.inbox.drain(..consumed);
+            conn.io.inbox.drain(..consumed);
             self.core.touch_server(id);
             self.server_step(id, step);
         }
         // A server says nothing between the login's OK and the first command.
         if let Some(conn) = self.core.servers.conns.get_mut(id)
-            && !conn.inbox.is_empty()
+            && !conn.io.inbox.is_empty()
         {
             self.server_broke(id, "spoke without being asked");
         }
@@ -136,7 +136,7 @@ impl Exchange {
         let ConnPhase::Login(handshake) = &mut conn.phase else {
             return;
         };
-        let step = resume(handshake, conn.outbox.buf(&mut self.core.fx.buffers));
+        let step = resume(handshake, conn.io.outbox.buf(&mut self.core.fx.buffers));
         self.core.touch_server(id);
         self.server_step(id, step);
         self.server_login_read(id, &[]);
@@ -161,31 +161,32 @@ impl Exchange {
         let Some(conn) = self.core.servers.conns.get_mut(id) else {
             return;
         };
-        conn.flavor = identity.greeting.flavor();
-        conn.names_changes = names_changes(&identity.greeting);
-        conn.format = ReplyFormat::of(identity.capabilities);
-        conn.takes_attributes = identity.capabilities.contains(Capabilities::QUERY_ATTRIBUTES);
+        conn.server.flavor = identity.greeting.flavor();
+        conn.server.names_changes = names_changes(&identity.greeting);
+        conn.server.format = ReplyFormat::of(identity.capabilities);
+        conn.server.takes_attributes =
+            identity.capabilities.contains(Capabilities::QUERY_ATTRIBUTES);
         let charset = Charset::Collation(identity.collation);
         conn.state = self.core.servers.states.intern(SessionState::new(Schema::None, charset));
         let capabilities = identity.capabilities;
-        let is_new = conn.identity.is_none();
+        let is_new = conn.server.identity.is_none();
         let flags = identity.status;
         let thread = identity.greeting.connection_id;
-        conn.identity = Some(Box::new(identity));
+        conn.server.identity = Some(Box::new(identity));
         if let Some(slot) = self.core.servers.pool.slot(conn.slot).filter(|_| is_new) {
-            conn.incarnation = slot.server.health.establish(thread, conn.last_thread);
+            conn.server.incarnation = slot.server.health.establish(thread, conn.server.last_thread);
         }
         conn.phase = ConnPhase::Ready;
-        let (hostgroup, slot, forwards) = (conn.hostgroup, conn.slot, conn.forwards);
-        let took_us = self.core.env.now.us.saturating_sub(conn.login_us);
+        let (hostgroup, slot, forwards) = (conn.hostgroup, conn.slot, conn.login.forwards);
+        let took_us = self.core.env.now.us.saturating_sub(conn.login.login_us);
         let slot_index = slot.index();
-        self.core.servers.password_turns.taken(slot_index, conn.account);
+        self.core.servers.logins.password_turns.taken(slot_index, conn.login.account);
         self.core.servers.set_state(id, ConnState::Unlisted);
         if let Some(slot) = self.core.servers.pool.slot(slot) {
             slot.server.health.count_success();
         }
         self.core.learn_autocommit(id, Some(flags));
-        self.core.servers.last_failures.remove(&hostgroup);
+        self.core.servers.logins.last_failures.remove(&hostgroup);
         self.core.fx.stats.server_mut(slot_index).connect_ok += 1;
         self.core.fx.stats.connected(took_us);
         match forwards {
@@ -207,12 +208,13 @@ impl Exchange {
         let Some(conn) = self.core.servers.conns.get(id) else {
             return;
         };
-        let (hostgroup, account, slot) = (conn.hostgroup, conn.account, conn.slot);
-        let forwards = conn.forwards;
+        let (hostgroup, account, slot) = (conn.hostgroup, conn.login.account, conn.slot);
+        let forwards = conn.login.forwards;
         let address =
             self.core.servers.pool.slot(slot).map(|slot| slot.server.key.address.to_string());
         let address = address.unwrap_or_default();
-        let user = self.core.servers.accounts.key(account).map(|key| key.server_user().to_owned());
+        let user =
+            self.core.servers.logins.accounts.key(account).map(|key| key.server_user().to_owned());
         let user = user.unwrap_or_default();
         let text = failure.message.clone();
         self.core.fx.log(true, || format!("server {address} refused user {user}: {text}"));
@@ -251,9 +253,10 @@ impl Exchange {
         let Some(conn) = self.core.servers.conns.get(id) else {
             return;
         };
-        let (Some(slot), Some(account)) =
-            (self.core.servers.pool.slot(conn.slot), self.core.servers.accounts.key(conn.account))
-        else {
+        let (Some(slot), Some(account)) = (
+            self.core.servers.pool.slot(conn.slot),
+            self.core.servers.logins.accounts.key(conn.login.account),
+        ) else {
             return self.lose_conn(id, "its server has gone");
         };
         let server = Arc::clone(&slot.server);
@@ -267,10 +270,10 @@ impl Exchange {
         let Some(conn) = self.core.servers.conns.get(id) else {
             return false;
         };
-        let (slot, account, tried) = (conn.slot.index(), conn.account, conn.password);
-        let (hostgroup, forwards) = (conn.hostgroup, conn.forwards);
+        let (slot, account, tried) = (conn.slot.index(), conn.login.account, conn.login.password);
+        let (hostgroup, forwards) = (conn.hostgroup, conn.login.forwards);
         let goes_on = self.core.has_retained(account)
-            && self.core.servers.password_turns.refused(
+            && self.core.servers.logins.password_turns.refused(
                 slot,
                 account,
                 tried,
@@ -292,7 +295,7 @@ impl Exchange {
 impl Core {
     /// A server does not take an account: if it comes from a server, it may be another one now.
     pub(crate) fn doubt(&mut self, account: AccountId) {
-        if self.servers.accounts.key(account).is_some_and(AccountKey::is_granted) {
+        if self.servers.logins.accounts.key(account).is_some_and(AccountKey::is_granted) {
             self.look_up_users(None);
         }
     }

@@ -41,16 +41,11 @@ use crate::{
 pub(crate) struct Servers {
     pub conns: Table<ConnId, Conn>,
     pub pool: Pool<ClientId>,
-    pub accounts: Accounts,
-    pub password_turns: PasswordTurns,
-    /// Why the last connection to each hostgroup did not come up, until one does.
-    pub last_failures: HashMap<HostgroupId, String, FixedState>,
+    pub logins: ServerLogins,
     /// Hashes of `SET` texts that a server has accepted on some connection.
     pub accepted_sets: HashSet<(SlotId, u32, u64), FixedState>,
     /// Servers that have carried out a reset.
     pub resetting: HashSet<SlotId, FixedState>,
-    /// Schemas that a server confirmed lately, by account: ms of the confirmation.
-    pub schemas: HashMap<(AccountId, Box<[u8]>), u64, FixedState>,
     /// What sessions and connections may be in: each state once.
     pub states: StateTable,
     pub defaults: Defaults,
@@ -61,17 +56,25 @@ pub(crate) struct Servers {
     pub sharing: Sharing,
 }
 
+/// How sessions reach servers: accounts, passwords, schemas.
+#[derive(Default)]
+pub(crate) struct ServerLogins {
+    pub accounts: Accounts,
+    pub password_turns: PasswordTurns,
+    /// Why the last connection to each hostgroup did not come up, until one does.
+    pub last_failures: HashMap<HostgroupId, String, FixedState>,
+    /// Schemas that a server confirmed lately, by account: ms of the confirmation.
+    pub schemas: HashMap<(AccountId, Box<[u8]>), u64, FixedState>,
+}
+
 impl Servers {
     pub(crate) fn new(seed: u64) -> Self {
         Self {
             conns: Table::new(),
             pool: Pool::new(seed),
-            accounts: Accounts::default(),
-            password_turns: PasswordTurns::default(),
-            last_failures: HashMap::with_hasher(FixedState::default()),
+            logins: ServerLogins::default(),
             accepted_sets: HashSet::with_hasher(FixedState::default()),
             resetting: HashSet::with_hasher(FixedState::default()),
-            schemas: HashMap::with_hasher(FixedState::default()),
             states: StateTable::default(),
             defaults: Defaults::default(),
             lists_off: [true; _],

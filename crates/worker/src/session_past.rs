@@ -69,21 +69,27 @@ pub(crate) struct LastStatement {
     pub(crate) found_rows: Option<u64>,
     /// The connection that has it too, and its turn then.
     pub(crate) found_conn: Option<(ConnId, u64)>,
+    pub conditions: Conditions,
+    /// The GTID of the last write, as MariaDB reports it; all 0 before the first.
+    pub(crate) last_gtid: Gtid,
+    pub(crate) insert_id: InsertId,
+    pub(crate) awaits_found_rows: Option<ConnId>,
+    pub(crate) awaits_insert_id: Option<ConnId>,
+}
+
+/// Warnings and the error of a statement.
+#[derive(Debug, Default)]
+pub(crate) struct Conditions {
     pub(crate) warnings: u16,
     /// Whether a later statement has shown the conditions.
     pub(crate) is_shown: bool,
     pub(crate) error: Option<Box<ServerError>>,
     /// The text of the read that left the warnings, where they went with a shared connection.
     pub(crate) again: Option<Again>,
-    /// The GTID of the last write, as MariaDB reports it; all 0 before the first.
-    pub(crate) last_gtid: Gtid,
     /// The warnings themselves, fetched when their connection changed hands.
     pub(crate) fetched: Option<Box<Warnings>>,
-    pub(crate) insert_id: InsertId,
     /// The connections that they are being fetched from.
     pub(crate) awaits_warnings: Option<ConnId>,
-    pub(crate) awaits_found_rows: Option<ConnId>,
-    pub(crate) awaits_insert_id: Option<ConnId>,
 }
 
 /// A read that is run again for its warnings.
@@ -101,11 +107,11 @@ impl LastStatement {
     /// connection has it too.
     pub(crate) fn is_plain(&self, has_run: bool) -> bool {
         (self.found_rows.is_some() || !has_run)
-            && self.warnings == 0
-            && self.error.is_none()
-            && self.fetched.is_none()
+            && self.conditions.warnings == 0
+            && self.conditions.error.is_none()
+            && self.conditions.fetched.is_none()
             && self.insert_id == InsertId::Sure
-            && self.awaits_warnings.is_none()
+            && self.conditions.awaits_warnings.is_none()
             && self.awaits_found_rows.is_none()
             && self.awaits_insert_id.is_none()
     }
@@ -124,12 +130,12 @@ impl LastStatement {
         // What is only prepared counts nothing, where another session has counted perhaps.
         let counts = self.learn_counts(statement, outcome, flavor, here);
         self.is_row_count_apart = !counts && (self.is_row_count_apart || !is_there);
-        self.warnings = outcome.warnings;
-        self.is_shown = false;
-        self.again = None;
-        self.error = outcome.error.clone().map(Box::new);
-        self.fetched = None;
-        self.awaits_warnings = None;
+        self.conditions.warnings = outcome.warnings;
+        self.conditions.is_shown = false;
+        self.conditions.again = None;
+        self.conditions.error = outcome.error.clone().map(Box::new);
+        self.conditions.fetched = None;
+        self.conditions.awaits_warnings = None;
     }
 
     /// The session's last GTID is this one.
@@ -154,8 +160,8 @@ impl LastStatement {
         if self.learn_counts(statement, outcome, flavor, here) {
             self.is_row_count_apart = !is_there;
         }
-        if statement.known.is_some() {
-            self.is_shown = true;
+        if statement.meaning.known.is_some() {
+            self.conditions.is_shown = true;
         }
     }
 
@@ -180,48 +186,50 @@ impl LastStatement {
     pub(crate) fn failed(&mut self, error: &ClientError) {
         self.row_count = -1;
         self.is_row_count_apart = false;
-        self.warnings = 0;
-        self.is_shown = false;
-        self.again = None;
-        self.error = Some(Box::new(error.clone().into()));
-        self.fetched = None;
-        self.awaits_warnings = None;
+        self.conditions.warnings = 0;
+        self.conditions.is_shown = false;
+        self.conditions.again = None;
+        self.conditions.error = Some(Box::new(error.clone().into()));
+        self.conditions.fetched = None;
+        self.conditions.awaits_warnings = None;
     }
 
     /// The proxy has carried a statement out itself, which leaves this row count and no conditions.
     pub(crate) fn succeeded(&mut self, count: i64) {
-        self.warnings = 0;
-        self.is_shown = false;
-        self.again = None;
-        self.error = None;
-        self.fetched = None;
-        self.awaits_warnings = None;
+        self.conditions.warnings = 0;
+        self.conditions.is_shown = false;
+        self.conditions.again = None;
+        self.conditions.error = None;
+        self.conditions.fetched = None;
+        self.conditions.awaits_warnings = None;
         self.counts_rows_apart(count);
     }
 
     /// How many conditions an OK packet of MySQL's tells that leaves them as they are.
     pub(crate) fn told_conditions(&self) -> u16 {
-        match self.is_shown {
+        match self.conditions.is_shown {
             true => 0,
-            false => self.warnings.saturating_add(self.error.is_some().into()),
+            false => {
+                self.conditions.warnings.saturating_add(self.conditions.error.is_some().into())
+            }
         }
     }
 
     /// The proxy has shown what conditions there are.
     pub(crate) fn has_shown(&mut self) {
-        self.is_shown = true;
+        self.conditions.is_shown = true;
     }
 
     pub(crate) fn has_conditions(&self) -> bool {
-        self.warnings > 0 || self.error.is_some()
+        self.conditions.warnings > 0 || self.conditions.error.is_some()
     }
 
     pub(crate) fn counts(&self) -> (u64, u64) {
-        match &self.fetched {
+        match &self.conditions.fetched {
             Some(fetched) => fetched.counts(),
             None => {
-                let errors = u64::from(self.error.is_some());
-                (u64::from(self.warnings) + errors, errors)
+                let errors = u64::from(self.conditions.error.is_some());
+                (u64::from(self.conditions.warnings) + errors, errors)
             }
         }
     }
@@ -243,7 +251,7 @@ impl LastStatement {
 
     pub(crate) fn awaits(&self, depends: Depends, runs_code: bool) -> bool {
         let reads = |what| runs_code || depends.contains(what);
-        self.awaits_warnings.is_some() && reads(Depends::DIAGNOSTICS)
+        self.conditions.awaits_warnings.is_some() && reads(Depends::DIAGNOSTICS)
             || self.awaits_found_rows.is_some() && reads(Depends::FOUND_ROWS)
             || self.awaits_insert_id.is_some() && reads(Depends::LAST_INSERT_ID)
     }
@@ -253,7 +261,7 @@ impl Servers {
     /// Bytes of an answer to [`Trace::Warnings`] are kept up to a limit.
     pub(crate) fn limit_captured(&mut self, conn_id: ConnId) {
         if let Some(conn) = self.conns.get_mut(conn_id)
-            && conn.captured.len() > WARNINGS_LEN_MAX
+            && conn.io.captured.len() > WARNINGS_LEN_MAX
             && let Some(front) = conn.in_flight.front_mut()
         {
             front.relay.set_discard();
@@ -272,7 +280,7 @@ impl Core {
             let (Some(session), Some(conn)) = (session, self.servers.conns.get(conn_id)) else {
                 continue;
             };
-            let is_own = conn.list.is_free() && conn.last_client == Some(id);
+            let is_own = conn.list.is_free() && conn.holder.last_client == Some(id);
             if is_own && left_on(session, conn_id, conn).is_any() {
                 self.fetch_from_idle(conn_id);
             }
@@ -303,14 +311,16 @@ impl Left {
 
 /// What a session has left there that it may yet ask for.
 pub(crate) fn left_on(session: &Session, conn_id: ConnId, conn: &Conn) -> Left {
-    let here = Some((conn_id, conn.turn));
+    let here = Some((conn_id, conn.holder.turn));
     let past = &session.past;
     Left {
-        warnings: session.last_conn == here && past.has_conditions() && past.fetched.is_none(),
+        warnings: session.last_conn == here
+            && past.has_conditions()
+            && past.conditions.fetched.is_none(),
         found_rows: past.found_conn == here && past.found_rows.is_none(),
         insert_id: session.insert_conn == here
             && past.insert_id != InsertId::Sure
-            && conn.format.session_track,
+            && conn.server.format.session_track,
     }
 }
 

@@ -175,10 +175,13 @@ impl Worker {
         };
         let mut has_short_rests = false;
         let is_over = |client: &crate::clients::client::Client| {
-            let own = client.session.as_ref().and_then(|session| own_wait_timeout(&session.state));
+            let own = client
+                .session
+                .as_ref()
+                .and_then(|session| own_wait_timeout(&session.settings.state));
             has_short_rests |= own.is_some_and(|own| own <= SHORT_REST_MS);
             // One that has yet to take its answer does not rest.
-            let own = own.filter(|_| client.outbox.is_empty()).unwrap_or(u64::MAX);
+            let own = own.filter(|_| client.io.outbox.is_empty()).unwrap_or(u64::MAX);
             matches!(client.phase, Phase::Idle)
                 && now_ms.saturating_sub(client.active_ms) > own.min(wait_timeout)
         };
@@ -212,7 +215,7 @@ impl Worker {
         let mut old = Vec::new();
         let mut quiet = Vec::new();
         self.commands.exchange.core.servers.conns.for_each(|id, conn| {
-            let rested_ms = now_ms.saturating_sub(conn.since_ms);
+            let rested_ms = now_ms.saturating_sub(conn.holder.since_ms);
             match conn.list {
                 ConnState::Connecting if rested_ms > connect_ms => late.push(id),
                 state if state.is_resetting() && rested_ms > abandoned_ms && is_abandoned(conn) => {
@@ -270,10 +273,10 @@ impl Core {
         while let Some(waiter) = self.servers.pool.waiters(hostgroup).take(|_| left > 0) {
             left -= 1;
             match self.clients.get_mut(waiter.client).map(|client| &mut client.phase) {
-                Some(Phase::Running(statement)) if statement.may_leave_reader => {
-                    statement.hostgroup = writer;
-                    statement.proof = statement.proof.on_writer();
-                    statement.is_read &= statement.proof.reads;
+                Some(Phase::Running(statement)) if statement.target.may_leave_reader => {
+                    statement.target.hostgroup = writer;
+                    statement.meaning.proof = statement.meaning.proof.on_writer();
+                    statement.meaning.is_read &= statement.meaning.proof.reads;
                     self.requeue(waiter.client);
                 }
                 Some(_) => drop(self.servers.pool.waiters(hostgroup).push(waiter, usize::MAX)),
@@ -287,8 +290,8 @@ impl Core {
         let since_us = self.env.now.us.saturating_sub(STUCK_AFTER_US);
         let mut stuck: HashMap<SlotId, u32> = HashMap::new();
         self.servers.conns.for_each(|_, conn| {
-            let is_stuck =
-                conn.list == ConnState::Leased && (1..since_us).contains(&conn.busy_since_us);
+            let is_stuck = conn.list == ConnState::Leased
+                && (1..since_us).contains(&conn.holder.busy_since_us);
             *stuck.entry(conn.slot).or_default() += u32::from(is_stuck);
         });
         for (slot, stuck) in stuck {

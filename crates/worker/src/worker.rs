@@ -94,9 +94,13 @@ impl Worker {
         // One that has gone meanwhile must not keep the rest from their turn.
         while let Some(side) = self.commands.exchange.core.fx.dirty.0.pop_front() {
             let outbox = match side {
-                Side::Client(id) => {
-                    self.commands.exchange.core.clients.get_mut(id).map(|client| &mut client.outbox)
-                }
+                Side::Client(id) => self
+                    .commands
+                    .exchange
+                    .core
+                    .clients
+                    .get_mut(id)
+                    .map(|client| &mut client.io.outbox),
                 Side::Server(id) => self
                     .commands
                     .exchange
@@ -104,7 +108,7 @@ impl Worker {
                     .servers
                     .conns
                     .get_mut(id)
-                    .map(|conn| &mut conn.outbox),
+                    .map(|conn| &mut conn.io.outbox),
             };
             if let Some(outbox) = outbox {
                 outbox.is_listed = false;
@@ -123,11 +127,11 @@ impl Worker {
     pub fn pending(&mut self, side: Side) -> &[u8] {
         let (outbox, packing) = match side {
             Side::Client(id) => match self.commands.exchange.core.clients.get_mut(id) {
-                Some(client) => (&mut client.outbox, &mut client.packing),
+                Some(client) => (&mut client.io.outbox, &mut client.io.packing),
                 None => return &[],
             },
             Side::Server(id) => match self.commands.exchange.core.servers.conns.get_mut(id) {
-                Some(conn) => (&mut conn.outbox, &mut conn.packing),
+                Some(conn) => (&mut conn.io.outbox, &mut conn.io.packing),
                 None => return &[],
             },
         };

@@ -137,10 +137,10 @@ impl Core {
         let Some(client) = self.clients.get_mut(id).filter(|_| is_limited) else {
             return;
         };
-        let addr = client.peer.client_addr.filter(|_| client.session.is_none());
+        let addr = client.origin.peer.client_addr.filter(|_| client.session.is_none());
         let wait_ms = addr.map_or(0, |addr| self.env.shared.addresses().blocked_ms(addr, now_ms));
-        if wait_ms > 0 && client.arrival == Arrival::Admitted {
-            client.arrival = Arrival::TurnedAway(Turned::Blocked(wait_ms));
+        if wait_ms > 0 && client.origin.arrival == Arrival::Admitted {
+            client.origin.arrival = Arrival::TurnedAway(Turned::Blocked(wait_ms));
         }
     }
 
@@ -152,7 +152,7 @@ impl Core {
             delay_ms: settings.failed_login_delay,
             delay_max_ms: settings.failed_login_delay_max,
         };
-        let addr = self.clients.get(id).and_then(|client| client.peer.client_addr);
+        let addr = self.clients.get(id).and_then(|client| client.origin.peer.client_addr);
         let Some(addr) = addr.filter(|_| limit.max > 0) else {
             return;
         };
@@ -165,7 +165,7 @@ impl Core {
 
     /// A login succeeded.
     pub(crate) fn count_good_login(&self, id: ClientId) {
-        let addr = self.clients.get(id).and_then(|client| client.peer.client_addr);
+        let addr = self.clients.get(id).and_then(|client| client.origin.peer.client_addr);
         if let Some(addr) = addr.filter(|_| self.env.snapshot.settings.failed_logins_max > 0) {
             self.env.shared.addresses().succeeded(addr);
         }
@@ -179,41 +179,43 @@ impl Exchange {
         let Some(client) = self.core.clients.get_mut(id) else {
             return false;
         };
-        if client.arrival != Arrival::AwaitHeader {
+        if client.origin.arrival != Arrival::AwaitHeader {
             self.core.judge_again(id);
             return true;
         }
-        match proxy_header::scan(&client.inbox) {
+        match proxy_header::scan(&client.io.inbox) {
             Ok(Opening::Partial) => return false,
             Ok(Opening::Absent) => {}
             Ok(Opening::Whole(header, len)) => {
                 let told = header.describe();
                 if !told.is_empty() {
                     let told = Some(told.into());
-                    client.peer = Arc::new(Peer { told, ..(*client.peer).clone() });
+                    client.origin.peer = Arc::new(Peer { told, ..(*client.origin.peer).clone() });
                 }
                 if !header.is_local {
                     // The process that is known is the balancer's.
-                    client.peer = Arc::new(Peer { client_uid: None, ..(*client.peer).clone() });
+                    client.origin.peer =
+                        Arc::new(Peer { client_uid: None, ..(*client.origin.peer).clone() });
                 }
                 if let Some((addr, _)) = header.addresses {
                     let client_addr = Some(addr.ip().to_canonical());
-                    client.peer = Arc::new(Peer { client_addr, ..(*client.peer).clone() });
+                    client.origin.peer =
+                        Arc::new(Peer { client_addr, ..(*client.origin.peer).clone() });
                     self.core.fx.stats.counters.proxy_headers += 1;
                 }
-                client.inbox.drain(..len);
+                client.io.inbox.drain(..len);
             }
             Err(error) => {
                 self.refuse_header(id, error);
                 return false;
             }
         }
-        let peer = Arc::clone(&client.peer);
+        let peer = Arc::clone(&client.origin.peer);
         let verdict = self.core.env.judge(&peer);
         if let Some(client) = self.core.clients.get_mut(id) {
-            client.arrival = match verdict {
+            client.origin.arrival = match verdict {
                 Ok(place) => {
-                    client._address_place = place;
+                    client.origin._address_place = place;
                     Arrival::Admitted
                 }
                 Err(turned) => Arrival::TurnedAway(turned),
@@ -223,7 +225,8 @@ impl Exchange {
     }
 
     pub(crate) fn refuse_header(&mut self, id: ClientId, error: HeaderError) {
-        let host = self.core.clients.get(id).map(|client| client.peer.host()).unwrap_or_default();
+        let host =
+            self.core.clients.get(id).map(|client| client.origin.peer.host()).unwrap_or_default();
         self.core
             .fx
             .log(true, || format!("balancer {host} sent a PROXY header that is wrong: {error}"));
@@ -238,10 +241,10 @@ impl Exchange {
         let Some(client) = self.core.clients.get(id) else {
             return false;
         };
-        if client.arrival != Arrival::AwaitHeader || client.inbox.is_empty() {
+        if client.origin.arrival != Arrival::AwaitHeader || client.io.inbox.is_empty() {
             return false;
         }
-        let host = client.peer.host();
+        let host = client.origin.peer.host();
         self.core
             .fx
             .log(true, || format!("balancer {host} sent a part of a PROXY header, and no more"));
@@ -256,7 +259,7 @@ impl Exchange {
         let Some(client) = self.core.clients.get(id) else {
             return;
         };
-        let error = turned.error(&client.peer.host());
+        let error = turned.error(&client.origin.peer.host());
         self.core.fx.stats.counters.client_refused(turned.cause());
         self.refuse(id, seq, error);
     }
@@ -267,8 +270,8 @@ impl Exchange {
             return;
         };
         let is_header = matches!(client.phase, Phase::Login(_))
-            && !matches!(proxy_header::scan(&client.inbox), Ok(Opening::Absent));
-        let host = client.peer.host();
+            && !matches!(proxy_header::scan(&client.io.inbox), Ok(Opening::Absent));
+        let host = client.origin.peer.host();
         let (cause, seq) = match is_header {
             true => (ClientRefusal::ProxyHeader, FIRST_ANSWER_SEQ),
             false => (ClientRefusal::HandshakeMalformed, 1),

@@ -54,9 +54,9 @@ impl Core {
         if client.session.is_some() || self.env.greeting.flavor() != Flavor::MariaDb {
             return;
         }
-        let fingerprint = client.tls.as_ref().and_then(|facts| facts.own_fingerprint);
+        let fingerprint = client.origin.tls.as_ref().and_then(|facts| facts.own_fingerprint);
         let known = identity.native_stage2.zip(fingerprint);
-        client.proof = known.map(|(stage2, fingerprint)| {
+        client.origin.proof = known.map(|(stage2, fingerprint)| {
             native::certificate_proof(&stage2, &identity.nonce, &fingerprint).into()
         });
     }
@@ -64,8 +64,8 @@ impl Core {
     /// See [`Worker::received`](crate::Worker::received).
     pub(crate) fn received(&mut self, side: Side) -> Vec<u8> {
         let inbox = match side {
-            Side::Client(id) => self.clients.get_mut(id).map(|client| &mut client.inbox),
-            Side::Server(id) => self.servers.conns.get_mut(id).map(|conn| &mut conn.inbox),
+            Side::Client(id) => self.clients.get_mut(id).map(|client| &mut client.io.inbox),
+            Side::Server(id) => self.servers.conns.get_mut(id).map(|conn| &mut conn.io.inbox),
         };
         inbox.map(std::mem::take).unwrap_or_default()
     }
@@ -86,7 +86,7 @@ impl Core {
         let Phase::Login(handshake) = &mut client.phase else {
             return;
         };
-        debug_assert!(handshake.awaits_tls() && client.inbox.is_empty());
+        debug_assert!(handshake.awaits_tls() && client.io.inbox.is_empty());
         handshake.on_tls();
         let counters = &mut self.fx.stats.counters;
         match (facts.version, facts.is_resumed) {
@@ -95,8 +95,8 @@ impl Core {
             (TlsVersion::V1_3, false) => counters.client_tls_13 += 1,
             (TlsVersion::V1_3, true) => counters.client_tls_13_resumed += 1,
         }
-        let resumed = client.peer.client_addr.filter(|_| facts.is_resumed);
-        client.tls = Some(Box::new(facts));
+        let resumed = client.origin.peer.client_addr.filter(|_| facts.is_resumed);
+        client.origin.tls = Some(Box::new(facts));
         let is_limited = self.env.snapshot.settings.tls_handshakes_per_address_max > 0;
         if let Some(addr) = resumed.filter(|_| is_limited) {
             self.env.shared.addresses().give_back_handshake(addr);
@@ -109,7 +109,7 @@ impl Core {
             return;
         };
         if matches!(&client.phase, Phase::Login(handshake) if handshake.awaits_tls()) {
-            let host = client.peer.host();
+            let host = client.origin.peer.host();
             let time_ms = self.env.snapshot.settings.connect_timeout_client;
             self.fx.stats.counters.client_tls_failed += 1;
             self.fx.log(false, || {
@@ -126,8 +126,8 @@ impl Core {
         let ConnPhase::Login(handshake) = &mut conn.phase else {
             return;
         };
-        debug_assert!(handshake.awaits_tls() && conn.inbox.is_empty());
-        handshake.on_tls(conn.outbox.buf(&mut self.fx.buffers));
+        debug_assert!(handshake.awaits_tls() && conn.io.inbox.is_empty());
+        handshake.on_tls(conn.io.outbox.buf(&mut self.fx.buffers));
         let counters = &mut self.fx.stats.counters;
         match (facts.version, facts.is_resumed) {
             (TlsVersion::V1_2, false) => counters.server_tls_12 += 1,
@@ -135,14 +135,15 @@ impl Core {
             (TlsVersion::V1_3, false) => counters.server_tls_13 += 1,
             (TlsVersion::V1_3, true) => counters.server_tls_13_resumed += 1,
         }
-        conn.tls = Some(Box::new(facts));
+        conn.io.tls = Some(Box::new(facts));
         self.touch_server(id);
     }
 
     /// Clients and server connections that are encrypted now.
     pub(crate) fn encrypted(&self) -> (u64, u64) {
-        let clients = self.clients.table.values().filter(|client| client.tls.is_some()).count();
-        let conns = self.servers.conns.values().filter(|conn| conn.tls.is_some()).count();
+        let clients =
+            self.clients.table.values().filter(|client| client.origin.tls.is_some()).count();
+        let conns = self.servers.conns.values().filter(|conn| conn.io.tls.is_some()).count();
         (clients as u64, conns as u64)
     }
 }
@@ -153,10 +154,10 @@ impl Exchange {
         let Some(client) = self.core.clients.get(id) else {
             return false;
         };
-        let Err(missing) = user.require.check(client.tls.as_deref()) else {
+        let Err(missing) = user.require.check(client.origin.tls.as_deref()) else {
             return true;
         };
-        let host = client.peer.host();
+        let host = client.origin.peer.host();
         self.core.fx.stats.counters.client_refused(ClientRefusal::TlsRequired);
         let text = format!("Access denied for user '{}'@'{host}' ({missing})", user.name);
         self.refuse_change(id, seq, ErrorKind::AccessDenied.says(text));
@@ -166,7 +167,7 @@ impl Exchange {
     /// Has TLS begin with a client, unless its address has had enough of it in this second.
     pub(crate) fn let_encrypt(&mut self, id: ClientId) {
         let max = self.core.env.snapshot.settings.tls_handshakes_per_address_max;
-        let addr = self.core.clients.get(id).and_then(|client| client.peer.client_addr);
+        let addr = self.core.clients.get(id).and_then(|client| client.origin.peer.client_addr);
         let Some(addr) = addr.filter(|_| max > 0) else {
             return self.core.fx.act(Action::StartClientTls(id));
         };

@@ -34,7 +34,7 @@ impl Exchange {
         }
         let session = self.core.clients.get(id).and_then(|client| client.session.as_ref());
         let Some(session) = session else { return };
-        let (hostgroup, account) = (session.user.default_hostgroup, session.account);
+        let (hostgroup, account) = (session.login.user.default_hostgroup, session.login.account);
         let choice = self.core.servers.pool.choose_dedicated(hostgroup, self.core.env.now.ms());
         let opened = match self.core.servers.chosen(choice) {
             Choice::Open(slot) => self.core.open(slot, hostgroup, account, id),
@@ -51,10 +51,10 @@ impl Exchange {
         client.phase = Phase::Forward(conn_id);
         let Some(client) = self.core.clients.get(id) else { return };
         let Some(session) = client.session.as_ref() else { return };
-        let schema = session.state.schema.name();
+        let schema = session.settings.state.schema.name();
         let schema = (!schema.is_empty()).then(|| schema.to_vec());
-        let (capabilities, zstd_level) = (session.capabilities, session.zstd_level);
-        let attributes = told_of(session, &client.peer);
+        let (capabilities, zstd_level) = (session.login.capabilities, session.login.zstd_level);
+        let attributes = told_of(session, &client.origin.peer);
         let collation = self.core.env.collation_of(session);
         let slot = self.core.servers.conns.get(conn_id).map(|conn| conn.slot);
         let login = slot.and_then(|slot| self.core.server_login(id, account, slot, schema));
@@ -74,7 +74,7 @@ impl Exchange {
                 conn.phase = ConnPhase::Connecting(Box::new(
                     trunkline_session::backend::ServerHandshake::new(login),
                 ));
-                conn.forwards = Some(id);
+                conn.login.forwards = Some(id);
             }
         }
     }
@@ -100,21 +100,21 @@ impl Exchange {
             return self.core.discard_idle(conn_id);
         };
         let session = client.session.as_ref();
-        let capabilities = session.map(|session| session.capabilities);
+        let capabilities = session.map(|session| session.login.capabilities);
         let compression = capabilities.and_then(Capabilities::compression);
-        let is_paused = std::mem::take(&mut client.is_paused);
+        let is_paused = std::mem::take(&mut client.io.is_paused);
         let Some(conn) = self.core.servers.conns.get_mut(conn_id) else {
             return;
         };
-        let has = conn.identity.as_ref().map(|identity| identity.capabilities & THROUGHOUT);
+        let has = conn.server.identity.as_ref().map(|identity| identity.capabilities & THROUGHOUT);
         if has != capabilities.map(|capabilities| capabilities & THROUGHOUT) {
             self.core.discard_idle(conn_id);
             let text = "the server does not have the capabilities that the greeting promised";
             return self.refuse(id, 1, ErrorKind::NoConnection.says(text));
         }
         conn.phase = ConnPhase::Forward(id);
-        conn.owner = Some(id);
-        let agreed = conn.identity.as_ref().and_then(|it| it.capabilities.compression());
+        conn.holder.owner = Some(id);
+        let agreed = conn.server.identity.as_ref().and_then(|it| it.capabilities.compression());
         self.core.servers.set_state(conn_id, ConnState::Forwarding);
         let mut waiting = Vec::new();
         if agreed == compression {
@@ -126,7 +126,8 @@ impl Exchange {
             };
             waiting = packed;
         }
-        let inbox = self.core.clients.get_mut(id).map(|client| std::mem::take(&mut client.inbox));
+        let inbox =
+            self.core.clients.get_mut(id).map(|client| std::mem::take(&mut client.io.inbox));
         waiting.extend(inbox.unwrap_or_default());
         if !waiting.is_empty() {
             self.core.write_server(conn_id, |out| out.extend_from_slice(&waiting));
@@ -151,8 +152,9 @@ impl Core {
         let Some(session) = client.session.as_ref() else {
             return false;
         };
-        let user = Arc::clone(&session.user);
-        let mode = self.env.snapshot.guards.firewall.mode(&user.name, client.peer.client_addr);
+        let user = Arc::clone(&session.login.user);
+        let mode =
+            self.env.snapshot.guards.firewall.mode(&user.name, client.origin.peer.client_addr);
         let did = match mode {
             FirewallMode::Off => return false,
             FirewallMode::Detecting => {

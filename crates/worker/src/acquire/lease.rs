@@ -46,11 +46,13 @@ impl Servers {
     /// certificate of whoever opened it.
     pub(crate) fn may_change_user(&self, conn: ConnId, account: AccountId) -> bool {
         let Some(conn) = self.conns.get(conn) else { return false };
-        let name = |account| self.accounts.key(account).map(AccountKey::server_user);
-        let (Some(own), Some(other)) = (name(conn.account), name(account)) else { return false };
+        let name = |account| self.logins.accounts.key(account).map(AccountKey::server_user);
+        let (Some(own), Some(other)) = (name(conn.login.account), name(account)) else {
+            return false;
+        };
         let tls = self.pool.slot(conn.slot).map(|slot| &slot.server.tls);
         let is_same_tls = tls.is_some_and(|tls| tls.params_of(own) == tls.params_of(other));
-        own == other || conn.flavor == Flavor::MySql && is_same_tls
+        own == other || conn.server.flavor == Flavor::MySql && is_same_tls
     }
 }
 
@@ -138,15 +140,16 @@ impl Exchange {
         let Some((conn_id, turn)) = reads.place(session) else {
             return false;
         };
-        let account = session.account;
-        let (is_read, hostgroup) = (statement.is_read, statement.hostgroup);
+        let account = session.login.account;
+        let (is_read, hostgroup) = (statement.meaning.is_read, statement.target.hostgroup);
         self.core.drop_outdated_of(id);
         let Some(conn) = self.core.servers.conns.get(conn_id) else {
             return false;
         };
-        let is_untouched = conn.turn == turn && conn.last_client == Some(id);
+        let is_untouched = conn.holder.turn == turn && conn.holder.last_client == Some(id);
         let may_run_there = is_read || conn.hostgroup == hostgroup;
-        if !conn.list.is_free() || !is_untouched || !may_run_there || conn.account != account {
+        if !conn.list.is_free() || !is_untouched || !may_run_there || conn.login.account != account
+        {
             return false;
         }
         self.core.servers.set_state(conn_id, ConnState::Unlisted);
@@ -219,7 +222,7 @@ impl Exchange {
             return;
         };
         debug_assert!(matches!(conn.phase, ConnPhase::Ready));
-        let rested_ms = now_ms.saturating_sub(conn.since_ms);
+        let rested_ms = now_ms.saturating_sub(conn.holder.since_ms);
         if rested_ms > PROBE_AFTER_MS {
             self.core.fx.act(crate::Action::Probe(conn_id));
         }
@@ -231,9 +234,9 @@ impl Exchange {
         let Some(conn) = self.core.servers.conns.get_mut(conn_id) else {
             return;
         };
-        conn.owner = Some(id);
-        if conn.last_client.replace(id) != Some(id) {
-            conn.turn += 1;
+        conn.holder.owner = Some(id);
+        if conn.holder.last_client.replace(id) != Some(id) {
+            conn.holder.turn += 1;
         }
         let hostgroup = conn.hostgroup;
         self.core.servers.set_state(conn_id, ConnState::Leased);
@@ -262,7 +265,7 @@ impl Exchange {
         let Some(conn) = freed else {
             return;
         };
-        let (hostgroup, account, slot) = (conn.hostgroup, conn.account, conn.slot);
+        let (hostgroup, account, slot) = (conn.hostgroup, conn.login.account, conn.slot);
         if self.core.is_done_with(conn_id) {
             self.core.retire_conn(conn_id);
             // Its place under the cap is somebody else's now.
@@ -373,7 +376,7 @@ impl Core {
         let connecting = self.servers.pool.connecting(hostgroup);
         let clients = &self.clients;
         let named = |id: ClientId| match clients.get(id).map(|client| &client.phase) {
-            Some(Phase::Running(statement)) => statement.pinned_server.as_deref(),
+            Some(Phase::Running(statement)) => statement.target.pinned_server.as_deref(),
             _ => None,
         };
         let (own, mut count) = (named(id), 0);
@@ -414,7 +417,7 @@ impl Core {
         let Phase::Running(statement) = &self.clients.get(id)?.phase else {
             return None;
         };
-        self.servers.pool.slot_of(statement.pinned_server.as_deref()?)
+        self.servers.pool.slot_of(statement.target.pinned_server.as_deref()?)
     }
 
     pub(crate) fn choose(
@@ -424,7 +427,7 @@ impl Core {
         account: AccountId,
     ) -> Choice {
         let named = self.named_server(id);
-        let (accounts, now_ms) = (&self.servers.accounts, self.env.now.ms());
+        let (accounts, now_ms) = (&self.servers.logins.accounts, self.env.now.ms());
         let wanted = accounts.key(account).map(|key| key.behaviour);
         let can_change = |other: AccountId| {
             other != account && accounts.key(other).map(|key| key.behaviour) == wanted
@@ -447,7 +450,7 @@ impl Core {
         let clients = &self.clients;
         let suits = |id: ClientId| match clients.get(id).map(|client| &client.phase) {
             Some(Phase::Running(statement)) => {
-                statement.pinned_server.as_deref().is_none_or(|named| *named == server.key)
+                statement.target.pinned_server.as_deref().is_none_or(|named| *named == server.key)
             }
             _ => true,
         };

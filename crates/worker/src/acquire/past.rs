@@ -59,13 +59,14 @@ impl Exchange {
             statement.waiting = Some(Box::new(Waiting { route, text_len, awaits_cache: None }));
             return self.core.clients.begin(id, statement);
         }
-        if statement.purpose == Purpose::Execute {
+        if statement.command.purpose == Purpose::Execute {
             return self.follow_past_prepared(id, route, statement);
         }
         let Some(client) = self.core.clients.get(id) else {
             return;
         };
-        let (Some(session), Some(known)) = (client.session.as_ref(), statement.known.as_ref())
+        let (Some(session), Some(known)) =
+            (client.session.as_ref(), statement.meaning.known.as_ref())
         else {
             return;
         };
@@ -86,12 +87,12 @@ impl Exchange {
         let mut known = Recalled::default();
         let mut route = route;
         if reads(Depends::CONNECTION_ID) {
-            known.connection_id = Some(client.number);
+            known.connection_id = Some(client.origin.number);
         }
         known.last_gtid = reads(Depends::LAST_GTID).then_some(session.past.last_gtid);
         let last_gtid = known.last_gtid;
         let has_default_trackers =
-            reads(Depends::TRACKERS) && session.told == TrackerFilter::DEFAULT;
+            reads(Depends::TRACKERS) && session.settings.told == TrackerFilter::DEFAULT;
         known.has_default_trackers = has_default_trackers;
         if reads_last {
             // To find out about the one clears the other.
@@ -104,8 +105,9 @@ impl Exchange {
                 true => Place::Gone,
                 false => self.core.place_of(id, last),
             };
-            let shows = text_of(&statement.frames, text_len)
-                .is_some_and(|text| recall::show_diagnostics(text, &session.modes).is_some());
+            let shows = text_of(&statement.command.frames, text_len).is_some_and(|text| {
+                recall::show_diagnostics(text, &session.settings.modes).is_some()
+            });
             let is_apart = session.past.is_row_count_apart && reads(Depends::DIAGNOSTICS);
             let numbers = session.past.recalled();
             if is_apart && assign_numbers(session, &mut statement, text_len, &numbers) {
@@ -114,7 +116,7 @@ impl Exchange {
             let stays = match &place {
                 // What may write goes nowhere but to its own hostgroup.
                 Place::Leased(Route::Lease(hostgroup, _)) => {
-                    !statement.is_read && !shows && *hostgroup != route_hostgroup(&route)
+                    !statement.meaning.is_read && !shows && *hostgroup != route_hostgroup(&route)
                 }
                 Place::Idle if shows && !is_held(&route) => {
                     route = self.core.servers.shown_at(last).map_or(route, Route::Hostgroup);
@@ -139,7 +141,7 @@ impl Exchange {
                         && session
                             .past
                             .run_again(
-                                &session.state,
+                                &session.settings.state,
                                 self.core.env.shared.catalog(),
                                 self.core.env.now.ms(),
                             )
@@ -170,8 +172,9 @@ impl Exchange {
         else {
             return;
         };
-        let (modes, format, status) = (session.modes, session.format, session.status);
-        let Some(text) = text_of(&statement.frames, text_len) else {
+        let (modes, format, status) =
+            (session.settings.modes, session.login.format, session.settings.status);
+        let Some(text) = text_of(&statement.command.frames, text_len) else {
             return self.run_on_route(id, route, statement);
         };
         match recall::show_diagnostics(text, &modes) {
@@ -183,19 +186,22 @@ impl Exchange {
                 let count = count.unwrap_or_default();
                 let count = recall::unsigned(count);
                 let text = format!("SELECT {count} AS `@@session.{name}`");
-                put_text(&mut statement.frames, text_len, text.as_bytes());
+                put_text(&mut statement.command.frames, text_len, text.as_bytes());
                 self.run_on_route(id, route, statement);
             }
             Some(show) => {
                 let mut reply = Vec::new();
-                match &session.past.fetched {
+                match &session.past.conditions.fetched {
                     Some(fetched) => fetched.put(&mut reply, show, format, status),
                     None => {
-                        let past = (session.past.warnings, session.past.error.as_deref());
+                        let past = (
+                            session.past.conditions.warnings,
+                            session.past.conditions.error.as_deref(),
+                        );
                         put_remembered(&mut reply, past, show, format, status);
                     }
                 }
-                self.core.fx.buffers.give(statement.frames);
+                self.core.fx.buffers.give(statement.command.frames);
                 self.core.fx.stats.counters.statements_answered += 1;
                 self.core.write_client(id, |out| out.extend_from_slice(&reply));
                 self.core.clients.has_shown(id);
@@ -204,7 +210,7 @@ impl Exchange {
                 self.run_on_route(id, route, statement);
             }
             None => {
-                self.core.fx.buffers.give(statement.frames);
+                self.core.fx.buffers.give(statement.command.frames);
                 let what = "diagnostics of a statement whose connection has served others since";
                 self.core.not_supported(id, what);
             }
@@ -219,11 +225,12 @@ impl Exchange {
         mut statement: Box<Statement>,
     ) {
         let Some(client) = self.core.clients.get(id) else { return };
-        let (Some(session), Some(known)) = (client.session.as_ref(), statement.known.as_ref())
+        let (Some(session), Some(known)) =
+            (client.session.as_ref(), statement.meaning.known.as_ref())
         else {
             return;
         };
-        let stmt = statement.stmt_id.and_then(|stmt_id| session.prepared.get(stmt_id));
+        let stmt = statement.prepared.stmt_id.and_then(|stmt_id| session.prepared.get(stmt_id));
         let Some(entry) = stmt.map(|stmt| Rc::clone(&stmt.entry)) else { return };
         if matches!(route, Route::Ok(_) | Route::Error(_) | Route::Limited(_)) {
             return self.run_on_route(id, route, statement);
@@ -238,7 +245,7 @@ impl Exchange {
             reads(Depends::ROW_COUNT) || reads(Depends::FOUND_ROWS) || reads(Depends::DIAGNOSTICS);
         let mut recalled = Recalled::default();
         if reads(Depends::CONNECTION_ID) {
-            recalled.connection_id = Some(client.number);
+            recalled.connection_id = Some(client.origin.number);
         }
         recalled.last_gtid = reads(Depends::LAST_GTID).then_some(session.past.last_gtid);
         let mut route = route;
@@ -262,7 +269,7 @@ impl Exchange {
                 }
                 // What may write goes nowhere but to its own hostgroup.
                 Place::Leased(lease)
-                    if statement.is_read
+                    if statement.meaning.is_read
                         || shows
                         || route_hostgroup(&lease) == route_hostgroup(&route) =>
                 {
@@ -275,20 +282,20 @@ impl Exchange {
                     let is_lost = session
                         .past
                         .run_again(
-                            &session.state,
+                            &session.settings.state,
                             self.core.env.shared.catalog(),
                             self.core.env.now.ms(),
                         )
                         .is_none();
                     if is_lost && self.core.shows_past(id, &entry) {
-                        self.core.fx.buffers.give(statement.frames);
+                        self.core.fx.buffers.give(statement.command.frames);
                         return;
                     }
                 }
             }
         }
         if recalled != Recalled::default() {
-            statement.entry = self.recalled_entry(id, &entry, &recalled);
+            statement.prepared.entry = self.recalled_entry(id, &entry, &recalled);
         }
         self.run_on_route(id, route, statement);
     }

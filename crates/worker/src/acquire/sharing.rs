@@ -73,7 +73,7 @@ impl Clients {
     pub(crate) fn executes(&self, id: ClientId) -> bool {
         self.get(id).is_some_and(|client| {
             matches!(&client.phase, Phase::Running(statement)
-                if statement.purpose == Purpose::Execute)
+                if statement.command.purpose == Purpose::Execute)
         })
     }
 }
@@ -86,25 +86,30 @@ impl Core {
         let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session) else {
             return None;
         };
-        let known = statement.known.as_ref()?;
-        let fits = (statement.is_read || has_plant!(self, WriteShared))
-            && !statement.never_share
-            && (statement.purpose == Purpose::Query
-                || statement.purpose == Purpose::Execute
+        let known = statement.meaning.known.as_ref()?;
+        let fits = (statement.meaning.is_read || has_plant!(self, WriteShared))
+            && !statement.target.never_share
+            && (statement.command.purpose == Purpose::Query
+                || statement.command.purpose == Purpose::Execute
                     && runs_among_others(&self.clients, id, None))
             && known.analysis.statements == 1
             && known.analysis.depends == Depends::empty()
             && known.found_rows != FoundRows::AnswerOnMySql
             && session.leases.is_empty()
-            && !session.state.is_autocommit_off()
-            && !session.state.finds_inserted_by_null(self.env.shared.finds_by_null())
-            && statement.frames.len() <= COMMAND_LEN_MAX
-            && statement.attributes.as_ref().is_none_or(|block| block.len() <= COMMAND_LEN_MAX);
+            && !session.settings.state.is_autocommit_off()
+            && !session.settings.state.finds_inserted_by_null(self.env.shared.finds_by_null())
+            && statement.command.frames.len() <= COMMAND_LEN_MAX
+            && statement
+                .command
+                .attributes
+                .as_ref()
+                .is_none_or(|block| block.len() <= COMMAND_LEN_MAX);
         if !fits {
             return None;
         }
         let of_hostgroup = || self.env.snapshot.hostgroup(hostgroup).map(|group| group.pipeline);
-        let depth = match statement.orders.pipeline.or_else(of_hostgroup).unwrap_or_default() {
+        let depth = match statement.target.orders.pipeline.or_else(of_hostgroup).unwrap_or_default()
+        {
             Pipeline::Auto if known.pace.is_short() => {
                 self.env.snapshot.settings.pipeline_depth_max
             }
@@ -125,9 +130,9 @@ impl Core {
     /// with fewer than `depth_max` in flight.
     pub(crate) fn has_room_for(&self, id: ClientId, conn: &Conn, depth_max: usize) -> bool {
         let session = self.clients.get(id).and_then(|client| client.session.as_ref());
-        conn.dirt.is_none()
-            && session.is_some_and(|session| Arc::ptr_eq(&conn.state, &session.state))
-            && conn.schemas_defined == self.env.shared.schemas_defined()
+        conn.left.dirt.is_none()
+            && session.is_some_and(|session| Arc::ptr_eq(&conn.state, &session.settings.state))
+            && conn.left.schemas_defined == self.env.shared.schemas_defined()
             && conn.in_flight.len() < depth_max
             && (!self.clients.executes(id) || runs_among_others(&self.clients, id, Some(conn)))
     }
@@ -150,7 +155,7 @@ impl Core {
         let shared = self.servers.pool.slots().flat_map(|(_, slot)| slot.shared());
         let is_stuck = |id: &&ConnId| {
             self.servers.conns.get(**id).is_some_and(|conn| {
-                conn.in_flight.len() > 1 && (1..since_us).contains(&conn.busy_since_us)
+                conn.in_flight.len() > 1 && (1..since_us).contains(&conn.holder.busy_since_us)
             })
         };
         let stuck: Vec<ConnId> = shared.filter(is_stuck).copied().collect();
@@ -173,7 +178,7 @@ impl Exchange {
             return false;
         };
         let session = self.core.clients.get(id).and_then(|client| client.session.as_ref());
-        let Some(state) = session.map(|session| Arc::clone(&session.state)) else {
+        let Some(state) = session.map(|session| Arc::clone(&session.settings.state)) else {
             return false;
         };
         let wants_stmt = self.core.clients.executes(id);
@@ -182,10 +187,10 @@ impl Exchange {
             (&self.core.clients, &self.core.servers.conns, &mut self.core.servers.pool);
         let depth = |conn: ConnId| {
             let conn = conns.get(conn)?;
-            let fits = conn.account == account
-                && conn.dirt.is_none()
+            let fits = conn.login.account == account
+                && conn.left.dirt.is_none()
                 && Arc::ptr_eq(&conn.state, &state)
-                && conn.schemas_defined == defined
+                && conn.left.schemas_defined == defined
                 && (!wants_stmt || runs_among_others(clients, id, Some(conn)));
             fits.then_some(conn.in_flight.len())
         };
@@ -195,7 +200,7 @@ impl Exchange {
             Some(Choice::Join(slot, conn)) => {
                 let epoch =
                     self.core.servers.pool.slot(slot).map(|slot| slot.server.health.epoch());
-                if epoch != self.core.servers.conns.get(conn).map(|conn| conn.epoch) {
+                if epoch != self.core.servers.conns.get(conn).map(|conn| conn.server.epoch) {
                     return false;
                 }
                 self.join(id, conn);
@@ -222,10 +227,10 @@ impl Exchange {
         let Some(conn) = self.core.servers.conns.get_mut(conn_id) else {
             return;
         };
-        conn.owner = None;
-        conn.last_client = None;
-        conn.turn += 1;
-        conn.shared_version = self.core.env.shared.catalog().version();
+        conn.holder.owner = None;
+        conn.holder.last_client = None;
+        conn.holder.turn += 1;
+        conn.left.shared_version = self.core.env.shared.catalog().version();
         self.core.servers.set_state(conn_id, ConnState::Shared);
         self.join(id, conn_id);
         self.fill(conn_id);
@@ -261,12 +266,12 @@ impl Exchange {
         loop {
             let Some(conn) = self.core.servers.conns.get(conn_id) else { return };
             let takes_more = self.core.servers.pool.slot(conn.slot).is_some_and(|slot| {
-                slot.shared().contains(&conn_id) && slot.server.health.epoch() == conn.epoch
+                slot.shared().contains(&conn_id) && slot.server.health.epoch() == conn.server.epoch
             });
             if !takes_more {
                 return;
             }
-            let (hostgroup, account) = (conn.hostgroup, conn.account);
+            let (hostgroup, account) = (conn.hostgroup, conn.login.account);
             let Some(waiter) = self.core.servers.pool.waiters(hostgroup).front().copied() else {
                 return;
             };

@@ -27,10 +27,10 @@ impl Exchange {
         if !goes_to_server {
             return self.start(id, route, statement, text_len);
         }
-        let delay_ms = u64::from(statement.orders.delay_ms);
+        let delay_ms = u64::from(statement.target.orders.delay_ms);
         if delay_ms == 0 {
             let awaits_copies =
-                statement.definition.is_some() && self.core.awaits_copies(&statement);
+                statement.meaning.definition.is_some() && self.core.awaits_copies(&statement);
             self.core.fx.stats.counters.definitions_held_back += u64::from(awaits_copies);
             return self.depart_alone(id, route, statement, text_len);
         }
@@ -48,7 +48,7 @@ impl Exchange {
         statement: Box<Statement>,
         text_len: usize,
     ) {
-        match statement.definition.is_some() && self.core.awaits_copies(&statement) {
+        match statement.meaning.definition.is_some() && self.core.awaits_copies(&statement) {
             true => self.core.hold_for(id, route, statement, text_len, COPIES_LOOK_MS),
             false => self.start(id, route, statement, text_len),
         }
@@ -62,11 +62,11 @@ impl Exchange {
         mut statement: Box<Statement>,
         text_len: usize,
     ) {
-        statement.deadline_ms = match statement.orders.timeout_ms {
+        statement.deadline_ms = match statement.target.orders.timeout_ms {
             0 => 0,
             ms => self.core.env.now.ms() + ms,
         };
-        let is_run = matches!(statement.purpose, Purpose::Query | Purpose::Execute);
+        let is_run = matches!(statement.command.purpose, Purpose::Query | Purpose::Execute);
         match is_run && reads_past(&statement) {
             true => self.follow_past(id, route, statement, text_len),
             false => self.run_on_route(id, route, statement),
@@ -82,18 +82,18 @@ impl Exchange {
     ) {
         match route {
             Route::Lease(hostgroup, conn) => {
-                statement.hostgroup = hostgroup;
+                statement.target.hostgroup = hostgroup;
                 self.core.clients.begin(id, statement);
                 self.dispatch(id, conn);
             }
             Route::Hostgroup(hostgroup) => {
-                statement.hostgroup = hostgroup;
+                statement.target.hostgroup = hostgroup;
                 self.core.clients.begin(id, statement);
                 self.acquire(id);
             }
             Route::Reader(hostgroup) => {
-                statement.hostgroup = hostgroup;
-                statement.may_leave_reader = statement.is_read;
+                statement.target.hostgroup = hostgroup;
+                statement.target.may_leave_reader = statement.meaning.is_read;
                 self.core.clients.begin(id, statement);
                 self.acquire(id);
             }
@@ -130,7 +130,7 @@ impl Core {
     }
 
     pub(crate) fn awaits_copies(&self, statement: &Statement) -> bool {
-        let waited_us = self.env.now.us.saturating_sub(statement.begun_us);
+        let waited_us = self.env.now.us.saturating_sub(statement.command.begun_us);
         let is_long = waited_us / 1_000 > self.env.snapshot.settings.catalog_age_max;
         !is_long && self.catalog().has_copies()
     }
@@ -138,7 +138,7 @@ impl Core {
     /// Nothing of a statement goes to a server.
     pub(crate) fn give_up_unsent(&mut self, id: ClientId, statement: Box<Statement>) {
         self.long_data_used(id, &statement);
-        self.fx.buffers.give(statement.frames);
+        self.fx.buffers.give(statement.command.frames);
     }
 }
 

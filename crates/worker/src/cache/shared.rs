@@ -59,12 +59,14 @@ impl Core {
     }
 
     pub(crate) fn has_shared_place(&self, statement: &Statement) -> bool {
-        statement.fill.as_ref().is_some_and(|fill| fill.shared.is_some())
+        statement.beside.fill.as_ref().is_some_and(|fill| fill.shared.is_some())
     }
 
     /// A statement that awaited the shared cache goes on without it.
     pub(crate) fn count_shared_timeout(&mut self, statement: &Statement) {
-        if let Some(order) = statement.orders.cache.filter(|_| statement.fill.is_some()) {
+        if let Some(order) =
+            statement.target.orders.cache.filter(|_| statement.beside.fill.is_some())
+        {
             self.fx.stats.counters.cache_shared_timeouts += 1;
             self.count_miss(order);
         }
@@ -82,7 +84,7 @@ impl Exchange {
         text_len: usize,
     ) {
         let Some((fill, place)) =
-            statement.fill.as_ref().and_then(|fill| Some((fill, fill.shared.as_ref()?)))
+            statement.beside.fill.as_ref().and_then(|fill| Some((fill, fill.shared.as_ref()?)))
         else {
             return self.delay_or_start(id, route, statement, text_len);
         };
@@ -98,8 +100,8 @@ impl Exchange {
         self.core.fx.act(Action::AskShared(Box::new(ask)));
         self.core.fx.stats.counters.cache_shared_asked += 1;
         let mut wait_ms = self.core.env.snapshot.settings.query_cache_redis_timeout;
-        if statement.orders.timeout_ms > 0 {
-            wait_ms = wait_ms.min(statement.orders.timeout_ms);
+        if statement.target.orders.timeout_ms > 0 {
+            wait_ms = wait_ms.min(statement.target.orders.timeout_ms);
         }
         statement.held_back = Some(Box::new(Waiting { route, text_len, awaits_cache }));
         self.core.clients.begin(id, statement);
@@ -115,7 +117,7 @@ impl Exchange {
         text_len: usize,
         order: CacheOrder,
     ) {
-        let key = statement.fill.as_ref().map(|fill| &*fill.key).unwrap_or_default();
+        let key = statement.beside.fill.as_ref().map(|fill| &*fill.key).unwrap_or_default();
         match self.core.env.shared.cache().get(key, order.ttl_us(), self.core.env.now.us) {
             Some(reply) => {
                 self.core.drop_fill(&mut statement);

@@ -40,8 +40,8 @@ impl Clients {
             return;
         };
         // Little comes and goes with every statement.
-        let held = Some(client.outbox.held()).filter(|held| *held > SCARCE_LEN_MAX).unwrap_or(0);
-        let before = std::mem::replace(&mut client.waiting_held, held);
+        let held = Some(client.io.outbox.held()).filter(|held| *held > SCARCE_LEN_MAX).unwrap_or(0);
+        let before = std::mem::replace(&mut client.io.waiting_held, held);
         self.waiting_bytes = self.waiting_bytes + held - before;
     }
 }
@@ -68,10 +68,10 @@ impl Core {
             return;
         };
         if client.is_mirror {
-            return client.outbox.discard(&mut self.fx.buffers);
+            return client.io.outbox.discard(&mut self.fx.buffers);
         }
-        if !client.outbox.is_listed {
-            client.outbox.is_listed = true;
+        if !client.io.outbox.is_listed {
+            client.io.outbox.is_listed = true;
             self.fx.dirty.0.push_back(Side::Client(id));
         }
     }
@@ -79,7 +79,7 @@ impl Core {
     /// Appends to a client's outbox.
     pub(crate) fn write_client(&mut self, id: ClientId, write: impl FnOnce(&mut Vec<u8>)) {
         if let Some(client) = self.clients.get_mut(id) {
-            write(client.outbox.buf(&mut self.fx.buffers));
+            write(client.io.outbox.buf(&mut self.fx.buffers));
             self.touch_client(id);
         }
     }
@@ -105,8 +105,8 @@ impl Core {
         let Some(session) = self.clients.get(id).and_then(|client| client.session.as_ref()) else {
             return;
         };
-        let ok = OkPacket { status: session.status, info, ..OkPacket::default() };
-        let format = session.format;
+        let ok = OkPacket { status: session.settings.status, info, ..OkPacket::default() };
+        let format = session.login.format;
         self.write_client(id, |out| {
             put_ok(out, 1, &ok, format);
         });

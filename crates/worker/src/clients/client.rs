@@ -8,7 +8,7 @@ use trunkline_protocol::{
     capability::Capabilities,
     codec::frame::HEADER_LEN,
     command::execute::CURSOR_FLAGS,
-    packet::{greeting::Flavor, tracker_filter::TrackerFilter},
+    packet::{greeting::Flavor, status, tracker_filter::TrackerFilter},
     response::{ReplyFormat, ResponseShape, ServerError},
 };
 use trunkline_session::{
@@ -16,6 +16,7 @@ use trunkline_session::{
     frontend::{Attribute, ClientHandshake},
     tracker::{Charset, PinReason, Pins, SessionState},
 };
+use trunkline_sql::token::Modes;
 use trunkline_topology::{HostgroupId, ServerKey, TlsFacts, User};
 
 use crate::{
@@ -48,64 +49,97 @@ pub struct ClientId {
 /// One client connection.
 #[derive(Debug)]
 pub(crate) struct Client {
+    pub origin: Origin,
+    pub phase: Phase,
+    pub io: ClientIo,
+    /// When it was last heard of, ms.
+    pub active_ms: u64,
+    pub session: Option<Box<Session>>,
+    /// When its statement is looked at again, ms; 0 never.
+    pub timer_ms: u64,
+    /// Commands since its worker last looked how busy it is.
+    pub recent_commands: u32,
+    pub change: UserChange,
+    /// There is no socket: it runs one copy of another client's statement, and nobody reads what
+    /// comes of it.
+    pub is_mirror: bool,
+}
+
+/// Where a client comes from, and how it is known.
+#[derive(Debug)]
+pub(crate) struct Origin {
     pub peer: Arc<Peer>,
     /// The number that it was greeted with.
     pub number: u32,
     /// The nonce of the last authentication exchange; `COM_CHANGE_USER` hashes with it.
     pub nonce: [u8; 20],
-    pub phase: Phase,
     /// What is settled of where it comes from.
     pub arrival: Arrival,
     /// Its address's place under the cap; given back with the client.
     pub _address_place: Option<AddressPlace>,
+    /// What is known of its encryption, where it is encrypted.
+    pub tls: Option<Box<TlsFacts>>,
+    /// What a login is acknowledged with, to prove the certificate.
+    pub proof: Option<Box<[u8]>>,
+    /// Whether it counts under the cap on all clients.
+    pub has_place: bool,
+}
+
+/// What goes over a client's socket.
+#[derive(Debug, Default)]
+pub(crate) struct ClientIo {
     /// Bytes that arrived and are not consumed: part of a command, or commands to come.
     pub inbox: Vec<u8>,
     pub outbox: Outbox,
     /// Compression, where it was agreed on.
     pub packing: Option<Box<Packing>>,
-    /// What is known of its encryption, where it is encrypted.
-    pub tls: Option<Box<TlsFacts>>,
-    /// What a login is acknowledged with, to prove the certificate.
-    pub proof: Option<Box<[u8]>>,
     /// Whether the driver was told not to read from it.
     pub is_paused: bool,
-    /// When it was last heard of, ms.
-    pub active_ms: u64,
-    pub session: Option<Box<Session>>,
-    /// Whether it counts under the cap on all clients.
-    pub has_place: bool,
     /// What of [`Clients::waiting_bytes`](crate::clients::Clients) is its.
     pub waiting_held: usize,
-    /// When its statement is looked at again, ms; 0 never.
-    pub timer_ms: u64,
-    /// Commands since its worker last looked how busy it is.
-    pub recent_commands: u32,
+}
+
+/// A change of user, under way or tried.
+#[derive(Debug, Default)]
+pub(crate) struct UserChange {
     /// It has asked for another user, and is not told yet what came of it.
     pub changes_user: bool,
     /// Changes of user that have failed.
     pub failed_changes: u8,
     /// The session before the change of user that is under way, without connections.
     pub former: Option<Box<Session>>,
-    /// There is no socket: it runs one copy of another client's statement, and nobody reads what
-    /// comes of it.
-    pub is_mirror: bool,
 }
 
 impl Client {
+    /// A client without a session.
+    pub(crate) fn new(origin: Origin, phase: Phase, active_ms: u64) -> Self {
+        Self {
+            origin,
+            phase,
+            io: ClientIo::default(),
+            active_ms,
+            session: None,
+            timer_ms: 0,
+            recent_commands: 0,
+            change: UserChange::default(),
+            is_mirror: false,
+        }
+    }
+
     /// Whether commands have come, or a part of one, that wait behind the one under way.
     pub(crate) fn has_sent_ahead(&self) -> bool {
-        let packed = self.packing.as_deref().map_or(0, Packing::waiting_len);
-        !self.inbox.is_empty() || packed > 0
+        let packed = self.io.packing.as_deref().map_or(0, Packing::waiting_len);
+        !self.io.inbox.is_empty() || packed > 0
     }
 
     /// Keeps a part of the answer to its statement, if that is to be stored.
     #[inline]
     pub(crate) fn store(&mut self, bytes: &[u8]) {
         if let Phase::Running(statement) = &mut self.phase {
-            if let Some(fill) = &mut statement.fill {
+            if let Some(fill) = &mut statement.beside.fill {
                 fill.copy.take(bytes);
             }
-            if let Some(half) = &mut statement.mirrored {
+            if let Some(half) = &mut statement.beside.mirrored {
                 half.copy.take(bytes);
             }
         }
@@ -145,6 +179,34 @@ pub(crate) struct AwaitKill {
 /// What the proxy knows of a logged-in client.
 #[derive(Debug)]
 pub(crate) struct Session {
+    pub login: LoggedIn,
+    pub settings: SessionSettings,
+    /// At most one per hostgroup; empty between statements unless pinned.
+    pub leases: Vec<Lease>,
+    /// What `LAST_INSERT_ID()` gives.
+    pub last_insert_id: u64,
+    /// The connection that ran the last statement, and its turn then.
+    pub last_conn: Option<(ConnId, u64)>,
+    /// The same for the statement that set `last_insert_id`.
+    pub insert_conn: Option<(ConnId, u64)>,
+    /// What else the last statement left.
+    pub past: LastStatement,
+    /// Statements prepared by command.
+    pub prepared: ClientStmts,
+    /// Connections that its statements have left dirty, which it may have left since.
+    pub soiled: Vec<ConnId>,
+    /// Whether its command under way has waited for what its names mean.
+    pub has_asked_names: bool,
+    /// Its transaction, which only reads, is to leave a reader: it begins anew on the writer before
+    /// the statement under way.
+    pub begins_read_only: bool,
+    /// Why a lease with state was lost; the next command is answered with it, and the end.
+    pub lost: Option<String>,
+}
+
+/// As whom, and with what agreed on, a client has logged in.
+#[derive(Debug)]
+pub(crate) struct LoggedIn {
     pub user: Arc<User>,
     /// The user's place under its cap; given back with the session.
     pub place: Option<UserPlace>,
@@ -157,20 +219,17 @@ pub(crate) struct Session {
     pub zstd_level: u8,
     /// Framing of replies.
     pub format: ReplyFormat,
-    pub state: Arc<SessionState>,
     /// The character set of the handshake; a reset returns to it.
     pub handshake_charset: Charset,
-    pub modes: trunkline_sql::token::Modes,
-    /// At most one per hostgroup; empty between statements unless pinned.
-    pub leases: Vec<Lease>,
-    /// What `LAST_INSERT_ID()` gives.
-    pub last_insert_id: u64,
-    /// The connection that ran the last statement, and its turn then.
-    pub last_conn: Option<(ConnId, u64)>,
-    /// The same for the statement that set `last_insert_id`.
-    pub insert_conn: Option<(ConnId, u64)>,
-    /// What else the last statement left.
-    pub past: LastStatement,
+}
+
+/// What a session is set to.
+#[derive(Debug)]
+pub(crate) struct SessionSettings {
+    pub state: Arc<SessionState>,
+    pub modes: Modes,
+    /// What of `state` decides how texts are read.
+    pub reading: Reading,
     /// Which changes of session state the client is told.
     pub told: TrackerFilter,
     /// Status flags of the last reply.
@@ -179,21 +238,8 @@ pub(crate) struct Session {
     pub next_flag: u32,
     /// Hashes of `SET` texts that servers accepted from it without a warning, latest last.
     pub accepted_sets: Vec<u64>,
-    /// Statements prepared by command.
-    pub prepared: ClientStmts,
-    /// What of `state` decides how texts are read.
-    pub reading: Reading,
-    /// Connections that its statements have left dirty, which it may have left since.
-    pub soiled: Vec<ConnId>,
-    /// Whether its command under way has waited for what its names mean.
-    pub has_asked_names: bool,
-    /// Its transaction, which only reads, is to leave a reader: it begins anew on the writer before
-    /// the statement under way.
-    pub begins_read_only: bool,
     /// A text that it has prepared by `PREPARE … FROM` may define what names mean.
     pub prepares_definitions: bool,
-    /// Why a lease with state was lost; the next command is answered with it, and the end.
-    pub lost: Option<String>,
 }
 
 /// A server connection that is this session's alone.
@@ -213,10 +259,44 @@ pub(crate) struct Lease {
 /// `SET` texts of one session that are remembered.
 pub(crate) const ACCEPTED_SETS_MAX: usize = 16;
 
+impl SessionSettings {
+    /// What a session begins with, in this state.
+    pub(crate) fn new(state: Arc<SessionState>, modes: Modes) -> Self {
+        Self {
+            state,
+            modes,
+            told: TrackerFilter::DEFAULT,
+            status: status::AUTOCOMMIT,
+            next_flag: 0,
+            accepted_sets: Vec::new(),
+            reading: Reading::default(),
+            prepares_definitions: false,
+        }
+    }
+}
+
 impl Session {
+    /// A session in which nothing has run.
+    pub(crate) fn new(login: LoggedIn, settings: SessionSettings) -> Self {
+        Self {
+            login,
+            settings,
+            leases: Vec::new(),
+            last_insert_id: 0,
+            last_conn: None,
+            insert_conn: None,
+            past: LastStatement::default(),
+            prepared: ClientStmts::default(),
+            soiled: Vec::new(),
+            has_asked_names: false,
+            begins_read_only: false,
+            lost: None,
+        }
+    }
+
     /// The family of its servers. Reading it off the greeting takes longer.
     pub(crate) fn flavor(&self) -> Flavor {
-        match self.modes.flavor_mariadb {
+        match self.settings.modes.flavor_mariadb {
             true => Flavor::MariaDb,
             false => Flavor::MySql,
         }
@@ -233,11 +313,11 @@ impl Session {
 
     /// Remembers that a server accepted this `SET`.
     pub(crate) fn remember_set(&mut self, text: u64) {
-        self.accepted_sets.retain(|known| *known != text);
-        if self.accepted_sets.len() >= ACCEPTED_SETS_MAX {
-            self.accepted_sets.remove(0);
+        self.settings.accepted_sets.retain(|known| *known != text);
+        if self.settings.accepted_sets.len() >= ACCEPTED_SETS_MAX {
+            self.settings.accepted_sets.remove(0);
         }
-        self.accepted_sets.push(text);
+        self.settings.accepted_sets.push(text);
     }
 
     /// Whether a transaction is open.
@@ -249,6 +329,27 @@ impl Session {
 /// A command under way.
 #[derive(Debug)]
 pub(crate) struct Statement {
+    pub command: CommandSent,
+    pub meaning: Meaning,
+    pub prepared: Preparation,
+    /// It is to end, or be answered, otherwise than by itself.
+    pub ending: Option<Ending>,
+    pub target: Target,
+    /// When it has run out of its time, ms; 0 never.
+    pub deadline_ms: u64,
+    /// How it goes on when the time has come that it is held back for; it is `Queued` until then,
+    /// without a place in any queue.
+    pub held_back: Option<Box<Waiting>>,
+    pub beside: Beside,
+    pub stage: Stage,
+    /// Set while it waits, `Queued`, for what an earlier statement left to be fetched.
+    pub waiting: Option<Box<Waiting>>,
+    pub sent: Sent,
+}
+
+/// What its client has sent.
+#[derive(Debug)]
+pub(crate) struct CommandSent {
     /// The command, packet headers and all, in the form of clients without query attributes.
     pub frames: Vec<u8>,
     /// Its query attributes: what precedes the text, or all that follows the statement id.
@@ -257,8 +358,30 @@ pub(crate) struct Statement {
     pub answer_seq: u8,
     pub shape: ResponseShape,
     pub purpose: Purpose,
+    /// When the command was complete, µs.
+    pub begun_us: u64,
+}
+
+/// What a statement is, and what is proven of it.
+#[derive(Debug)]
+pub(crate) struct Meaning {
     /// Text and analysis, for commands that have a text.
     pub known: Option<Rc<Known>>,
+    /// What it defines is unknown to everybody while it runs.
+    pub definition: Option<Box<DefinitionTicket>>,
+    /// Proven to be without effects: may be sent twice.
+    pub is_read: bool,
+    /// What is proven of it.
+    pub proof: Proof,
+    /// How long the proof holds; `None`, always, for one that names nothing.
+    pub validity: Option<Validity>,
+    /// Its text has the answers to what it asks of its session's past.
+    pub is_recalled: bool,
+}
+
+/// What a statement has to do with prepared ones.
+#[derive(Debug)]
+pub(crate) struct Preparation {
     /// The client's prepared statement that it makes, runs or fetches from.
     pub stmt_id: Option<u32>,
     /// What is run in place of the client's statement: its text with answers in it, once.
@@ -269,46 +392,39 @@ pub(crate) struct Statement {
     pub runs_last: bool,
     /// Why it could not be prepared: the client's answer, in place of the reply to come.
     pub prepare_error: Option<Box<ServerError>>,
-    /// What it defines is unknown to everybody while it runs.
-    pub definition: Option<Box<DefinitionTicket>>,
-    /// Proven to be without effects: may be sent twice.
-    pub is_read: bool,
-    /// What is proven of it.
-    pub proof: Proof,
-    /// How long the proof holds; `None`, always, for one that names nothing.
-    pub validity: Option<Validity>,
-    /// It is to end, or be answered, otherwise than by itself.
-    pub ending: Option<Ending>,
+}
+
+/// Where a statement is to run.
+#[derive(Debug)]
+pub(crate) struct Target {
     /// What rules and hints ask for.
     pub orders: Directives,
-    /// When it has run out of its time, ms; 0 never.
-    pub deadline_ms: u64,
-    /// How it goes on when the time has come that it is held back for; it is `Queued` until then,
-    /// without a place in any queue.
-    pub held_back: Option<Box<Waiting>>,
+    pub hostgroup: HostgroupId,
+    /// The only server of the hostgroup that it is to run on, as a comment of its says.
+    pub pinned_server: Option<Box<ServerKey>>,
+    /// The split, not a rule, sent it to a reader hostgroup: the writer will do.
+    pub may_leave_reader: bool,
+    pub retries_left: u32,
+    /// Shares no connection any more: it was sent on one before.
+    pub never_share: bool,
+}
+
+/// What a statement does beside being answered.
+#[derive(Debug)]
+pub(crate) struct Beside {
     /// What is stored of its answer.
     pub fill: Option<Box<CacheFill>>,
     /// It is the original or the copy of a mirrored statement, and this is to be compared.
     pub mirrored: Option<Box<MirrorSide>>,
     /// Of a copy: what it is of.
     pub copy_of: Option<Box<CopyOf>>,
-    /// The split, not a rule, sent it to a reader hostgroup: the writer will do.
-    pub may_leave_reader: bool,
-    pub hostgroup: HostgroupId,
-    /// The only server of the hostgroup that it is to run on, as a comment of its says.
-    pub pinned_server: Option<Box<ServerKey>>,
-    pub stage: Stage,
-    /// Its text has the answers to what it asks of its session's past.
-    pub is_recalled: bool,
-    /// Set while it waits, `Queued`, for what an earlier statement left to be fetched.
-    pub waiting: Option<Box<Waiting>>,
     /// The file that its server asks the client for.
     pub upload: Upload,
-    pub retries_left: u32,
-    /// Shares no connection any more: it was sent on one before.
-    pub never_share: bool,
-    /// When the command was complete, µs.
-    pub begun_us: u64,
+}
+
+/// When and where a statement was sent.
+#[derive(Debug, Default)]
+pub(crate) struct Sent {
     /// When it was sent to a server, µs; 0 before.
     pub sent_us: u64,
     /// Its first byte's position in the server connection's stream, to know whether any was
@@ -317,16 +433,53 @@ pub(crate) struct Statement {
 }
 
 impl Statement {
+    /// A statement of which nothing is known beyond its command.
+    pub(crate) fn new(command: CommandSent, retries_left: u32) -> Self {
+        Self {
+            command,
+            meaning: Meaning {
+                known: None,
+                definition: None,
+                is_read: false,
+                proof: Proof::NOTHING,
+                validity: None,
+                is_recalled: false,
+            },
+            prepared: Preparation {
+                stmt_id: None,
+                entry: None,
+                server_stmt: 0,
+                runs_last: false,
+                prepare_error: None,
+            },
+            target: Target {
+                orders: Directives::default(),
+                hostgroup: HostgroupId::default(),
+                pinned_server: None,
+                may_leave_reader: false,
+                retries_left,
+                never_share: false,
+            },
+            beside: Beside { fill: None, mirrored: None, copy_of: None, upload: Upload::None },
+            sent: Sent::default(),
+            ending: None,
+            deadline_ms: 0,
+            held_back: None,
+            stage: Stage::Queued,
+            waiting: None,
+        }
+    }
+
     /// What is to be prepared and run for the client's statement.
     pub(crate) fn entry<'a>(&'a self, stmt: &'a ClientStmt) -> &'a Rc<Entry> {
-        self.entry.as_ref().unwrap_or(&stmt.entry)
+        self.prepared.entry.as_ref().unwrap_or(&stmt.entry)
     }
 
     /// Whether it is an execution that asks for a cursor: its flags are behind the packet's
     /// header, the code and the statement's id.
     pub(crate) fn opens_cursor(&self) -> bool {
-        let flags = self.frames.get(HEADER_LEN + 5).copied().unwrap_or_default();
-        self.purpose == Purpose::Execute && flags & CURSOR_FLAGS != 0
+        let flags = self.command.frames.get(HEADER_LEN + 5).copied().unwrap_or_default();
+        self.command.purpose == Purpose::Execute && flags & CURSOR_FLAGS != 0
     }
 }
 

@@ -1,16 +1,14 @@
 //! The statement that a client has under way, from its beginning on.
 
-use trunkline_catalog::Proof;
 use trunkline_protocol::response::ResponseShape;
 
 use crate::{
     ClientId,
     clients::Clients,
-    clients::client::{Phase, Purpose, Stage, Statement},
+    clients::client::{CommandSent, Phase, Purpose, Statement},
     commands::command::is_split,
     compressed::answer_seq,
     rooms::Core,
-    routing::directives::Directives,
     special::local_infile::Upload,
 };
 
@@ -24,45 +22,20 @@ impl Core {
     ) -> Box<Statement> {
         let mut copy = self.fx.buffers.take();
         copy.extend_from_slice(frames);
-        let statement = Statement {
-            answer_seq: match is_split(&copy) {
-                true => answer_seq(&copy),
-                false => 1,
-            },
+        let answer_seq = match is_split(&copy) {
+            true => answer_seq(&copy),
+            false => 1,
+        };
+        let command = CommandSent {
             frames: copy,
             attributes: None,
+            answer_seq,
             shape,
             purpose,
-            known: None,
-            stmt_id: None,
-            entry: None,
-            server_stmt: 0,
-            runs_last: false,
-            prepare_error: None,
-            definition: None,
-            is_read: false,
-            proof: Proof::NOTHING,
-            validity: None,
-            ending: None,
-            orders: Directives::default(),
-            deadline_ms: 0,
-            held_back: None,
-            fill: None,
-            mirrored: None,
-            copy_of: None,
-            may_leave_reader: false,
-            is_recalled: false,
-            hostgroup: trunkline_topology::HostgroupId::default(),
-            pinned_server: None,
-            stage: Stage::Queued,
-            never_share: false,
-            waiting: None,
-            upload: Upload::None,
-            retries_left: self.env.snapshot.settings.query_retries_on_failure,
             begun_us: self.env.now.us,
-            sent_us: 0,
-            sent_at: 0,
         };
+        let retries = self.env.snapshot.settings.query_retries_on_failure;
+        let statement = Statement::new(command, retries);
         match self.clients.spare_statements.pop() {
             Some(mut spare) => {
                 *spare = statement;
@@ -104,7 +77,7 @@ impl Clients {
     pub(crate) fn is_uploading(&self, id: ClientId) -> bool {
         self.get(id).is_some_and(|client| {
             matches!(&client.phase, Phase::Running(statement)
-                if matches!(statement.upload, Upload::Sending { .. }))
+                if matches!(statement.beside.upload, Upload::Sending { .. }))
         })
     }
 }

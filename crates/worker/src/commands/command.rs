@@ -122,7 +122,7 @@ impl Commands {
         let Some(client) = self.exchange.core.clients.get_mut(id) else {
             return;
         };
-        if client.inbox.is_empty() {
+        if client.io.inbox.is_empty() {
             // The usual case: one whole command, read straight from the driver's buffer.
             let consumed = self.commands_in(id, bytes);
             let Some(rest) = bytes.get(consumed..) else {
@@ -130,12 +130,12 @@ impl Commands {
             };
             if let (false, Some(client)) = (rest.is_empty(), self.exchange.core.clients.get_mut(id))
             {
-                client.inbox.extend_from_slice(rest);
+                client.io.inbox.extend_from_slice(rest);
                 self.exchange.read_behind_dump(id);
                 self.exchange.core.pause_if_full(id);
             }
         } else {
-            client.inbox.extend_from_slice(bytes);
+            client.io.inbox.extend_from_slice(bytes);
             self.drain_inbox(id);
             self.exchange.core.pause_if_full(id);
         }
@@ -147,16 +147,16 @@ impl Commands {
         let Some(client) = self.exchange.core.clients.get_mut(id) else {
             return;
         };
-        if client.packing.is_some() {
+        if client.io.packing.is_some() {
             self.exchange.core.unpack_soon(Side::Client(id));
         }
         let Some(client) = self.exchange.core.clients.get_mut(id) else {
             return;
         };
-        if client.inbox.is_empty() || !matches!(client.phase, Phase::Idle) {
+        if client.io.inbox.is_empty() || !matches!(client.phase, Phase::Idle) {
             return;
         }
-        let mut inbox = std::mem::take(&mut client.inbox);
+        let mut inbox = std::mem::take(&mut client.io.inbox);
         let consumed = self.commands_in(id, &inbox);
         let Some(client) = self.exchange.core.clients.get_mut(id) else {
             return;
@@ -169,20 +169,21 @@ impl Commands {
         } else {
             inbox.drain(..consumed);
         }
-        debug_assert!(client.inbox.is_empty());
-        client.inbox = inbox;
+        debug_assert!(client.io.inbox.is_empty());
+        client.io.inbox = inbox;
         self.exchange.read_behind_dump(id);
         let Some(client) = self.exchange.core.clients.get_mut(id) else {
             return;
         };
         // The rest of a long command may be all that is missing.
-        let awaits_more = matches!(client.phase, Phase::Idle) && client.outbox.len() <= waiting_max;
+        let awaits_more =
+            matches!(client.phase, Phase::Idle) && client.io.outbox.len() <= waiting_max;
         let stays_paused = has_plant!(self.exchange.core, PausedForever);
         let Some(client) = self.exchange.core.clients.get_mut(id).filter(|_| !stays_paused) else {
             return;
         };
-        if client.is_paused && (awaits_more || client.inbox.len() < SENT_AHEAD_MAX) {
-            client.is_paused = false;
+        if client.io.is_paused && (awaits_more || client.io.inbox.len() < SENT_AHEAD_MAX) {
+            client.io.is_paused = false;
             self.exchange.core.resume(Side::Client(id));
         }
     }
@@ -197,7 +198,7 @@ impl Commands {
                 // One that does not take its answers gets no more of them to pile up.
                 Some(client)
                     if matches!(client.phase, Phase::Idle)
-                        && client.outbox.len() <= waiting_max => {}
+                        && client.io.outbox.len() <= waiting_max => {}
                 _ => break,
             }
             match command_end(rest, payload_max) {
@@ -360,8 +361,8 @@ impl Commands {
                 let mut statement =
                     self.exchange.core.statement(frames, ResponseShape::Query, Purpose::Query);
                 if attributes.is_some() {
-                    statement.frames.clear();
-                    put_text(&mut statement.frames, text);
+                    statement.command.frames.clear();
+                    put_text(&mut statement.command.frames, text);
                 }
                 (statement, known)
             }
@@ -385,20 +386,20 @@ impl Commands {
             }
         };
         let mut statement = statement;
-        statement.attributes = attributes.flatten().map(Into::into);
+        statement.command.attributes = attributes.flatten().map(Into::into);
         let goes_to_server =
             matches!(route, Route::Lease(..) | Route::Hostgroup(_) | Route::Reader(_));
         statement.prove(&known, proven);
         if !known.is_ordinary && hostgroup_of(&route).is_some() {
             let text = rewritten_text.as_deref().unwrap_or(text);
-            statement.definition =
+            statement.meaning.definition =
                 self.exchange.core.begin_definition(id, &known.analysis, text, &modes);
         }
-        statement.known = Some(known);
+        statement.meaning.known = Some(known);
         statement.run_on(server);
         statement.obey(orders);
         if goes_to_server && self.exchange.answer_repeated_set(id, &statement) {
-            return self.exchange.core.fx.buffers.give(statement.frames);
+            return self.exchange.core.fx.buffers.give(statement.command.frames);
         }
         self.submit(id, route, statement, text_len);
     }
@@ -411,9 +412,9 @@ impl Core {
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
-        let is_busy = !matches!(client.phase, Phase::Idle) || client.outbox.len() > waiting_max;
-        if is_busy && client.inbox.len() >= SENT_AHEAD_MAX && !client.is_paused {
-            client.is_paused = true;
+        let is_busy = !matches!(client.phase, Phase::Idle) || client.io.outbox.len() > waiting_max;
+        if is_busy && client.io.inbox.len() >= SENT_AHEAD_MAX && !client.io.is_paused {
+            client.io.is_paused = true;
             self.fx.act(Action::Pause(Side::Client(id)));
         }
     }
@@ -426,8 +427,8 @@ impl Core {
             return;
         };
         let warnings = self.env.told_conditions(session);
-        let ok = OkPacket { status: session.status, warnings, ..OkPacket::default() };
-        let format = session.format;
+        let ok = OkPacket { status: session.settings.status, warnings, ..OkPacket::default() };
+        let format = session.login.format;
         self.write_client(id, |out| {
             put_ok(out, 1, &ok, format);
         });
@@ -443,19 +444,22 @@ impl Core {
             return;
         };
         match option {
-            0 => session.capabilities.insert(Capabilities::MULTI_STATEMENTS),
-            1 => session.capabilities.remove(Capabilities::MULTI_STATEMENTS),
+            0 => session.login.capabilities.insert(Capabilities::MULTI_STATEMENTS),
+            1 => session.login.capabilities.remove(Capabilities::MULTI_STATEMENTS),
             _ => return self.answer_error(id, ErrorKind::UnknownCommand.says("Unknown command")),
         }
-        let behaviour = session.capabilities.intersection(crate::login::BEHAVIOUR);
-        let Some(key) = self.servers.accounts.key(session.account).cloned() else {
+        let behaviour = session.login.capabilities.intersection(crate::login::BEHAVIOUR);
+        let Some(key) = self.servers.logins.accounts.key(session.login.account).cloned() else {
             return;
         };
-        session.account =
-            self.servers.accounts.intern(crate::servers::conn::AccountKey { behaviour, ..key });
+        session.login.account = self
+            .servers
+            .logins
+            .accounts
+            .intern(crate::servers::conn::AccountKey { behaviour, ..key });
         session.past.counts_rows_apart(-1);
-        let (status, format) = (session.status, session.format);
-        let account = session.account;
+        let (status, format) = (session.settings.status, session.login.format);
+        let account = session.login.account;
         for conn in session.leases.iter().map(|lease| lease.conn).collect::<Vec<_>>() {
             self.set_option_on(conn, option, account);
         }
@@ -507,7 +511,7 @@ impl Exchange {
     /// A command without a text that a server answers.
     pub(crate) fn plain(&mut self, id: ClientId, frames: &[u8], shape: ResponseShape) {
         let mut statement = self.core.statement(frames, shape, Purpose::Other);
-        statement.proof.hidden = Hidden::empty();
+        statement.meaning.proof.hidden = Hidden::empty();
         let route = self.core.route_plain(id);
         self.run_on_route(id, route, statement);
     }
@@ -515,7 +519,7 @@ impl Exchange {
     /// `COM_FIELD_LIST`.
     pub(crate) fn describe(&mut self, id: ClientId, frames: &[u8], proof: Proof) {
         let mut statement = self.core.statement(frames, ResponseShape::FieldList, Purpose::Other);
-        statement.proof = proof;
+        statement.meaning.proof = proof;
         let route = self.core.route_plain(id);
         self.run_on_route(id, route, statement);
     }

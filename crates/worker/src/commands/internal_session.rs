@@ -32,7 +32,7 @@ impl Core {
         };
         let row = self.session_row(client);
         let pinned = row.holds.iter().find(|held| !held.reasons.is_empty());
-        let default = session.user.default_hostgroup.0;
+        let default = session.login.user.default_hostgroup.0;
         let current = row.holds.first().map_or(default, |held| held.hostgroup);
         let mut json = Json::default();
         json.object(|json| {
@@ -42,24 +42,27 @@ impl Core {
             json.number("default_hostgroup", default);
             json.number("current_hostgroup", current);
             json.number("locked_on_hostgroup", pinned.map_or(-1, |held| i64::from(held.hostgroup)));
-            json.text("default_schema", session.user.default_schema.as_deref().unwrap_or_default());
-            json.truth("transaction_persistent", session.user.transaction_persistent);
-            json.truth("session_fast_forward", session.user.fast_forward);
-            json.truth("autocommit", !session.state.is_autocommit_off());
+            json.text(
+                "default_schema",
+                session.login.user.default_schema.as_deref().unwrap_or_default(),
+            );
+            json.truth("transaction_persistent", session.login.user.transaction_persistent);
+            json.truth("session_fast_forward", session.login.user.fast_forward);
+            json.truth("autocommit", !session.settings.state.is_autocommit_off());
             json.truth("is_in_transaction", session.is_in_transaction());
             json.number("last_insert_id", session.last_insert_id);
             json.number("prepared_statements", session.prepared.len());
             json.name("client");
             json.object(|json| {
                 json.name("client_addr");
-                json.object(|json| json.text("address", &client.peer.host()));
+                json.object(|json| json.text("address", &client.origin.peer.host()));
                 json.name("proxy_addr");
                 json.object(|json| {
-                    let address = client.peer.proxy_addr.map(|addr| addr.to_string());
+                    let address = client.origin.peer.proxy_addr.map(|addr| addr.to_string());
                     json.text("address", &address.unwrap_or_default());
-                    json.number("port", client.peer.proxy_port.unwrap_or_default());
+                    json.number("port", client.origin.peer.proxy_port.unwrap_or_default());
                 });
-                json.truth("encrypted", client.tls.is_some());
+                json.truth("encrypted", client.origin.tls.is_some());
                 json.text("tls", &row.tls);
                 json.name("userinfo");
                 json.object(|json| {
@@ -70,7 +73,7 @@ impl Core {
             json.name("backends");
             json.array(&row.holds, held);
         });
-        let (format, status) = (session.format, session.status);
+        let (format, status) = (session.login.format, session.settings.status);
         let rows = [vec![Some(json.out.into_bytes())]];
         self.fx.stats.counters.statements_answered += 1;
         self.write_client(id, |out| {

@@ -6,10 +6,8 @@ use trunkline_catalog::{Hidden, Proof};
 use trunkline_protocol::{
     capability::Capabilities,
     codec::frame::{HEADER_LEN, put_payload},
-    command::{
-        attributes::{ExecutionError, PlainExecution},
-        execute::Execution,
-    },
+    command::attributes::{ExecutionError, PlainExecution},
+    command::execute::Execution,
     error::{ClientError, ErrorKind},
     packet::greeting::Flavor,
     response::ResponseShape,
@@ -20,15 +18,13 @@ use trunkline_sql::analysis::{Depends, Effect, TableAccess, TableUse};
 use crate::{
     ClientId,
     clients::Clients,
-    clients::client::{Purpose, Session, Statement},
-    prepared::Entry,
+    clients::client::{Purpose, Session, SessionSettings, Statement},
+    prepared::{ClientStmt, Entry, Fit, LongDataError},
     rooms::{Commands, Core, Exchange},
     routing::route::{Asking, Route, Routed, hostgroup_of},
     statement::Statements,
     statement::analysis::Known,
 };
-
-use crate::prepared::{ClientStmt, Fit, LongDataError};
 
 /// The two commands that run a prepared statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,8 +50,8 @@ pub(crate) fn execution_in(frames: &[u8], params: u16) -> Option<Execution<'_>> 
 
 /// What an execution needs of a server's statement.
 pub(crate) fn fit_of<'a>(stmt: &'a ClientStmt, statement: &'a Statement) -> Fit<'a> {
-    let execution = execution_in(&statement.frames, stmt.entry.params);
-    let Some(execution) = execution.filter(|_| statement.entry.is_none()) else {
+    let execution = execution_in(&statement.command.frames, stmt.entry.params);
+    let Some(execution) = execution.filter(|_| statement.prepared.entry.is_none()) else {
         return Fit::Unused;
     };
     match &stmt.types {
@@ -76,14 +72,14 @@ impl ClientStmt {
         key: &mut Vec<u8>,
     ) -> Option<()> {
         let entry = &self.entry;
-        let is_bulk = statement.frames.get(HEADER_LEN) == Some(&BULK_EXECUTE);
+        let is_bulk = statement.command.frames.get(HEADER_LEN) == Some(&BULK_EXECUTE);
         if is_bulk || self.long.is_some() || statement.opens_cursor() || !entry.has_rows {
             return None;
         }
         if !Arc::ptr_eq(&reading_of(entry.has_literals), &entry.reading) {
             return None;
         }
-        let execution = execution_in(&statement.frames, entry.params)?;
+        let execution = execution_in(&statement.command.frames, entry.params)?;
         let types = self.types.as_deref()?;
         for part in [&*entry.text, types, execution.nulls] {
             key.extend_from_slice(&u32::try_from(part.len()).ok()?.to_le_bytes());
@@ -98,7 +94,7 @@ impl Clients {
     /// Whether a client has agreed on this.
     pub(crate) fn has_capability(&self, id: ClientId, capability: Capabilities) -> bool {
         let session = self.get(id).and_then(|client| client.session.as_ref());
-        session.is_some_and(|session| session.capabilities.contains(capability))
+        session.is_some_and(|session| session.login.capabilities.contains(capability))
     }
 }
 
@@ -153,16 +149,16 @@ impl Commands {
         };
         let mut statement =
             self.exchange.core.statement(&frames, ResponseShape::Prepare, Purpose::Prepare);
-        statement.stmt_id = Some(stmt_id);
+        statement.prepared.stmt_id = Some(stmt_id);
         match may_compute(&known, proven.proof, self.exchange.core.env.greeting.flavor()) {
-            true => statement.proof = Proof { reads: false, ..proven.proof },
+            true => statement.meaning.proof = Proof { reads: false, ..proven.proof },
             // Nothing runs, so it can be tried twice.
             false => {
-                statement.is_read = true;
-                statement.proof = Proof { reads: true, hidden: Hidden::empty() };
+                statement.meaning.is_read = true;
+                statement.meaning.proof = Proof { reads: true, hidden: Hidden::empty() };
             }
         }
-        statement.known = Some(known);
+        statement.meaning.known = Some(known);
         statement.run_on(server);
         statement.obey(orders);
         self.submit(id, route, statement, text.len());
@@ -247,14 +243,14 @@ impl Commands {
         if let Some(plain) = plain {
             take_plain(&mut statement, stmt_id, &plain, payload);
         }
-        statement.stmt_id = Some(stmt_id);
+        statement.prepared.stmt_id = Some(stmt_id);
         statement.prove(&known, routed.proven);
         if !known.is_ordinary && hostgroup_of(&route).is_some() {
             let analysis = &known.analysis;
-            statement.definition =
+            statement.meaning.definition =
                 self.exchange.core.begin_definition(id, analysis, &entry.text, &entry.modes);
         }
-        statement.known = Some(known);
+        statement.meaning.known = Some(known);
         statement.run_on(routed.server);
         statement.obey(routed.orders);
         self.submit(id, route, statement, 0);
@@ -292,7 +288,8 @@ impl Core {
         }
         let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
         session.is_some_and(|session| {
-            let Session { reading, state, prepared, .. } = &mut **session;
+            let Session { settings, prepared, .. } = &mut **session;
+            let SessionSettings { reading, state, .. } = settings;
             prepared.get(stmt_id).is_some_and(|stmt| stmt.read_as.is_none())
                 && reading.is_that_of(entry, state, &mut self.servers.states)
         })
@@ -388,7 +385,8 @@ impl Exchange {
         let modes = self.core.modes(id).unwrap_or_default();
         let session = self.core.clients.get_mut(id).and_then(|client| client.session.as_mut());
         let Some(session) = session else { return Rc::clone(known) };
-        let Session { reading, state, prepared, .. } = &mut **session;
+        let Session { settings, prepared, .. } = &mut **session;
+        let SessionSettings { reading, state, .. } = settings;
         let is_same = reading.is_that_of(entry, state, &mut self.core.servers.states);
         let now = reading.of(state, entry.has_literals, &mut self.core.servers.states);
         if let Some(stmt) = prepared.get_mut(stmt_id) {
@@ -412,7 +410,7 @@ impl Exchange {
             return self.core.answer_error(id, ErrorKind::NoCursor.says(text));
         };
         let mut statement = self.core.statement(frames, ResponseShape::Fetch, Purpose::Fetch);
-        statement.stmt_id = Some(stmt_id);
+        statement.prepared.stmt_id = Some(stmt_id);
         self.run_on_route(id, route, statement);
     }
 }
@@ -435,9 +433,9 @@ pub(crate) fn take_plain(
 ) {
     let (code, raw) = (came.get(..1).unwrap_or_default(), came.get(5..).unwrap_or_default());
     let payload = [code, &stmt_id.to_le_bytes(), &plain.raw].concat();
-    statement.frames.clear();
-    put_payload(&mut statement.frames, 0, &payload);
-    statement.attributes = plain.has_attributes.then(|| raw.into());
+    statement.command.frames.clear();
+    put_payload(&mut statement.command.frames, 0, &payload);
+    statement.command.attributes = plain.has_attributes.then(|| raw.into());
 }
 
 /// What a client is told that wants to prepare what can't be.
@@ -485,6 +483,6 @@ pub(crate) fn is_unanswered(payload: &[u8]) -> bool {
 
 /// The text of a `COM_STMT_PREPARE`.
 pub(crate) fn prepared_text(statement: &Statement) -> Box<[u8]> {
-    let payload = crate::commands::command::joined_payload(&statement.frames);
+    let payload = crate::commands::command::joined_payload(&statement.command.frames);
     payload.get(1..).unwrap_or_default().into()
 }

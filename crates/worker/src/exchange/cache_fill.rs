@@ -24,16 +24,16 @@ impl Core {
         outcome: &Outcome,
         was_run: bool,
     ) {
-        let Some(fill) = statement.fill.take() else {
+        let Some(fill) = statement.beside.fill.take() else {
             return;
         };
-        let insists = statement.orders.cache.is_some_and(|order| order.is_always);
+        let insists = statement.target.orders.cache.is_some_and(|order| order.is_always);
         let is_proven = insists || statement.is_unchanged(self.env.shared.catalog());
         let reply = match was_run && statement.ending.is_none() && is_proven {
             true => self.stored(conn_id, statement, &fill, outcome),
             false => None,
         };
-        if let (Some(reply), Some(order)) = (&reply, statement.orders.cache) {
+        if let (Some(reply), Some(order)) = (&reply, statement.target.orders.cache) {
             let len = reply.bytes.len() as u64;
             self.fx.stats.counters.cache_stored += 1;
             self.fx.stats.counters.cache_stored_bytes += len;
@@ -50,7 +50,7 @@ impl Core {
 
     /// The statement is over without an answer to store.
     pub(crate) fn drop_fill(&mut self, statement: &mut Statement) {
-        if let Some(fill) = statement.fill.take() {
+        if let Some(fill) = statement.beside.fill.take() {
             let waiters = fill.cache.finish(&fill.key, fill.ticket, None);
             self.wake_waiters(waiters);
         }
@@ -64,7 +64,7 @@ impl Core {
         fill: &CacheFill,
         outcome: &Outcome,
     ) -> Option<Reply> {
-        let order = statement.orders.cache?;
+        let order = statement.target.orders.cache?;
         let settings = &self.env.snapshot.settings;
         let flags = outcome.status?;
         let has_warnings = outcome.warnings > 0;
@@ -80,12 +80,12 @@ impl Core {
         if !is_fit {
             return None;
         }
-        let format = self.servers.conns.get(conn_id)?.format;
+        let format = self.servers.conns.get(conn_id)?.server.format;
         let mut bytes = numbered(fill.copy.bytes()?, format)?;
         if has_warnings || !outcome.changes.is_empty() {
             bytes = bare(bytes, format)?;
         }
-        let sent_us = statement.sent_us;
+        let sent_us = statement.sent.sent_us;
         let soft_us = match u64::from(settings.query_cache_soft_ttl_pct) {
             0 => order.ttl_us(),
             percent => order.ttl_us() * percent / 100,

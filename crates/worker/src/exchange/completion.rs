@@ -58,7 +58,7 @@ impl Exchange {
                 return;
             }
         };
-        let error = statement.prepare_error.take();
+        let error = statement.prepared.prepare_error.take();
         let was_run = error.is_none();
         let outcome = match error {
             Some(error) => self.core.answer_prepare_error(id, *error),
@@ -76,35 +76,37 @@ impl Exchange {
             self.core.clients.record_client_error(id, &error.into());
         }
         self.finish_purpose(id, conn_id, &statement, &outcome, was_run);
-        if let (Some(Ending::Withheld), Some(stmt_id)) = (statement.ending, statement.stmt_id) {
+        if let (Some(Ending::Withheld), Some(stmt_id)) =
+            (statement.ending, statement.prepared.stmt_id)
+        {
             // Its client was told that it failed: there are no rows to be fetched.
             self.core.close_cursor(id, stmt_id);
         }
         let stage = statement.stage;
         let is_tainted = matches!(stage, Stage::Shared(_)) && reports_change(&outcome);
         let lasts = is_tainted && reports_lasting(&outcome);
-        let has_run = matches!(statement.purpose, Purpose::Query | Purpose::Execute);
-        if let Some(known) = statement.known.as_ref().filter(|_| was_run && has_run) {
+        let has_run = matches!(statement.command.purpose, Purpose::Query | Purpose::Execute);
+        if let Some(known) = statement.meaning.known.as_ref().filter(|_| was_run && has_run) {
             let is_good = outcome.error.is_none() && outcome.warnings == 0 && !is_tainted;
             known.pace.observe(service_us, is_good);
         }
-        let took_us = self.core.env.now.us.saturating_sub(statement.sent_us);
-        if statement.fill.is_some() {
+        let took_us = self.core.env.now.us.saturating_sub(statement.sent.sent_us);
+        if statement.beside.fill.is_some() {
             self.core.finish_fill(conn_id, &mut statement, &outcome, was_run);
         }
-        if statement.mirrored.is_some() {
+        if statement.beside.mirrored.is_some() {
             self.finish_half(conn_id, &mut statement, &outcome);
         }
         if matches!(stage, Stage::Shared(_)) {
             self.core.keep_warnings_of_shared(id, conn_id, &statement, &outcome);
         }
         let is_over = self.core.ends_session(id, conn_id, &statement, &outcome);
-        statement.definition = None;
+        statement.meaning.definition = None;
         self.retire(statement);
         match stage {
             Stage::Shared(_) if is_tainted => {
                 if let Some(conn) = self.core.servers.conns.get_mut(conn_id).filter(|_| lasts) {
-                    conn.close_on_release = true;
+                    conn.holder.close_on_release = true;
                 }
                 self.clean_shared(conn_id);
             }
@@ -128,17 +130,17 @@ impl Exchange {
 
     /// Keeps a statement's memory for the next one.
     pub(crate) fn retire(&mut self, mut statement: Box<Statement>) {
-        if statement.fill.is_some() {
+        if statement.beside.fill.is_some() {
             self.core.drop_fill(&mut statement);
         }
-        statement.mirrored = None;
-        statement.copy_of = None;
+        statement.beside.mirrored = None;
+        statement.beside.copy_of = None;
         self.orphan_definition(&mut statement);
-        self.core.fx.buffers.give(std::mem::take(&mut statement.frames));
-        statement.known = None;
-        statement.prepare_error = None;
-        statement.attributes = None;
-        statement.entry = None;
+        self.core.fx.buffers.give(std::mem::take(&mut statement.command.frames));
+        statement.meaning.known = None;
+        statement.prepared.prepare_error = None;
+        statement.command.attributes = None;
+        statement.prepared.entry = None;
         if self.core.clients.spare_statements.len() < SPARE_STATEMENTS_MAX {
             self.core.clients.spare_statements.push(statement);
         }
@@ -165,7 +167,7 @@ impl Exchange {
         was_run: bool,
     ) {
         let succeeded = outcome.error.is_none();
-        match &statement.purpose {
+        match &statement.command.purpose {
             Purpose::Query | Purpose::Other => {}
             Purpose::Execute => self.core.stmt_executed(id, conn_id, statement, outcome, was_run),
             Purpose::Fetch => self.core.stmt_fetched(id, conn_id, statement, outcome),
@@ -231,7 +233,8 @@ impl Exchange {
             else {
                 return false;
             };
-            !statement.is_read && (client.has_sent_ahead() || makes_state(statement, session))
+            !statement.meaning.is_read
+                && (client.has_sent_ahead() || makes_state(statement, session))
         });
         match ends {
             true => {
@@ -264,7 +267,7 @@ impl Exchange {
         };
         self.account_failed(id, &statement, error.code);
         self.core.long_data_used(id, &statement);
-        let purpose = statement.purpose.clone();
+        let purpose = statement.command.purpose.clone();
         self.retire(statement);
         if let Purpose::LoginSchema(_, seq) = purpose {
             self.refuse_change(id, seq, error.clone());
@@ -292,11 +295,11 @@ impl Exchange {
         };
         match statement.stage {
             Stage::Queued | Stage::Returning => {
-                self.core.servers.pool.waiters(statement.hostgroup).remove(id)
+                self.core.servers.pool.waiters(statement.target.hostgroup).remove(id)
             }
             Stage::Shared(conn) => self.core.leave_shared(id, conn),
             // Its server waits for the rest of a file that will not come.
-            Stage::Sent(conn) if matches!(statement.upload, Upload::Sending { .. }) => {
+            Stage::Sent(conn) if matches!(statement.beside.upload, Upload::Sending { .. }) => {
                 self.core.drop_conn(conn);
             }
             // The session's end frees the connection.
@@ -333,18 +336,18 @@ impl Exchange {
         outcome: Option<&Outcome>,
         error: Option<u16>,
     ) {
-        let Some(known) = &statement.known else {
+        let Some(known) = &statement.meaning.known else {
             return;
         };
         let error = error.or(outcome.and_then(|outcome| Some(outcome.error.as_ref()?.code)));
-        let queued_until = match statement.sent_us {
+        let queued_until = match statement.sent.sent_us {
             0 => self.core.env.now.us,
             sent_us => sent_us,
         };
         let has_log = !self.core.env.snapshot.settings.query_log.is_empty();
         if has_log {
             self.log_query(id, statement, server, outcome, error);
-        } else if statement.orders.is_logged {
+        } else if statement.target.orders.is_logged {
             self.core.log_statement(id, statement, error);
         }
         let Some(client) = self.core.clients.get(id) else {
@@ -360,10 +363,10 @@ impl Exchange {
             let found = self.core.servers.pool.slots().find(|(id, _)| id.index() == slot);
             let server = found.map(|(_, slot)| slot.server.key.address.to_string());
             self.core.fx.stats.server_error(&ErrorSample {
-                hostgroup: statement.hostgroup.0,
+                hostgroup: statement.target.hostgroup.0,
                 server: &server.unwrap_or_default(),
-                username: &session.user.name,
-                schema: session.state.schema.name(),
+                username: &session.login.user.name,
+                schema: session.settings.state.schema.name(),
                 code: error.code,
                 text: &error.message,
                 now_unix_sec: self.core.env.now.unix_sec,
@@ -373,16 +376,16 @@ impl Exchange {
         self.core.fx.stats.statement(&StatementSample {
             digest: keeps_digest.then_some(known.digest),
             digest_text: &known.digest_text,
-            username: &session.user.name,
-            schema: session.state.schema.name(),
-            hostgroup: statement.hostgroup.0,
+            username: &session.login.user.name,
+            schema: session.settings.state.schema.name(),
+            hostgroup: statement.target.hostgroup.0,
             kind: known.analysis.kind.index(),
             server,
-            latency_us: self.core.env.now.us.saturating_sub(statement.begun_us),
-            queue_us: queued_until.saturating_sub(statement.begun_us),
+            latency_us: self.core.env.now.us.saturating_sub(statement.command.begun_us),
+            queue_us: queued_until.saturating_sub(statement.command.begun_us),
             rows_sent: outcome.map_or(0, |outcome| outcome.rows),
             rows_affected: outcome.map_or(0, |outcome| outcome.affected_rows),
-            bytes_in: statement.frames.len() as u64,
+            bytes_in: statement.command.frames.len() as u64,
             bytes_out: outcome.map_or(0, |outcome| outcome.bytes),
             error,
             now_unix_sec: self.core.env.now.unix_sec,
@@ -409,18 +412,22 @@ impl Core {
             false => self.servers.conns.get_mut(conn_id).and_then(|conn| conn.new_gtid(outcome)),
         };
         let conn = self.servers.conns.get(conn_id);
-        let flavor = conn.map_or(Flavor::MySql, |conn| conn.flavor);
-        let reports_all = conn.is_some_and(|conn| conn.format.deprecate_eof);
-        let turn = conn.map(|conn| conn.turn);
-        let analysis = statement.known.as_ref().map(|known| &known.analysis);
+        let flavor = conn.map_or(Flavor::MySql, |conn| conn.server.flavor);
+        let reports_all = conn.is_some_and(|conn| conn.server.format.deprecate_eof);
+        let turn = conn.map(|conn| conn.holder.turn);
+        let analysis = statement.meaning.known.as_ref().map(|known| &known.analysis);
         let is_set = analysis.is_some_and(crate::exchange::pins::is_own_set);
-        let before = is_set.then(|| Arc::clone(&session.state));
-        let purpose = &statement.purpose;
+        let before = is_set.then(|| Arc::clone(&session.settings.state));
+        let purpose = &statement.command.purpose;
         let in_transaction =
             crate::exchange::pins::is_in_transaction(session, conn_id, purpose, analysis, outcome);
         if let Some(flags) = outcome.status {
-            session.status = flags & LASTING_STATUS;
-            self.servers.defaults.modes.learn_status(&mut session.modes, &session.state, flags);
+            session.settings.status = flags & LASTING_STATUS;
+            self.servers.defaults.modes.learn_status(
+                &mut session.settings.modes,
+                &session.settings.state,
+                flags,
+            );
         }
         // One that fails leaves its own error.
         let keeps_conditions = outcome.error.is_none() && keeps_conditions(statement, flavor);
@@ -449,29 +456,35 @@ impl Core {
         }
         // What is only prepared has not run; other commands have no effects beyond their purpose.
         let is_clean = has_plant!(self, FailureIsClean) && outcome.error.is_some();
-        let has_run = matches!(statement.purpose, Purpose::Query | Purpose::Execute) && !is_clean;
+        let has_run =
+            matches!(statement.command.purpose, Purpose::Query | Purpose::Execute) && !is_clean;
         let trust = match self.env.snapshot.settings.routines_pin || !reports_all {
             true => Trust::Nothing,
             false => Trust::Reports,
         };
         let pins = &mut lease.pins;
         let applied =
-            has_run.then(|| apply_outcome(&session.state, pins, analysis, outcome, trust));
+            has_run.then(|| apply_outcome(&session.settings.state, pins, analysis, outcome, trust));
         if has_plant!(self, TemporaryTableNotPinned) {
             pins.unpin(PinReason::TemporaryTable);
         }
-        crate::exchange::pins::follow_status(pins, analysis, statement.proof.reads, outcome);
+        crate::exchange::pins::follow_status(
+            pins,
+            analysis,
+            statement.meaning.proof.reads,
+            outcome,
+        );
         let state = applied.as_ref().and_then(|applied| applied.state.as_ref());
-        let state = state.unwrap_or(&session.state);
+        let state = state.unwrap_or(&session.settings.state);
         crate::exchange::hidden::hold(pins, state, analysis, self.env.shared.finds_by_null());
         if has_run {
-            statement.orders.hold(pins);
+            statement.target.orders.hold(pins);
         }
-        let hidden = statement.proof.hidden;
+        let hidden = statement.meaning.proof.hidden;
         let leaves = hidden.has(Hidden::LEAVES) || hidden.has(Hidden::STAYS);
         // Of what is only prepared or described, constants may have been computed.
-        let has_computed = match statement.purpose {
-            Purpose::Prepare => !statement.is_read,
+        let has_computed = match statement.command.purpose {
+            Purpose::Prepare => !statement.meaning.is_read,
             Purpose::Other => !hidden.is_empty(),
             _ => false,
         };
@@ -484,20 +497,21 @@ impl Core {
         let applied = applied.unwrap_or_default();
         if let Some(state) = applied.state {
             let state = self.servers.states.intern(state);
-            session.state = state;
-            let escapes = session.modes.escapes();
-            session.modes = self.servers.defaults.modes.of_session(&session.state, flavor, escapes);
-            session.modes = self.servers.defaults.modes.settle(session.modes);
+            session.settings.state = state;
+            let escapes = session.settings.modes.escapes();
+            session.settings.modes =
+                self.servers.defaults.modes.of_session(&session.settings.state, flavor, escapes);
+            session.settings.modes = self.servers.defaults.modes.settle(session.settings.modes);
         }
         if let (Some(analysis), None, true) = (analysis, &outcome.error, has_run) {
-            ask_trackers(&mut session.told, analysis);
+            ask_trackers(&mut session.settings.told, analysis);
         }
         if analysis.is_some_and(|known| known.effects.contains(&Effect::SchemaDefined)) {
             self.env.shared.define_schema();
         }
-        let state = Arc::clone(&session.state);
+        let state = Arc::clone(&session.settings.state);
         if let Some(conn) = self.servers.conns.get_mut(conn_id) {
-            let here = Some((conn_id, conn.turn));
+            let here = Some((conn_id, conn.holder.turn));
             if !keeps_conditions {
                 conn.outdate_conditions(outcome, session.last_conn == here);
                 session.last_conn = here;
@@ -544,7 +558,7 @@ impl Core {
     pub(crate) fn agree(&mut self, id: ClientId, conn_id: ConnId) {
         let session = self.clients.get(id).and_then(|client| client.session.as_ref());
         if let (Some(session), Some(conn)) = (session, self.servers.conns.get_mut(conn_id)) {
-            conn.state = Arc::clone(&session.state);
+            conn.state = Arc::clone(&session.settings.state);
         }
     }
 
@@ -598,7 +612,7 @@ impl Core {
         if !is_free {
             return self.servers.set_state(conn_id, ConnState::Pinned);
         }
-        if conn.kills > 0 || conn.was_killed || conn.close_on_release {
+        if conn.holder.kills > 0 || conn.holder.was_killed || conn.holder.close_on_release {
             // A `KILL` for the statement that is over may still arrive.
             self.take_lease(id, conn_id);
             return self.free_after_session(conn_id);
@@ -621,7 +635,7 @@ impl Core {
         }
         self.reset_soiled(id, session.soiled);
         if has_plant!(self, UserPlaceLeaked) {
-            std::mem::forget(session.place);
+            std::mem::forget(session.login.place);
         }
     }
 
@@ -652,7 +666,7 @@ impl Core {
         };
         let has_more = conn.in_flight.iter().any(|entry| entry.is_statement);
         let next_us = if has_more { now_us } else { 0 };
-        let since_us = std::mem::replace(&mut conn.busy_since_us, next_us);
+        let since_us = std::mem::replace(&mut conn.holder.busy_since_us, next_us);
         now_us.saturating_sub(since_us)
     }
 }

@@ -15,7 +15,7 @@ impl Clients {
     pub(crate) fn is_dump(&self, id: ClientId) -> bool {
         self.get(id).is_some_and(|client| {
             matches!(&client.phase, Phase::Running(statement)
-                if statement.purpose == Purpose::Dump)
+                if statement.command.purpose == Purpose::Dump)
         })
     }
 }
@@ -27,7 +27,7 @@ impl Exchange {
             return;
         };
         let frames = match std::mem::replace(&mut client.phase, Phase::Forward(conn_id)) {
-            Phase::Running(mut statement) => std::mem::take(&mut statement.frames),
+            Phase::Running(mut statement) => std::mem::take(&mut statement.command.frames),
             other => {
                 client.phase = other;
                 return;
@@ -36,14 +36,14 @@ impl Exchange {
         if let Some(session) = client.session.as_mut() {
             session.leases.retain(|lease| lease.conn != conn_id);
         }
-        let ahead = std::mem::take(&mut client.inbox);
-        if std::mem::take(&mut client.is_paused) {
+        let ahead = std::mem::take(&mut client.io.inbox);
+        if std::mem::take(&mut client.io.is_paused) {
             self.core.fx.act(Action::Resume(Side::Client(id)));
         }
         let Some(conn) = self.core.servers.conns.get_mut(conn_id) else {
             return self.close_client(id);
         };
-        debug_assert!(conn.in_flight.is_empty() && conn.forwards.is_none());
+        debug_assert!(conn.in_flight.is_empty() && conn.login.forwards.is_none());
         conn.phase = ConnPhase::Forward(id);
         self.core.servers.set_state(conn_id, ConnState::Forwarding);
         self.core.write_server(conn_id, |out| out.extend_from_slice(&frames));
@@ -59,11 +59,11 @@ impl Exchange {
         let Some(client) = self.core.clients.get_mut(id) else {
             return;
         };
-        client.inbox.extend_from_slice(bytes);
-        let Some(len) = said_by_a_replica(&client.inbox) else {
+        client.io.inbox.extend_from_slice(bytes);
+        let Some(len) = said_by_a_replica(&client.io.inbox) else {
             return self.close_client(id);
         };
-        let said: Vec<u8> = client.inbox.drain(..len).collect();
+        let said: Vec<u8> = client.io.inbox.drain(..len).collect();
         if !said.is_empty() {
             self.core.write_server(conn_id, |out| out.extend_from_slice(&said));
         }

@@ -49,7 +49,7 @@ impl Exchange {
             self.core.end_session(id);
             if let Some(client) = self.core.clients.get_mut(id) {
                 client.phase = Phase::Closing;
-                client.inbox = Vec::new();
+                client.io.inbox = Vec::new();
                 client.active_ms = now_ms;
             }
             match self.core.clients.get(id).is_some_and(|client| client.is_mirror) {
@@ -96,11 +96,11 @@ impl Exchange {
         self.leave_statement(id);
         self.core.end_session(id);
         if let Some(mut client) = self.core.clients.table.remove(id) {
-            client.outbox.discard(&mut self.core.fx.buffers);
-            self.core.clients.waiting_bytes -= client.waiting_held;
-            self.core.clients.numbers.remove(&client.number);
-            self.core.tell_home(client.number);
-            if client.has_place {
+            client.io.outbox.discard(&mut self.core.fx.buffers);
+            self.core.clients.waiting_bytes -= client.io.waiting_held;
+            self.core.clients.numbers.remove(&client.origin.number);
+            self.core.tell_home(client.origin.number);
+            if client.origin.has_place {
                 self.core.env.shared.give_back_client();
             }
             match client.is_mirror {

@@ -25,11 +25,11 @@ pub(crate) fn may_read_past(
     flavor: Flavor,
     finds_by_null: bool,
 ) -> PastReads {
-    let Some(known) = statement.known.as_ref() else {
+    let Some(known) = statement.meaning.known.as_ref() else {
         return PastReads::default();
     };
-    let by_null = session.state.finds_inserted_by_null(finds_by_null);
-    let may_look = statement.proof.hidden.may(Hidden::READS_SESSION);
+    let by_null = session.settings.state.finds_inserted_by_null(finds_by_null);
+    let may_look = statement.meaning.proof.hidden.may(Hidden::READS_SESSION);
     if known.looks_at_nothing && !by_null && !may_look && !leaves_id_when_failed(statement) {
         return PastReads::default();
     }
@@ -47,7 +47,7 @@ pub(crate) fn past_reads(
     if is_step_of_xa(&known.analysis) {
         return PastReads::default();
     }
-    let may_look = statement.proof.hidden.may(Hidden::READS_SESSION);
+    let may_look = statement.meaning.proof.hidden.may(Hidden::READS_SESSION);
     let depends = |what| known.analysis.depends.contains(what);
     // A stored routine may read anything of it, and so may what stands behind a name.
     let is_routine = runs_a_routine(&known.analysis);
@@ -55,7 +55,7 @@ pub(crate) fn past_reads(
     let counts = last || depends(Depends::FOUND_ROWS);
     // To set it would clear what the statement asks for.
     // What is only prepared reads no id, and to set one would clear the counts.
-    let only_prepares = statement.purpose == Purpose::Prepare && statement.is_read;
+    let only_prepares = statement.command.purpose == Purpose::Prepare && statement.meaning.is_read;
     let reads_id = is_routine
         || !counts && (may_look || by_null)
         || depends(Depends::LAST_INSERT_ID)

@@ -28,12 +28,13 @@ impl Core {
         let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return false;
         };
-        if conn.kills == 0 && !conn.was_killed {
+        if conn.holder.kills == 0 && !conn.holder.was_killed {
             return false;
         }
-        if conn.kills == 0 {
-            conn.was_killed = false;
-            let relay = Relay::new(ResponseShape::Single, conn.format, conn.format, false);
+        if conn.holder.kills == 0 {
+            conn.holder.was_killed = false;
+            let relay =
+                Relay::new(ResponseShape::Single, conn.server.format, conn.server.format, false);
             conn.in_flight.push_back(InFlight {
                 owner: Owner::Cleanse,
                 relay,
@@ -61,8 +62,8 @@ impl Exchange {
         let Some(conn) = self.core.servers.conns.get_mut(command.target) else {
             return;
         };
-        conn.kills = conn.kills.saturating_sub(1);
-        let (owner, rests) = (conn.owner, conn.list.is_resetting());
+        conn.holder.kills = conn.holder.kills.saturating_sub(1);
+        let (owner, rests) = (conn.holder.owner, conn.list.is_resetting());
         if rests {
             self.free_if_quiet(command.target);
         }
@@ -99,7 +100,7 @@ impl Exchange {
             .servers
             .conns
             .get(conn_id)
-            .is_some_and(|conn| conn.owner == Some(id) && conn.kills == 0);
+            .is_some_and(|conn| conn.holder.owner == Some(id) && conn.holder.kills == 0);
         let waits = self.core.clients.get(id).is_some_and(|client| {
             matches!(&client.phase, Phase::Running(statement)
                 if statement.stage == Stage::Synchronising(conn_id))

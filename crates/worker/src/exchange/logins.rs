@@ -24,10 +24,13 @@ impl Core {
         let Some(session) = self.clients.get(id).and_then(|client| client.session.as_ref()) else {
             return;
         };
-        if self.servers.schemas.len() >= SCHEMAS_MAX {
-            self.servers.schemas.clear();
+        if self.servers.logins.schemas.len() >= SCHEMAS_MAX {
+            self.servers.logins.schemas.clear();
         }
-        self.servers.schemas.insert((session.account, schema.into()), self.env.now.ms());
+        self.servers
+            .logins
+            .schemas
+            .insert((session.login.account, schema.into()), self.env.now.ms());
     }
 
     /// The session's default schema is now this one, by its name in UTF-8.
@@ -38,25 +41,25 @@ impl Core {
         let Some(session) = client.session.as_mut() else {
             return;
         };
-        let mut state = (*session.state).clone();
+        let mut state = (*session.settings.state).clone();
         state.schema = schema.into();
-        session.state = self.servers.states.intern(state);
+        session.settings.state = self.servers.states.intern(state);
     }
 
     pub(crate) fn keep_user(&mut self, id: ClientId) -> bool {
         let keeps = self.env.keeps_user();
-        if !self.clients.get(id).is_some_and(|client| keeps && client.changes_user) {
+        if !self.clients.get(id).is_some_and(|client| keeps && client.change.changes_user) {
             return false;
         }
         self.free_leases(id);
         let Some(client) = self.clients.get_mut(id) else {
             return false;
         };
-        if let Some(former) = client.former.take() {
+        if let Some(former) = client.change.former.take() {
             client.session = Some(go_back(former, client.session.take()));
         }
-        client.changes_user = false;
-        client.failed_changes = client.failed_changes.saturating_add(1);
+        client.change.changes_user = false;
+        client.change.failed_changes = client.change.failed_changes.saturating_add(1);
         client.phase = Phase::Idle;
         self.begin_anew(id, SERVERS_CHARSET);
         true
@@ -82,11 +85,11 @@ impl Exchange {
         let Some(session) = client.session.as_ref() else {
             return;
         };
-        let proof = client.proof.take();
+        let proof = client.origin.proof.take();
         let info = proof.as_deref().unwrap_or_default();
-        let ok = OkPacket { status: session.status, info, ..OkPacket::default() };
-        let format = session.format;
-        let is_fast_forward = session.user.fast_forward;
+        let ok = OkPacket { status: session.settings.status, info, ..OkPacket::default() };
+        let format = session.login.format;
+        let is_fast_forward = session.login.user.fast_forward;
         self.core.write_client(id, |out| {
             put_ok(out, seq, &ok, format);
         });
@@ -113,8 +116,8 @@ impl Clients {
     /// The change has succeeded, or the first login.
     pub(crate) fn forget_former(&mut self, id: ClientId) {
         if let Some(client) = self.get_mut(id) {
-            client.former = None;
-            client.changes_user = false;
+            client.change.former = None;
+            client.change.changes_user = false;
         }
     }
 }

@@ -55,7 +55,7 @@ impl Exchange {
         let Some(conn) = self.core.servers.conns.get(id) else {
             return;
         };
-        let (hostgroup, slot, forwards) = (conn.hostgroup, conn.slot, conn.forwards);
+        let (hostgroup, slot, forwards) = (conn.hostgroup, conn.slot, conn.login.forwards);
         self.core.fx.stats.server_mut(slot.index()).connect_err += 1;
         let settings = &self.core.env.snapshot.settings;
         let until_ms = self.core.env.now.ms() + settings.shun_recovery_time_sec * 1_000;
@@ -73,7 +73,7 @@ impl Exchange {
                 self.core.fx.log(true, || format!("server {address} gave no connection: {reason}"));
             }
         }
-        self.core.servers.last_failures.insert(hostgroup, reason.to_owned());
+        self.core.servers.logins.last_failures.insert(hostgroup, reason.to_owned());
         self.core.kill_carrier_lost(id, 0, reason);
         self.core.drop_conn(id);
         if let Some(client) = forwards {
@@ -102,12 +102,12 @@ impl Exchange {
                 slot: conn.slot,
                 begun,
                 break_off_seq,
-                written: conn.outbox.written_total(),
+                written: conn.io.outbox.written_total(),
             };
             self.lose_lease(client, &loss, reason);
         }
-        let (written, traces) = (conn.outbox.written_total(), traces_of(&conn));
-        conn.outbox.discard(&mut self.core.fx.buffers);
+        let (written, traces) = (conn.io.outbox.written_total(), traces_of(&conn));
+        conn.io.outbox.discard(&mut self.core.fx.buffers);
         self.core.kill_carrier_lost(id, written, reason);
         self.core.traces_gone(id, &traces);
         self.core.kills_go_on(id);
@@ -153,7 +153,7 @@ impl Exchange {
             }
             return;
         }
-        if let Some(error) = statement.prepare_error.take() {
+        if let Some(error) = statement.prepared.prepare_error.take() {
             // It would have been the answer anyway; the next command hears of the loss.
             if holds_more {
                 session.lost = Some(text);
@@ -170,7 +170,7 @@ impl Exchange {
             }
             Stage::Synchronising(_) | Stage::Preparing(_) => false,
             // Bytes that the kernel never took never reached the server.
-            Stage::Sent(_) | Stage::Shared(_) => loss.written > statement.sent_at,
+            Stage::Sent(_) | Stage::Shared(_) => loss.written > statement.sent.sent_at,
         };
         if has_timed_out(statement.ending, was_sent) {
             if had_state {
@@ -180,23 +180,25 @@ impl Exchange {
         }
         let begun = loss.begun && !has_plant!(self.core, RetryAfterFirstByte);
         // A default schema is chosen as well twice as once.
-        let chooses = matches!(statement.purpose, Purpose::InitDb(_) | Purpose::LoginSchema(..));
+        let chooses =
+            matches!(statement.command.purpose, Purpose::InitDb(_) | Purpose::LoginSchema(..));
         let may_repeat = statement
             .may_be_sent_twice(self.core.env.shared.catalog(), self.core.env.now.ms())
             || chooses
             || has_plant!(self.core, RetryOfWrite);
         let is_safe = !had_state && !begun && (!was_sent || may_repeat);
-        if is_safe && statement.retries_left > 0 {
-            statement.retries_left -= 1;
+        if is_safe && statement.target.retries_left > 0 {
+            statement.target.retries_left -= 1;
             // It may be what ended the connection: nobody is to follow it once more.
-            statement.never_share = true;
+            statement.target.never_share = true;
             self.core.fx.stats.counters.statements_retried += 1;
             self.core.fx.stats.server_mut(loss.slot.index()).retried += 1;
             return self.core.requeue(client_id);
         }
         // The client was told of what came before: of a transaction that has begun, perhaps.
         let is_partly_done = loss.begun && has_parts(statement);
-        let makes_state = makes_state(statement, session) || !statement.is_read && has_sent_ahead;
+        let makes_state =
+            makes_state(statement, session) || !statement.meaning.is_read && has_sent_ahead;
         match loss.break_off_seq {
             // What the client sends behind it, before it has read the error, is meant for the
             // session that is gone, or for one in which the statement has run: behind a `BEGIN`.
@@ -225,8 +227,8 @@ impl Exchange {
     ) {
         self.core.fx.stats.counters.sessions_not_synchronised += 1;
         if let (Some(conn), Some(set)) = (self.core.servers.conns.get_mut(conn_id), set) {
-            conn.accepted_sets.retain(|known| *known != set);
-            self.core.servers.accepted_sets.remove(&(conn.slot, conn.incarnation, set));
+            conn.left.accepted_sets.retain(|known| *known != set);
+            self.core.servers.accepted_sets.remove(&(conn.slot, conn.server.incarnation, set));
         }
         let session = self.core.clients.get_mut(client).and_then(|client| client.session.as_mut());
         let lease = session.and_then(|session| {
@@ -242,7 +244,7 @@ impl Exchange {
         {
             Some(Phase::Running(statement)) => {
                 let was_sent = statement.stage == Stage::Sent(conn_id);
-                (statement.ending, was_sent && !statement.is_read)
+                (statement.ending, was_sent && !statement.meaning.is_read)
             }
             _ => (None, false),
         };
@@ -285,7 +287,7 @@ pub(crate) fn losers(conn: &mut Conn) -> Vec<(ClientId, bool, Option<u8>)> {
             losers.push((client, entry.relay.has_begun(), entry.relay.break_off_seq()));
         }
     }
-    match conn.owner.take() {
+    match conn.holder.owner.take() {
         Some(owner) if losers.is_empty() => vec![(owner, false, Some(1))],
         _ => losers,
     }
@@ -299,10 +301,10 @@ pub(crate) fn makes_state(statement: &Statement, session: &Session) -> bool {
         let lasts = |effect: &Effect| !matches!(effect, Effect::CalcFoundRows);
         analysis.effects.iter().any(lasts) || analysis.transaction != TransactionEffect::None
     };
-    match statement.purpose {
+    match statement.command.purpose {
         Purpose::Query | Purpose::Execute => {
-            !statement.is_read && session.state.is_autocommit_off()
-                || statement.known.as_deref().is_some_and(is_state)
+            !statement.meaning.is_read && session.settings.state.is_autocommit_off()
+                || statement.meaning.known.as_deref().is_some_and(is_state)
         }
         Purpose::InitDb(_) | Purpose::Reset => true,
         _ => false,
@@ -323,7 +325,7 @@ pub(crate) struct Loss {
 
 /// Whether a statement is answered in parts, each of which may have changed the session.
 pub(crate) fn has_parts(statement: &Statement) -> bool {
-    statement.known.as_ref().is_some_and(|known| {
+    statement.meaning.known.as_ref().is_some_and(|known| {
         let analysis = &known.analysis;
         analysis.statements != 1
             || matches!(analysis.kind, StatementKind::Call | StatementKind::Execute)

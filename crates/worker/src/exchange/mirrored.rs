@@ -30,7 +30,7 @@ impl Env {
         if original == copy || !is_fit(known) || statement.opens_cursor() {
             return false;
         }
-        if statement.frames.len() > COMMAND_LEN_MAX || is_split(&statement.frames) {
+        if statement.command.frames.len() > COMMAND_LEN_MAX || is_split(&statement.command.frames) {
             return false;
         }
         let snapshot = &self.snapshot;
@@ -53,15 +53,16 @@ impl Exchange {
         else {
             return false;
         };
-        let Some(copy_of) = statement.copy_of.as_deref() else {
+        let Some(copy_of) = statement.beside.copy_of.as_deref() else {
             return false;
         };
         let is_as_then =
-            statement.is_read || Arc::ptr_eq(&copy_of.snapshot, &self.core.env.snapshot);
-        let places = (copy_of.original, statement.hostgroup);
-        let fits =
-            |known: &Known| self.core.env.may_copy(statement, known, statement.is_read, places);
-        if is_as_then && statement.known.as_deref().is_some_and(fits) {
+            statement.meaning.is_read || Arc::ptr_eq(&copy_of.snapshot, &self.core.env.snapshot);
+        let places = (copy_of.original, statement.target.hostgroup);
+        let fits = |known: &Known| {
+            self.core.env.may_copy(statement, known, statement.meaning.is_read, places)
+        };
+        if is_as_then && statement.meaning.known.as_deref().is_some_and(fits) {
             return false;
         }
         self.core.fx.stats.counters.mirrors_skipped += 1;
@@ -76,19 +77,20 @@ impl Exchange {
         statement: &mut Statement,
         outcome: &Outcome,
     ) {
-        let (Some(half), Some(known)) = (statement.mirrored.take(), statement.known.as_deref())
+        let (Some(half), Some(known)) =
+            (statement.beside.mirrored.take(), statement.meaning.known.as_deref())
         else {
             return;
         };
         let format =
-            self.core.servers.conns.get(conn_id).map(|conn| conn.format).unwrap_or_default();
+            self.core.servers.conns.get(conn_id).map(|conn| conn.server.format).unwrap_or_default();
         let seen = Seen {
             is_copy: half.is_copy,
             rows: outcome.rows,
             rows_affected: outcome.affected_rows,
             error: outcome.error.as_ref().map(|error| error.code),
             checksum: half.copy.bytes().and_then(|bytes| checksum(bytes, format)),
-            took_us: self.core.env.now.us.saturating_sub(statement.sent_us),
+            took_us: self.core.env.now.us.saturating_sub(statement.sent.sent_us),
         };
         let Some(other) = self.mirrors.halves.remove(&half.ticket) else {
             if self.mirrors.halves.len() >= HALVES_MAX {

@@ -15,7 +15,7 @@ impl Core {
     /// Before the proxy runs something of its own there that finds rows: asks the connection for
     /// the session's `FOUND_ROWS()`, where no reply told. True when the statement waits for it.
     pub(crate) fn asks_for_found_rows(&mut self, id: ClientId, conn_id: ConnId) -> bool {
-        let turn = self.servers.conns.get(conn_id).map(|conn| conn.turn);
+        let turn = self.servers.conns.get(conn_id).map(|conn| conn.holder.turn);
         let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
         let (Some(turn), Some(session)) = (turn, session) else { return false };
         let past = &mut session.past;
@@ -37,7 +37,7 @@ impl Core {
         let Some(session) = session.filter(|session| session.past.is_insert_id_reported()) else {
             return false;
         };
-        if !self.servers.conns.get(conn_id).is_some_and(|conn| conn.format.session_track) {
+        if !self.servers.conns.get(conn_id).is_some_and(|conn| conn.server.format.session_track) {
             session.past.insert_id_is_set();
             return false;
         }
@@ -57,7 +57,7 @@ impl Exchange {
             return false;
         };
         // What is only prepared does not read it.
-        let is_prepared = statement.purpose == Purpose::Prepare;
+        let is_prepared = statement.command.purpose == Purpose::Prepare;
         if is_prepared || !names_insert_id(statement) || session.past.knows_insert_id() {
             return false;
         }

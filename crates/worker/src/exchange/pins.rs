@@ -71,7 +71,7 @@ pub(crate) fn is_in_transaction(
     analysis: Option<&Analysis>,
     outcome: &Outcome,
 ) -> bool {
-    let flags = outcome.status.unwrap_or(session.status);
+    let flags = outcome.status.unwrap_or(session.settings.status);
     let is_open = outcome.status.is_some_and(|flags| flags & status::IN_TRANS != 0);
     if outcome.status.is_some() && outcome.error.is_none() {
         let lease = session.leases.iter().find(|lease| lease.conn == conn);
@@ -81,7 +81,7 @@ pub(crate) fn is_in_transaction(
     // have left it, and one may have begun where statements begin them. What is only prepared
     // begins none, and servers say nothing of it.
     let may_begin = *purpose != Purpose::Prepare && !analysis.is_some_and(reads_no_table);
-    let is_off = session.state.is_autocommit_off() || flags & status::AUTOCOMMIT == 0;
+    let is_off = session.settings.state.is_autocommit_off() || flags & status::AUTOCOMMIT == 0;
     is_open || session.is_in_transaction() || may_begin && is_off
 }
 
@@ -120,7 +120,7 @@ pub(crate) fn may_set_savepoint(analysis: &Analysis) -> bool {
 /// Whether a statement sets something for the next transaction only. Servers report the end of
 /// that to those who asked to be told before.
 pub(crate) fn sets_next_transaction(statement: &Statement) -> bool {
-    let analysis = statement.known.as_ref().map(|known| &known.analysis);
+    let analysis = statement.meaning.known.as_ref().map(|known| &known.analysis);
     let effects = analysis.map_or(&[][..], |analysis| &analysis.effects);
     effects.iter().any(|effect| match effect {
         Effect::SetTransaction(setting) => setting.scope == TransactionScope::Next,
@@ -236,10 +236,10 @@ pub(crate) fn reads_no_table(analysis: &Analysis) -> bool {
 /// Whether a statement has ended its session: `COMMIT RELEASE` or `ROLLBACK RELEASE`, by itself or
 /// as `completion_type` says. Its server closes the connection behind the answer.
 pub(crate) fn is_released(session: &Session, statement: &Statement, outcome: &Outcome) -> bool {
-    let Some(known) = statement.known.as_ref().filter(|_| outcome.error.is_none()) else {
+    let Some(known) = statement.meaning.known.as_ref().filter(|_| outcome.error.is_none()) else {
         return false;
     };
-    let is_run = matches!(statement.purpose, Purpose::Query | Purpose::Execute);
+    let is_run = matches!(statement.command.purpose, Purpose::Query | Purpose::Execute);
     match known.analysis.transaction {
         TransactionEffect::Commit { release, chain }
         | TransactionEffect::Rollback { release, chain } => {
@@ -257,12 +257,12 @@ pub(crate) fn is_released(session: &Session, statement: &Statement, outcome: &Ou
 pub(crate) fn releases_by_default(session: &Session, statement: &Statement) -> bool {
     let word = b"RELEASE";
     let is_word = |part: &[u8]| part.eq_ignore_ascii_case(word);
-    let is_set = session.state.variable("completion_type").is_some_and(|value| {
+    let is_set = session.settings.state.variable("completion_type").is_some_and(|value| {
         let value = value.trim_ascii();
         let text = value.strip_prefix(b"'").and_then(|rest| rest.strip_suffix(b"'"));
         value == b"2" || is_word(text.unwrap_or(value))
     });
-    is_set && !statement.frames.windows(word.len()).any(is_word)
+    is_set && !statement.command.frames.windows(word.len()).any(is_word)
 }
 
 /// Whether a server closes the connection behind this error: it shuts down, was told to, or what
@@ -292,16 +292,16 @@ impl Core {
             return false;
         };
         // Packets of its file are still to come, and none of them is a command.
-        let is_in_file = matches!(statement.upload, Upload::Sending { .. });
+        let is_in_file = matches!(statement.beside.upload, Upload::Sending { .. });
         let is_over = is_in_file || is_released(session, statement, outcome);
         let is_broken = outcome.error.as_ref().is_some_and(|error| ends_connection(error.code));
         // As behind a statement that is lost: what is sent behind it is meant for a session in
         // which it has run.
         let is_followed = is_broken
-            && !statement.is_read
+            && !statement.meaning.is_read
             && (client.has_sent_ahead() || makes_state(statement, session));
         if let (true, Some(conn)) = (is_over || is_broken, self.servers.conns.get_mut(conn_id)) {
-            conn.close_on_release = true;
+            conn.holder.close_on_release = true;
         }
         is_over || is_followed
     }
@@ -318,7 +318,7 @@ impl Core {
             return;
         }
         if lease.pinned_by.is_none() {
-            lease.pinned_by = Some((statement.known.as_ref().map(Rc::clone), now_us));
+            lease.pinned_by = Some((statement.meaning.known.as_ref().map(Rc::clone), now_us));
         }
     }
 
@@ -332,7 +332,7 @@ impl Core {
         outcome: &Outcome,
         before: &Arc<SessionState>,
     ) {
-        let is_set = statement.purpose == Purpose::Query;
+        let is_set = statement.command.purpose == Purpose::Query;
         let is_silent = outcome.error.is_none() && outcome.warnings == 0;
         if !is_set || !is_silent {
             return;
@@ -342,10 +342,13 @@ impl Core {
         if session.lease_mut(conn_id).is_none_or(|lease| !lease.pins.is_empty()) {
             return;
         }
-        session.remember_set(text_hash(statement.frames.get(HEADER_LEN..).unwrap_or_default()));
+        session.remember_set(text_hash(
+            statement.command.frames.get(HEADER_LEN..).unwrap_or_default(),
+        ));
         // The server need not be asked whether it accepts the same from the proxy.
-        let flavor = self.servers.conns.get(conn_id).map_or(Flavor::MySql, |conn| conn.flavor);
-        let change = difference(before, &session.state, flavor);
+        let flavor =
+            self.servers.conns.get(conn_id).map_or(Flavor::MySql, |conn| conn.server.flavor);
+        let change = difference(before, &session.settings.state, flavor);
         if let Difference::Sync(Sync { set: Some(text), .. }) = change {
             self.servers.prove(conn_id, text_hash(&text));
         }
@@ -368,7 +371,7 @@ impl Exchange {
     /// nothing. False for any other statement, and for a session that is held on a connection.
     #[inline]
     pub(crate) fn answer_repeated_set(&mut self, id: ClientId, statement: &Statement) -> bool {
-        match statement.known.as_ref().filter(|known| is_left_out(&known.analysis)) {
+        match statement.meaning.known.as_ref().filter(|known| is_left_out(&known.analysis)) {
             Some(known) => self.answer_left_out(id, statement, known),
             None => false,
         }
@@ -383,15 +386,15 @@ impl Exchange {
     ) -> bool {
         let session = self.core.clients.get_mut(id).and_then(|client| client.session.as_mut());
         let Some(session) = session else { return false };
-        let text = text_hash(statement.frames.get(HEADER_LEN..).unwrap_or_default());
-        if statement.attributes.is_some() || sets_trackers(&known.analysis.effects) {
+        let text = text_hash(statement.command.frames.get(HEADER_LEN..).unwrap_or_default());
+        if statement.command.attributes.is_some() || sets_trackers(&known.analysis.effects) {
             return false;
         }
-        if !session.leases.is_empty() || !session.accepted_sets.contains(&text) {
+        if !session.leases.is_empty() || !session.settings.accepted_sets.contains(&text) {
             return false;
         }
         let mut pins = Pins::default();
-        let (state, silent) = (&session.state, Outcome::default());
+        let (state, silent) = (&session.settings.state, Outcome::default());
         let applied =
             apply_outcome(state, &mut pins, Some(&known.analysis), &silent, Trust::Nothing);
         if applied.state.is_some() || !pins.is_empty() {

@@ -29,7 +29,7 @@ impl Exchange {
         };
         if let Some(state) = missing.state {
             let conn = self.core.servers.conns.get(conn_id);
-            let way = conn.map(|conn| difference(&conn.state, &state, conn.flavor));
+            let way = conn.map(|conn| difference(&conn.state, &state, conn.server.flavor));
             if let Some(Difference::Sync(sync)) = way {
                 let proof = sync.set.as_deref().map(text_hash);
                 self.core.send_sync(id, conn_id, state, sync, proof);

@@ -124,8 +124,8 @@ impl Exchange {
         errno: Option<u16>,
     ) {
         let settings = &self.core.env.snapshot.settings;
-        let duration_us = self.core.env.now.us.saturating_sub(statement.begun_us);
-        if !(settings.query_log_all || statement.orders.is_logged)
+        let duration_us = self.core.env.now.us.saturating_sub(statement.command.begun_us);
+        if !(settings.query_log_all || statement.target.orders.is_logged)
             || duration_us < settings.query_log_threshold.saturating_mul(1_000)
         {
             return;
@@ -139,22 +139,26 @@ impl Exchange {
         let Some(client) = self.core.clients.get(id).filter(|client| !client.is_mirror) else {
             return;
         };
-        let (Some(session), Some(known)) = (client.session.as_deref(), &statement.known) else {
+        let (Some(session), Some(known)) = (client.session.as_deref(), &statement.meaning.known)
+        else {
             return;
         };
-        let code = statement.frames.get(HEADER_LEN).copied().unwrap_or_default();
+        let code = statement.command.frames.get(HEADER_LEN).copied().unwrap_or_default();
         // Of an execution the text is the prepared statement's.
-        let prepared = statement.stmt_id.filter(|_| matches!(code, EXECUTE | BULK_EXECUTE));
+        let prepared =
+            statement.prepared.stmt_id.filter(|_| matches!(code, EXECUTE | BULK_EXECUTE));
         let prepared = prepared.and_then(|stmt_id| session.prepared.get(stmt_id));
-        let text: &[u8] = match (settings.query_log_redact, &statement.entry, prepared) {
+        let text: &[u8] = match (settings.query_log_redact, &statement.prepared.entry, prepared) {
             (true, _, _) => &known.digest_text,
             (false, _, Some(stmt)) => &stmt.entry.text,
             (false, Some(entry), None) => &entry.text,
-            (false, None, None) => statement.frames.get(HEADER_LEN + 1..).unwrap_or_default(),
+            (false, None, None) => {
+                statement.command.frames.get(HEADER_LEN + 1..).unwrap_or_default()
+            }
         };
         let shows = !settings.query_log_redact && code == EXECUTE;
         let parameters = prepared.filter(|_| shows);
-        let parameters = parameters.and_then(|stmt| parameters_of(stmt, &statement.frames));
+        let parameters = parameters.and_then(|stmt| parameters_of(stmt, &statement.command.frames));
         let text = text.get(..TEXT_LEN_MAX).unwrap_or(text);
         let slot = server
             .and_then(|server| self.core.servers.pool.slots().find(|(id, _)| id.index() == server));
@@ -165,11 +169,11 @@ impl Exchange {
                 EXECUTE | BULK_EXECUTE => "COM_STMT_EXECUTE",
                 _ => "COM_QUERY",
             },
-            thread_id: client.number,
-            username: session.user.name.clone(),
-            schemaname: String::from_utf8_lossy(session.state.schema.name()).into_owned(),
-            client: client.peer.host(),
-            hostgroup: hostgroup_shown(statement.hostgroup.0),
+            thread_id: client.origin.number,
+            username: session.login.user.name.clone(),
+            schemaname: String::from_utf8_lossy(session.settings.state.schema.name()).into_owned(),
+            client: client.origin.peer.host(),
+            hostgroup: hostgroup_shown(statement.target.hostgroup.0),
             server: server.unwrap_or_default(),
             duration_us,
             digest: known.digest,
@@ -200,14 +204,15 @@ impl Core {
             // It was refused, which was said.
             return;
         }
-        let schema = session.map(|session| session.state.schema.name()).unwrap_or_default();
+        let schema =
+            session.map(|session| session.settings.state.schema.name()).unwrap_or_default();
         let event = SessionEvent {
             event,
-            thread_id: client.number,
-            username: session.map(|session| session.user.name.clone()).unwrap_or_default(),
+            thread_id: client.origin.number,
+            username: session.map(|session| session.login.user.name.clone()).unwrap_or_default(),
             schemaname: String::from_utf8_lossy(schema).into_owned(),
-            client: client.peer.host(),
-            is_encrypted: client.tls.is_some(),
+            client: client.origin.peer.host(),
+            is_encrypted: client.origin.tls.is_some(),
             extra: extra(),
         };
         self.fx.act(Action::LogSession(Box::new(event)));
@@ -223,10 +228,11 @@ impl Core {
         let Some(session) = self.clients.get(id).and_then(|client| client.session.as_ref()) else {
             return;
         };
-        let (user, number) = (Arc::clone(&session.user), self.clients.get(id).map(|c| c.number));
-        let digest = statement.known.as_ref().map_or(0, |known| known.digest);
-        let hostgroup = statement.hostgroup;
-        let took_us = self.env.now.us.saturating_sub(statement.begun_us);
+        let (user, number) =
+            (Arc::clone(&session.login.user), self.clients.get(id).map(|c| c.origin.number));
+        let digest = statement.meaning.known.as_ref().map_or(0, |known| known.digest);
+        let hostgroup = statement.target.hostgroup;
+        let took_us = self.env.now.us.saturating_sub(statement.command.begun_us);
         self.fx.log(false, || {
             let outcome = error.map_or("ok".to_owned(), |code| format!("error {code}"));
             format!(

@@ -25,7 +25,7 @@ impl Clients {
         let Phase::Running(statement) = &client.phase else {
             return None;
         };
-        Some((statement.hostgroup, client.session.as_ref()?.account))
+        Some((statement.target.hostgroup, client.session.as_ref()?.login.account))
     }
 }
 
@@ -36,7 +36,7 @@ impl Core {
             && let Phase::Running(statement) = &mut client.phase
         {
             statement.stage = Stage::Returning;
-            statement.runs_last = false;
+            statement.prepared.runs_last = false;
             self.fx.wake(Wake::Returning(id));
         }
     }
@@ -101,21 +101,21 @@ impl Core {
         );
         let charset = Charset::Collation(login.collation);
         conn.state = self.servers.states.intern(SessionState::new(Schema::None, charset));
-        conn.account = account;
-        conn.password = self.servers.password_turns.turn(slot.index(), account);
-        conn.since_ms = self.env.now.ms();
-        conn.login_us = self.env.now.us;
-        conn.owner = None;
+        conn.login.account = account;
+        conn.login.password = self.servers.logins.password_turns.turn(slot.index(), account);
+        conn.holder.since_ms = self.env.now.ms();
+        conn.login.login_us = self.env.now.us;
+        conn.holder.owner = None;
         // What sessions left here is gone with the login before.
-        conn.last_client = None;
-        conn.accepted_sets = Vec::new();
+        conn.holder.last_client = None;
+        conn.left.accepted_sets = Vec::new();
         conn.was_reset();
-        conn.conditions_turn = None;
-        conn.turn += 1;
-        let Some(identity) = conn.identity.as_deref().cloned() else {
+        conn.left.conditions_turn = None;
+        conn.holder.turn += 1;
+        let Some(identity) = conn.server.identity.as_deref().cloned() else {
             return;
         };
-        let out = conn.outbox.buf(&mut self.fx.buffers);
+        let out = conn.io.outbox.buf(&mut self.fx.buffers);
         let handshake = ServerHandshake::change_user(login, identity, out);
         conn.phase = ConnPhase::Login(Box::new(handshake));
         self.servers.set_state(conn_id, ConnState::Connecting);
@@ -149,7 +149,7 @@ impl Exchange {
 impl Servers {
     /// Why the last connection to the hostgroup did not come up, if none did since.
     pub(crate) fn last_failure(&self, hostgroup: HostgroupId) -> String {
-        let why = self.last_failures.get(&hostgroup);
+        let why = self.logins.last_failures.get(&hostgroup);
         why.map_or_else(String::new, |why| format!(" (the last attempt: {why})"))
     }
 }

@@ -34,7 +34,7 @@ impl Core {
         let relay = conn.own_relay();
         let owner = Owner::Sync(id, None);
         conn.in_flight.push_back(InFlight { owner, relay, is_statement: false });
-        let takes_attributes = conn.takes_attributes;
+        let takes_attributes = conn.server.takes_attributes;
         self.fx.stats.counters.transactions_moved += 1;
         self.write_server(conn_id, |out| put_own_query(out, BEGIN, takes_attributes));
         if let Some(lease) = left {

@@ -101,15 +101,15 @@ pub(crate) fn may_leave(session: &Session, statement: &Statement, conn_id: ConnI
 /// Whether a statement ends the transaction that is open and does more: begins another one, or
 /// runs outside of it.
 pub(crate) fn goes_on_behind(session: &Session, statement: &Statement) -> bool {
-    let is_run = matches!(statement.purpose, Purpose::Query | Purpose::Execute);
-    let Some(known) = statement.known.as_ref().filter(|_| is_run) else { return false };
+    let is_run = matches!(statement.command.purpose, Purpose::Query | Purpose::Execute);
+    let Some(known) = statement.meaning.known.as_ref().filter(|_| is_run) else { return false };
     match known.analysis.transaction {
         TransactionEffect::None | TransactionEffect::SetAutocommit(_) => false,
         TransactionEffect::Begin { .. } | TransactionEffect::ImplicitCommit => true,
         TransactionEffect::Commit { chain, .. } | TransactionEffect::Rollback { chain, .. } => {
             chain
                 || known.analysis.statements != 1
-                || session.state.variable("completion_type").is_some()
+                || session.settings.state.variable("completion_type").is_some()
         }
     }
 }
@@ -128,7 +128,7 @@ impl Servers {
         if self.accepted_sets.len() >= ACCEPTED_SETS_MAX {
             self.accepted_sets.clear();
         }
-        self.accepted_sets.insert((conn.slot, conn.incarnation, set));
+        self.accepted_sets.insert((conn.slot, conn.server.incarnation, set));
     }
 }
 
@@ -180,15 +180,19 @@ impl Exchange {
         {
             return self.lose_conn(conn_id, "drained");
         }
-        let is_dump = statement.purpose == Purpose::Dump;
-        let reads =
-            may_read_past(statement, session, conn.flavor, self.core.env.shared.finds_by_null());
-        let here = (conn_id, conn.turn);
+        let is_dump = statement.command.purpose == Purpose::Dump;
+        let reads = may_read_past(
+            statement,
+            session,
+            conn.server.flavor,
+            self.core.env.shared.finds_by_null(),
+        );
+        let here = (conn_id, conn.holder.turn);
         let is_others = reads.diagnostics && conn.keeps_others_conditions();
         let needs_trace = is_others || reads.is_elsewhere(session, here);
         let has_id = session.insert_conn == Some(here);
         let overwrites = needs_trace
-            && conn.flavor == Flavor::MariaDb
+            && conn.server.flavor == Flavor::MariaDb
             && reads.clears_first(session, here, conn);
         if overwrites && self.core.asks_for_found_rows(id, conn_id) {
             return;
@@ -211,21 +215,21 @@ impl Exchange {
         let Some(conn) = self.core.servers.conns.get(conn_id) else {
             return;
         };
-        if Arc::ptr_eq(&conn.state, &session.state) && !needs_trace {
+        if Arc::ptr_eq(&conn.state, &session.settings.state) && !needs_trace {
             if is_dump && self.core.waits_to_dump(id, conn_id) {
                 return;
             }
             return self.send_statement(id, conn_id, Stage::Sent(conn_id));
         }
-        let mut state = Arc::clone(&session.state);
-        let mut found = difference(&conn.state, &state, conn.flavor);
+        let mut state = Arc::clone(&session.settings.state);
+        let mut found = difference(&conn.state, &state, conn.server.flavor);
         let is_held = session.lease_mut(conn_id).is_some_and(|lease| !lease.pins.is_empty());
         if found == Difference::ChangeUser && is_held {
             // The schema went on other servers. What is held here stays, in the one that is here.
             let mut there = (*state).clone();
             there.schema = conn.state.schema.clone();
             state = self.core.servers.states.intern(there);
-            found = difference(&conn.state, &state, conn.flavor);
+            found = difference(&conn.state, &state, conn.server.flavor);
         }
         let mut sync = match found {
             Difference::None => Sync::default(),
@@ -233,7 +237,7 @@ impl Exchange {
             Difference::ChangeUser => return self.exchange(id, conn_id),
         };
         if has_plant!(self.core, SyncSkipped)
-            && matches!(&client.phase, Phase::Running(statement) if statement.is_read)
+            && matches!(&client.phase, Phase::Running(statement) if statement.meaning.is_read)
         {
             sync.set = None;
         }
@@ -243,8 +247,8 @@ impl Exchange {
             // session's own conditions stay, and an insert id of its own that is only there.
             let clears = reads.clears_first(session, here, conn);
             let insert_id = (!has_id).then_some(session.last_insert_id);
-            add_last_insert_id(&mut sync, insert_id, conn.flavor, clears);
-            if clears && conn.flavor == Flavor::MariaDb {
+            add_last_insert_id(&mut sync, insert_id, conn.server.flavor, clears);
+            if clears && conn.server.flavor == Flavor::MariaDb {
                 session.past.found_rows_overwritten(here);
             }
             if reads.runs_code {
@@ -255,7 +259,7 @@ impl Exchange {
                 session.insert_conn = Some(here);
             }
             if let Some(conn) = self.core.servers.conns.get_mut(conn_id).filter(|_| clears) {
-                conn.conditions_turn = None;
+                conn.left.conditions_turn = None;
             }
         }
         let waits = is_dump || self.core.waits_for_sync(id, conn_id, &sync, proof, awaits_reset);
@@ -291,55 +295,59 @@ impl Exchange {
         else {
             return;
         };
-        if statement.purpose == Purpose::Dump {
+        if statement.command.purpose == Purpose::Dump {
             return self.begin_dump(id, conn_id);
         }
         let Some(conn) = self.core.servers.conns.get_mut(conn_id) else {
             return;
         };
-        let delivers = !matches!(statement.purpose, Purpose::LoginSchema(..)) && !client.is_mirror;
-        let mut relay = Relay::new(statement.shape, conn.format, session.format, delivers);
+        let delivers =
+            !matches!(statement.command.purpose, Purpose::LoginSchema(..)) && !client.is_mirror;
+        let mut relay =
+            Relay::new(statement.command.shape, conn.server.format, session.login.format, delivers);
         // A server may refuse a command of many packets before it has read them all.
-        if let Some((header, _, [])) = split_packet(&statement.frames) {
+        if let Some((header, _, [])) = split_packet(&statement.command.frames) {
             relay = relay.numbered_from(header.seq.wrapping_add(1));
         }
-        relay.set_told(session.told.clone());
-        relay.set_status(session.status);
+        relay.set_told(session.settings.told.clone());
+        relay.set_status(session.settings.status);
         if !statement.opens_cursor() {
             relay.set_without_cursor();
         }
         // What shares a connection has one result, whose numbers are right: they are checked.
-        if conn.packing.is_some() && !matches!(stage, Stage::Shared(_)) {
-            relay.renumber_from(statement.answer_seq);
+        if conn.io.packing.is_some() && !matches!(stage, Stage::Shared(_)) {
+            relay.renumber_from(statement.command.answer_seq);
         }
         prepared::know_columns(&mut relay, statement, session);
-        if let (Purpose::Prepare, Some(stmt_id)) = (&statement.purpose, statement.stmt_id) {
+        if let (Purpose::Prepare, Some(stmt_id)) =
+            (&statement.command.purpose, statement.prepared.stmt_id)
+        {
             relay.set_stmt_id(stmt_id);
         }
         conn.in_flight.push_back(InFlight { owner: Owner::Client(id), relay, is_statement: true });
-        if conn.busy_since_us == 0 {
-            conn.busy_since_us = now_us;
+        if conn.holder.busy_since_us == 0 {
+            conn.holder.busy_since_us = now_us;
         }
-        statement.sent_at = conn.outbox.position();
-        statement.sent_us = now_us;
-        if let Some(fill) = &mut statement.fill {
+        statement.sent.sent_at = conn.io.outbox.position();
+        statement.sent.sent_us = now_us;
+        if let Some(fill) = &mut statement.beside.fill {
             fill.copy.restart();
         }
-        if let Some(half) = &mut statement.mirrored {
+        if let Some(half) = &mut statement.beside.mirrored {
             half.copy.restart();
         }
         statement.stage = stage;
-        conn.may_last = may_last(statement);
-        let out = conn.outbox.buf(&mut self.core.fx.buffers);
+        conn.left.may_last = may_last(statement);
+        let out = conn.io.outbox.buf(&mut self.core.fx.buffers);
         let begin = out.len();
-        put_statement(out, statement, session, &mut conn.stmts, conn.takes_attributes);
+        put_statement(out, statement, session, &mut conn.stmts, conn.server.takes_attributes);
         let put = out.get(begin..).unwrap_or_default();
         // It may take another number of packets than its client knows of.
-        let is_other = put.len() > PAYLOAD_MAX || statement.answer_seq != 1;
+        let is_other = put.len() > PAYLOAD_MAX || statement.command.answer_seq != 1;
         if let (true, Some(entry)) = (is_other, conn.in_flight.back_mut()) {
-            entry.relay.renumber_from(statement.answer_seq);
+            entry.relay.renumber_from(statement.command.answer_seq);
         }
-        let sent = conn.outbox.position() - statement.sent_at;
+        let sent = conn.io.outbox.position() - statement.sent.sent_at;
         let slot = conn.slot;
         if let Some(slot) = self.core.servers.pool.slot(slot) {
             slot.server.health.begin_statement();
@@ -394,7 +402,7 @@ impl Core {
         let (Some(session), Some(conn)) = (session, self.servers.conns.get(conn_id)) else {
             return false;
         };
-        session.state.schema == Schema::None && conn.state.schema != Schema::None
+        session.settings.state.schema == Schema::None && conn.state.schema != Schema::None
     }
 
     /// Whether a statement only looks at what the one before has left on this connection, which
@@ -412,8 +420,8 @@ impl Core {
             (depends.contains(Depends::ROW_COUNT) || depends.contains(Depends::DIAGNOSTICS))
                 && !runs_a_routine(analysis)
         };
-        session.last_conn == Some((conn_id, conn.turn))
-            && statement.known.as_ref().is_some_and(|known| looks(&known.analysis))
+        session.last_conn == Some((conn_id, conn.holder.turn))
+            && statement.meaning.known.as_ref().is_some_and(|known| looks(&known.analysis))
     }
 
     /// Connections keep a schema's character set as it was when they chose it. Once a schema has
@@ -423,7 +431,7 @@ impl Core {
         let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
-        let is_old = std::mem::replace(&mut conn.schemas_defined, defined) != defined;
+        let is_old = std::mem::replace(&mut conn.left.schemas_defined, defined) != defined;
         if is_old && matches!(conn.state.schema, Schema::Named(_)) {
             let mut state = (*conn.state).clone();
             state.schema = Schema::Unknown;
@@ -450,15 +458,16 @@ impl Core {
             return true;
         };
         // The one that it had before its reset is still its, and can't be refused.
-        let chooses_schema = sync.schema.is_some() && sync.schema != conn.kept_schema;
+        let chooses_schema = sync.schema.is_some() && sync.schema != conn.left.kept_schema;
         // Another connection may have logged in with fewer rights.
         let is_for_all = || sync.set.as_deref().is_none_or(|text| !needs_rights(text));
         let is_proven = proof.is_none_or(|proof| {
-            conn.accepted_sets.contains(&proof)
-                || self.servers.accepted_sets.contains(&(conn.slot, conn.incarnation, proof))
+            conn.left.accepted_sets.contains(&proof)
+                || self.servers.accepted_sets.contains(&(conn.slot, conn.server.incarnation, proof))
                     && is_for_all()
         });
-        !statement.is_read && (awaits_reset || chooses_schema || sync.may_fail || !is_proven)
+        !statement.meaning.is_read
+            && (awaits_reset || chooses_schema || sync.may_fail || !is_proven)
     }
 
     /// Whether an operator has taken out the server of a connection that the statement of `id`
@@ -484,12 +493,13 @@ impl Core {
         let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
-        let takes_attributes = conn.takes_attributes;
+        let takes_attributes = conn.server.takes_attributes;
         conn.follow_transaction_tracker(&state);
-        let out = conn.outbox.buf(&mut self.fx.buffers);
+        let out = conn.io.outbox.buf(&mut self.fx.buffers);
         let mut expect = |set: Option<u64>| {
             let relay =
-                Relay::new(ResponseShape::Single, conn.format, conn.format, false).numbered_from(1);
+                Relay::new(ResponseShape::Single, conn.server.format, conn.server.format, false)
+                    .numbered_from(1);
             conn.in_flight.push_back(InFlight {
                 owner: Owner::Sync(id, set),
                 relay,
@@ -500,7 +510,8 @@ impl Core {
             put_own_query(out, text, takes_attributes);
             expect(None);
         }
-        let is_chosen_anew = conn.state.schema == Schema::Unknown && conn.flavor == Flavor::MariaDb;
+        let is_chosen_anew =
+            conn.state.schema == Schema::Unknown && conn.server.flavor == Flavor::MariaDb;
         if sync.schema.is_some() && is_chosen_anew {
             // MariaDB does nothing when it is told to choose what is chosen already.
             put_init_db(out, b"information_schema");
@@ -517,7 +528,7 @@ impl Core {
             expect(proof);
         }
         conn.state = state;
-        conn.kept_schema = None;
+        conn.left.kept_schema = None;
         self.fx.stats.counters.sessions_synchronised += 1;
         self.touch_server(conn_id);
     }
@@ -529,9 +540,10 @@ impl Core {
             return;
         };
         let is_next = sets_next_transaction(statement);
-        let prepares = statement.purpose == Purpose::Prepare;
-        let known = statement.known.as_ref();
-        let looks_back = !statement.is_read || known.is_none_or(|known| !known.looks_at_nothing);
+        let prepares = statement.command.purpose == Purpose::Prepare;
+        let known = statement.meaning.known.as_ref();
+        let looks_back =
+            !statement.meaning.is_read || known.is_none_or(|known| !known.looks_at_nothing);
         let begins_read_only = session.begins_read_only;
         if is_next {
             self.track_transactions(conn_id);
@@ -554,9 +566,10 @@ impl Core {
         let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
-        conn.account = account;
+        conn.login.account = account;
         let relay =
-            Relay::new(ResponseShape::Single, conn.format, conn.format, false).numbered_from(1);
+            Relay::new(ResponseShape::Single, conn.server.format, conn.server.format, false)
+                .numbered_from(1);
         conn.in_flight.push_back(InFlight { owner: Owner::Setup, relay, is_statement: false });
         self.write_server(conn_id, |out| {
             let start = begin_packet(out, 0);
@@ -622,7 +635,7 @@ impl PastReads {
     /// Whether warnings and counts are cleared before: on a MariaDB they may stay where they are
     /// all the session's own.
     pub(crate) fn clears_first(self, session: &Session, here: (ConnId, u64), conn: &Conn) -> bool {
-        conn.flavor == Flavor::MySql
+        conn.server.flavor == Flavor::MySql
             || session.last_conn != Some(here)
             || conn.keeps_others_conditions()
             || self.lacks_found_rows(session, here)

@@ -49,7 +49,7 @@ impl Core {
             }
         }
         if !behind.is_empty() {
-            conn.copies = Some(ticket);
+            conn.left.copies = Some(ticket);
         }
         if let Some(slot) = self.servers.pool.slot_mut(conn.slot) {
             slot.close_shared(conn_id);
@@ -66,8 +66,8 @@ impl Core {
         if let Some(Phase::Running(statement)) =
             self.clients.get_mut(id).map(|client| &mut client.phase)
         {
-            debug_assert!(statement.is_read);
-            statement.never_share = true;
+            debug_assert!(statement.meaning.is_read);
+            statement.target.never_share = true;
             self.requeue(id);
         }
     }
@@ -83,7 +83,7 @@ impl Core {
                 entry.relay.set_discard();
             }
         }
-        if std::mem::take(&mut conn.is_paused) {
+        if std::mem::take(&mut conn.io.is_paused) {
             self.resume(Side::Server(conn_id));
         }
     }
@@ -93,7 +93,7 @@ impl Core {
     pub(crate) fn soil_outdated(&mut self, conn_id: ConnId) {
         let version = self.env.shared.catalog().version();
         if let Some(conn) =
-            self.servers.conns.get_mut(conn_id).filter(|it| it.shared_version != version)
+            self.servers.conns.get_mut(conn_id).filter(|it| it.left.shared_version != version)
         {
             conn.soil(Dirt::Reset(ResetReason::Unknown));
         }
@@ -104,7 +104,7 @@ impl Core {
         let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
-        conn.since_ms = self.env.now.ms();
+        conn.holder.since_ms = self.env.now.ms();
         let is_quiet = conn.in_flight.is_empty();
         self.servers.set_state(conn_id, ConnState::AwaitingKill);
         if is_quiet {
@@ -150,7 +150,7 @@ impl Exchange {
             return;
         };
         debug_assert!(conn.list == ConnState::Shared);
-        conn.since_ms = self.core.env.now.ms();
+        conn.holder.since_ms = self.core.env.now.ms();
         let is_quiet = conn.in_flight.is_empty();
         let (clients, catalog) = (&self.core.clients, self.core.env.shared.catalog());
         let now_ms = self.core.env.now.ms();
@@ -167,7 +167,7 @@ impl Exchange {
             }
         }
         if !behind.is_empty() {
-            conn.copies = Some(ticket);
+            conn.left.copies = Some(ticket);
         }
         self.core.servers.set_state(conn_id, ConnState::Resetting);
         if is_quiet {

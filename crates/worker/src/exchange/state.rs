@@ -12,7 +12,8 @@ impl Core {
     /// A client may begin its next command: if it has sent some ahead, it does when this event is
     /// over.
     pub(crate) fn wake_commands(&mut self, id: ClientId) {
-        if self.clients.get(id).is_some_and(|it| it.packing.is_some() || !it.inbox.is_empty()) {
+        if self.clients.get(id).is_some_and(|it| it.io.packing.is_some() || !it.io.inbox.is_empty())
+        {
             self.fx.wake(Wake::Commands(id));
         }
     }
@@ -24,7 +25,7 @@ impl Core {
         let Some(session) = session else { return };
         let charset = match self.env.greeting.flavor() {
             Flavor::MySql => SERVERS_CHARSET,
-            Flavor::MariaDb => session.handshake_charset.clone(),
+            Flavor::MariaDb => session.login.handshake_charset.clone(),
         };
         self.begin_anew(id, charset);
     }
@@ -36,24 +37,24 @@ impl Core {
         else {
             return;
         };
-        let mut state = SessionState::new(session.state.schema.clone(), charset);
+        let mut state = SessionState::new(session.settings.state.schema.clone(), charset);
         if is_mysql {
-            ignore_spaces(&mut state, session.capabilities);
+            ignore_spaces(&mut state, session.login.capabilities);
         }
-        session.modes =
+        session.settings.modes =
             self.servers.defaults.modes.of_session(&state, self.env.greeting.flavor(), None);
-        session.state = self.servers.states.intern(state);
-        session.accepted_sets = Vec::new();
+        session.settings.state = self.servers.states.intern(state);
+        session.settings.accepted_sets = Vec::new();
         session.prepared = ClientStmts::default();
         let soiled = std::mem::take(&mut session.soiled);
         session.last_insert_id = 0;
         session.begins_read_only = false;
-        session.prepares_definitions = false;
+        session.settings.prepares_definitions = false;
         session.last_conn = None;
         session.insert_conn = None;
         session.past = session.past.after_reset();
-        session.told = TrackerFilter::DEFAULT;
-        session.status = trunkline_protocol::packet::status::AUTOCOMMIT;
+        session.settings.told = TrackerFilter::DEFAULT;
+        session.settings.status = trunkline_protocol::packet::status::AUTOCOMMIT;
         self.reset_soiled(id, soiled);
         self.begin_autocommit(id);
     }

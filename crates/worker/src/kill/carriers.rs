@@ -109,8 +109,8 @@ impl Core {
             self.fetch_traces(idle, None, false);
             if let Some(conn) = self.servers.conns.get_mut(idle) {
                 // What a session left on it for a later statement is overwritten.
-                conn.last_client = None;
-                conn.turn += 1;
+                conn.holder.last_client = None;
+                conn.holder.turn += 1;
             }
             return Ok(idle);
         }
@@ -125,7 +125,7 @@ impl Core {
             let carries = |via: &ConnId| {
                 self.servers.conns.get(*via).is_some_and(|conn| {
                     conn.slot == slot_id
-                        && conn.account == account
+                        && conn.login.account == account
                         && matches!(conn.list, ConnState::Connecting | ConnState::CarryingKill)
                 })
             };
@@ -136,7 +136,7 @@ impl Core {
         }
         let has_session = |id: &&ClientId| {
             let session = self.clients.get(**id).and_then(|client| client.session.as_ref());
-            session.is_some_and(|session| session.account == account)
+            session.is_some_and(|session| session.login.account == account)
         };
         // Any client of the account can log in; the one to be ended may have gone.
         let login = logins.iter().flatten().find(has_session).copied();
@@ -153,9 +153,9 @@ impl Core {
         let Some(conn) = self.servers.conns.get_mut(via) else {
             return;
         };
-        let sent_at = conn.outbox.position();
-        let takes_attributes = conn.takes_attributes;
-        let relay = Relay::new(ResponseShape::Query, conn.format, conn.format, false);
+        let sent_at = conn.io.outbox.position();
+        let takes_attributes = conn.server.takes_attributes;
+        let relay = Relay::new(ResponseShape::Query, conn.server.format, conn.server.format, false);
         conn.in_flight.push_back(InFlight { owner: Owner::Kill(id), relay, is_statement: false });
         self.write_server(via, |out| {
             put_own_query(out, text, takes_attributes);
@@ -173,7 +173,7 @@ impl Core {
     /// somebody else's.
     pub(crate) fn is_still_wanted(&self, command: &KillCommand) -> bool {
         let via = self.servers.conns.get(command.via);
-        if via.is_none_or(|via| via.incarnation != command.incarnation) {
+        if via.is_none_or(|via| via.server.incarnation != command.incarnation) {
             return false;
         }
         let Some((client, sent_at)) = command.statement else {
@@ -185,7 +185,7 @@ impl Core {
             matches!(&client.phase, Phase::Running(statement)
                 if matches!(statement.stage, Stage::Sent(conn) | Stage::Shared(conn)
                     if conn == command.target)
-                    && statement.sent_at == sent_at)
+                    && statement.sent.sent_at == sent_at)
         })
     }
 
@@ -234,13 +234,13 @@ impl Exchange {
             return self.core.answer_kill(asker, KillAnswer::Done);
         };
         let (ConnPhase::Ready | ConnPhase::Forward(_), Some(identity)) =
-            (&conn.phase, &conn.identity)
+            (&conn.phase, &conn.server.identity)
         else {
             // Nothing runs there yet.
             return self.core.answer_kill(asker, KillAnswer::Done);
         };
         let thread = identity.greeting.connection_id;
-        let (slot, account, incarnation) = (conn.slot, conn.account, conn.incarnation);
+        let (slot, account, incarnation) = (conn.slot, conn.login.account, conn.server.incarnation);
         let via = match is_full {
             true => Err("too many KILLs are under way".to_owned()),
             false => self.core.kill_carrier(&[Some(victim), asker.client], slot, account),
@@ -250,7 +250,7 @@ impl Exchange {
             Err(why) => return self.core.answer_kill(asker, KillAnswer::failed(why)),
         };
         if let Some(conn) = self.core.servers.conns.get_mut(target) {
-            conn.kills += 1;
+            conn.holder.kills += 1;
         }
         let id = self.core.servers.kills.next;
         self.core.servers.kills.next += 1;
@@ -313,7 +313,7 @@ impl Exchange {
             };
             let (text, target) = (format!("{verb} {}", command.thread), command.target);
             if let Some(conn) = self.core.servers.conns.get_mut(target) {
-                conn.was_killed = true;
+                conn.holder.was_killed = true;
             }
             self.core.write_kill(via, id, text.as_bytes());
         }
@@ -364,7 +364,7 @@ impl Exchange {
         };
         (command.retries_left, command.sent_at) = (left, None);
         let (logins, target) = ([Some(command.victim), command.asker.client], command.target);
-        let place = self.core.servers.conns.get(target).map(|conn| (conn.slot, conn.account));
+        let place = self.core.servers.conns.get(target).map(|conn| (conn.slot, conn.login.account));
         let Some(Ok(via)) =
             place.map(|(slot, account)| self.core.kill_carrier(&logins, slot, account))
         else {

@@ -38,23 +38,23 @@ impl Exchange {
         let Some(session) = client.session.as_ref() else {
             return;
         };
-        client.changes_user = true;
-        if keeps && client.failed_changes >= FAILED_MAX {
+        client.change.changes_user = true;
+        if keeps && client.change.failed_changes >= FAILED_MAX {
             return self.refuse_change(id, 1, ErrorKind::UnknownCommand.says("Unknown command"));
         }
         let accounts = LoginAccounts::new(
             &self.core.env.snapshot,
             &self.core.env.shared,
-            &client.peer,
-            client.tls.is_some(),
+            &client.origin.peer,
+            client.origin.tls.is_some(),
         );
         let (handshake, step) = ClientHandshake::change_user(
-            session.capabilities,
-            client.nonce,
+            session.login.capabilities,
+            client.origin.nonce,
             payload,
             0,
             &accounts,
-            client.outbox.buf(&mut self.core.fx.buffers),
+            client.io.outbox.buf(&mut self.core.fx.buffers),
         );
         client.phase = Phase::Login(Box::new(handshake));
         self.core.touch_client(id);
@@ -75,8 +75,9 @@ impl Core {
         self.log_session(id, "MySQL_Client_Close", String::new);
         self.free_leases(id);
         if let Some(client) = self.clients.get_mut(id) {
-            client.former = client.session.take();
-            let soiled = client.former.as_mut().map(|former| std::mem::take(&mut former.soiled));
+            client.change.former = client.session.take();
+            let soiled =
+                client.change.former.as_mut().map(|former| std::mem::take(&mut former.soiled));
             self.reset_soiled(id, soiled.unwrap_or_default());
         }
     }
@@ -101,17 +102,17 @@ impl Core {
 
     /// The new session's place under its user's cap: the old one's, where it is the same user's.
     pub(crate) fn place_of_user(&mut self, id: ClientId, user: &User) -> Option<UserPlace> {
-        let former = self.clients.get_mut(id).and_then(|client| client.former.as_mut());
-        let same = former.filter(|former| former.user.key() == user.key());
-        let own = same.and_then(|former| former.place.take());
+        let former = self.clients.get_mut(id).and_then(|client| client.change.former.as_mut());
+        let same = former.filter(|former| former.login.user.key() == user.key());
+        let own = same.and_then(|former| former.login.place.take());
         own.or_else(|| self.env.shared.take_user(&user.key(), user.max_connections))
     }
 }
 
 /// The session before the change. One of the same user has had its place meanwhile.
 pub(crate) fn go_back(mut former: Box<Session>, now: Option<Box<Session>>) -> Box<Session> {
-    if former.place.is_none() {
-        former.place = now.and_then(|now| now.place);
+    if former.login.place.is_none() {
+        former.login.place = now.and_then(|now| now.login.place);
     }
     former
 }

@@ -17,7 +17,8 @@ use crate::{
 impl Exchange {
     /// Has a client wait for what its host is called, unless that is known.
     pub(crate) fn name_host(&mut self, id: ClientId) {
-        let Some(addr) = self.core.clients.get(id).and_then(|client| client.peer.client_addr)
+        let Some(addr) =
+            self.core.clients.get(id).and_then(|client| client.origin.peer.client_addr)
         else {
             return;
         };
@@ -85,8 +86,8 @@ impl Exchange {
         let Some(answer_seq) = handshake.host_answer_seq() else {
             return;
         };
-        Arc::make_mut(&mut client.peer).host_name = name;
-        let peer = Arc::clone(&client.peer);
+        Arc::make_mut(&mut client.origin.peer).host_name = name;
+        let peer = Arc::clone(&client.origin.peer);
         // Who is logged in already was judged when it came.
         if client.session.is_none() && !self.core.env.is_allowed(&peer) {
             self.core.fx.stats.counters.client_refused(ClientRefusal::AddressNotAllowed);

@@ -12,10 +12,10 @@ use crate::clients::client::{Purpose, Session, Statement};
 /// Tells a relay what its client knows of the columns to come. The reply's outcome says what it
 /// knows then; without an outcome that is nothing certain.
 pub(crate) fn know_columns(relay: &mut Relay, statement: &Statement, session: &mut Session) {
-    if !session.format.cached_metadata {
+    if !session.login.format.cached_metadata {
         return;
     }
-    match (&statement.purpose, statement.stmt_id) {
+    match (&statement.command.purpose, statement.prepared.stmt_id) {
         (Purpose::Prepare, Some(_)) => relay.set_known_columns(None),
         (Purpose::Execute, Some(stmt_id)) => {
             let stmt = session.prepared.get_mut(stmt_id).filter(|stmt| stmt.entry.has_rows);

@@ -3,9 +3,12 @@
 use trunkline_protocol::response::Prepared;
 use trunkline_session::tracker::StateTable;
 
-use crate::{clients::client::Session, rooms::Exchange};
-
-use super::{ClientStmts, EntryKey, client_stmts::ClientStmt, has_literals};
+use crate::{
+    clients::client::{Session, SessionSettings},
+    prepared::client_stmts::ClientStmt,
+    prepared::{ClientStmts, EntryKey, has_literals},
+    rooms::Exchange,
+};
 
 /// Statements of one session that may move: each is read again when it arrives.
 pub(crate) const STMTS_MAX: usize = 64;
@@ -59,7 +62,8 @@ impl Session {
     /// Whether all its statements were prepared in the state that it is in now, so that they can
     /// be read again elsewhere as they were read here.
     pub(crate) fn reads_alike(&mut self, states: &mut StateTable) -> bool {
-        let Self { prepared, reading, state, .. } = self;
+        let Self { settings, prepared, .. } = self;
+        let SessionSettings { reading, state, .. } = settings;
         prepared.iter().all(|stmt| {
             let now = reading.of(state, stmt.entry.has_literals, states);
             *now == *stmt.entry.reading
@@ -72,12 +76,15 @@ impl Exchange {
     pub(crate) fn unpack_stmts(&mut self, session: &mut Session, moved: MovedStmts) {
         let MovedStmts { stmts, next_id, last } = moved;
         for MovedStmt { text, prepared, types, columns } in stmts {
-            let known = self.statements.analyses.know(&text, &session.modes);
-            let has_literals = has_literals(&text, &session.modes);
-            let reading =
-                session.reading.of(&session.state, has_literals, &mut self.core.servers.states);
-            let key = EntryKey { account: session.account, reading, has_literals, text };
-            let entry = self.statements.share_entry(key, (known, session.modes), prepared);
+            let known = self.statements.analyses.know(&text, &session.settings.modes);
+            let has_literals = has_literals(&text, &session.settings.modes);
+            let reading = session.settings.reading.of(
+                &session.settings.state,
+                has_literals,
+                &mut self.core.servers.states,
+            );
+            let key = EntryKey { account: session.login.account, reading, has_literals, text };
+            let entry = self.statements.share_entry(key, (known, session.settings.modes), prepared);
             let columns = columns.map(|definitions| entry.columns(&definitions));
             let types = types.map(|types| types.into());
             let id = prepared.stmt_id;

@@ -66,7 +66,9 @@ impl Exchange {
             return;
         };
         self.core.stmt_is_on(conn_id, &entry, prepared.stmt_id);
-        if let (Some(stmts), Some(stmt_id)) = (self.core.clients.stmts_mut(id), statement.stmt_id) {
+        if let (Some(stmts), Some(stmt_id)) =
+            (self.core.clients.stmts_mut(id), statement.prepared.stmt_id)
+        {
             stmts.insert(stmt_id, entry);
             stmts.columns_sent(stmt_id, outcome);
         }
@@ -81,12 +83,15 @@ impl Exchange {
     ) -> Option<Rc<Entry>> {
         let modes = self.core.modes(id)?;
         let session = self.core.clients.get_mut(id)?.session.as_mut()?;
-        let known = Rc::clone(statement.known.as_ref()?);
+        let known = Rc::clone(statement.meaning.known.as_ref()?);
         let text = prepared_text(statement);
         let has_literals = has_literals(&text, &modes);
-        let reading =
-            session.reading.of(&session.state, has_literals, &mut self.core.servers.states);
-        let key = EntryKey { account: session.account, reading, has_literals, text };
+        let reading = session.settings.reading.of(
+            &session.settings.state,
+            has_literals,
+            &mut self.core.servers.states,
+        );
+        let key = EntryKey { account: session.login.account, reading, has_literals, text };
         Some(self.statements.share_entry(key, (known, modes), prepared))
     }
 }
@@ -137,10 +142,10 @@ impl Core {
             return;
         };
         if let (Phase::Running(statement), Some(session)) = (&mut client.phase, &client.session)
-            && statement.runs_last
+            && statement.prepared.runs_last
             && let Some(conn) = self.servers.conns.get_mut(conn_id)
         {
-            statement.server_stmt = prepared.stmt_id;
+            statement.prepared.server_stmt = prepared.stmt_id;
             conn.bind_front(statement, session);
         }
     }
@@ -157,7 +162,7 @@ impl Core {
         if let Some(client) = self.clients.get_mut(id)
             && let Phase::Running(statement) = &mut client.phase
         {
-            statement.prepare_error = Some(Box::new(error));
+            statement.prepared.prepare_error = Some(Box::new(error));
         }
     }
 
@@ -178,7 +183,7 @@ impl Core {
         outcome: &Outcome,
         was_run: bool,
     ) {
-        let Some(stmt_id) = statement.stmt_id else { return };
+        let Some(stmt_id) = statement.prepared.stmt_id else { return };
         self.long_data_used(id, statement);
         if let Some(stmts) = self.clients.stmts_mut(id) {
             stmts.columns_sent(stmt_id, outcome);
@@ -192,9 +197,9 @@ impl Core {
             && statement.opens_cursor()
             && outcome.status.is_some_and(|flags| flags & status::CURSOR_EXISTS != 0);
         if has_cursor {
-            conn.stmts.hold(statement.server_stmt, stmt_id);
+            conn.stmts.hold(statement.prepared.server_stmt, stmt_id);
         }
-        conn.stmts.ended(statement.server_stmt, has_succeeded, is_unknown);
+        conn.stmts.ended(statement.prepared.server_stmt, has_succeeded, is_unknown);
         if has_cursor {
             let Some(session) = self.clients.get_mut(id).and_then(|c| c.session.as_mut()) else {
                 return;
@@ -210,7 +215,8 @@ impl Core {
 
     /// A client's execution was answered without a server.
     pub(crate) fn stmt_answered(&mut self, id: ClientId, statement: &Statement, outcome: &Outcome) {
-        let Some(stmt_id) = statement.stmt_id.filter(|_| statement.purpose == Purpose::Execute)
+        let Some(stmt_id) =
+            statement.prepared.stmt_id.filter(|_| statement.command.purpose == Purpose::Execute)
         else {
             return;
         };
@@ -221,7 +227,8 @@ impl Core {
 
     /// Long data goes with the execution that it was sent for, however that ended.
     pub(crate) fn long_data_used(&mut self, id: ClientId, statement: &Statement) {
-        let stmt_id = statement.stmt_id.filter(|_| statement.purpose == Purpose::Execute);
+        let stmt_id =
+            statement.prepared.stmt_id.filter(|_| statement.command.purpose == Purpose::Execute);
         if let (Some(stmt_id), Some(stmts)) = (stmt_id, self.clients.stmts_mut(id)) {
             stmts.long_data_used(stmt_id);
         }
@@ -235,7 +242,7 @@ impl Core {
         statement: &Statement,
         outcome: &Outcome,
     ) {
-        let (Some(stmt_id), Some(flags)) = (statement.stmt_id, outcome.status) else {
+        let (Some(stmt_id), Some(flags)) = (statement.prepared.stmt_id, outcome.status) else {
             return;
         };
         if flags & status::LAST_ROW_SENT == 0 {

@@ -44,7 +44,7 @@ pub(crate) struct Missing {
 impl Clients {
     pub(crate) fn run_last(&mut self, id: ClientId) {
         if let Some((statement, _)) = running(self, id) {
-            statement.runs_last = true;
+            statement.prepared.runs_last = true;
         }
     }
 }
@@ -57,7 +57,7 @@ impl Core {
         let Some((statement, session)) = running(&mut self.clients, id) else {
             return;
         };
-        let stmt = statement.stmt_id.and_then(|stmt_id| session.prepared.get(stmt_id));
+        let stmt = statement.prepared.stmt_id.and_then(|stmt_id| session.prepared.get(stmt_id));
         if let (Some(stmt), Some(conn)) = (stmt, self.servers.conns.get_mut(conn_id)) {
             let fit = fit_of(stmt, statement);
             let has_it = conn.stmts.take(statement.entry(stmt), stmt.id, fit);
@@ -75,7 +75,9 @@ impl Core {
         let Some((statement, session)) = running(&mut self.clients, id) else {
             return Ok(None);
         };
-        let (Purpose::Execute, Some(stmt_id)) = (&statement.purpose, statement.stmt_id) else {
+        let (Purpose::Execute, Some(stmt_id)) =
+            (&statement.command.purpose, statement.prepared.stmt_id)
+        else {
             return Ok(None);
         };
         let (Some(stmt), Some(conn)) =
@@ -88,7 +90,7 @@ impl Core {
         if conn.stmts.take(entry, stmt_id, fit) {
             return Ok(None);
         }
-        if session.state.schema == Schema::None {
+        if session.settings.state.schema == Schema::None {
             if conn.state.schema != Schema::None {
                 // The connection is exchanged first.
                 return Ok(None);
@@ -99,13 +101,13 @@ impl Core {
         }
         // Should preparing fail, the server runs what it prepared before: that must only read.
         // A block that is cut short gets another error when it is run as the last prepared.
-        let follows = conn.flavor == Flavor::MariaDb
-            && statement.is_read
+        let follows = conn.server.flavor == Flavor::MariaDb
+            && statement.meaning.is_read
             && stmt.long.is_none()
             && stmt.types.is_some()
-            && execution_in(&statement.frames, stmt.entry.params).is_some();
+            && execution_in(&statement.command.frames, stmt.entry.params).is_some();
         let by_values = entry.known.analysis.depends.contains(Depends::USER_VARIABLE_READ);
-        let (has_literals, session_state) = (entry.has_literals, &session.state);
+        let (has_literals, session_state) = (entry.has_literals, &session.settings.state);
         let state = state_for(&entry.reading, has_literals, by_values, session_state, &conn.state);
         let state = state.map(|state| self.servers.states.intern(state));
         let entry = Rc::clone(entry);
@@ -139,8 +141,9 @@ impl Core {
         let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
-        let mut relay = Relay::new(ResponseShape::Prepare, conn.format, conn.format, false);
-        if conn.packing.is_some() {
+        let mut relay =
+            Relay::new(ResponseShape::Prepare, conn.server.format, conn.server.format, false);
+        if conn.io.packing.is_some() {
             relay.renumber_from(1);
         }
         conn.in_flight.push_back(InFlight {
@@ -148,7 +151,7 @@ impl Core {
             relay,
             is_statement: false,
         });
-        let out = conn.outbox.buf(&mut self.fx.buffers);
+        let out = conn.io.outbox.buf(&mut self.fx.buffers);
         put_prepare(out, &entry.text);
         self.touch_server(conn_id);
     }
@@ -175,7 +178,7 @@ impl Core {
             return;
         }
         let mut count = 0;
-        let out = conn.outbox.buf(&mut self.fx.buffers);
+        let out = conn.io.outbox.buf(&mut self.fx.buffers);
         for stmt_id in conn.stmts.drain_closing() {
             put_close(out, stmt_id);
             count += 1;
@@ -208,11 +211,11 @@ pub(crate) fn runs_among_others(clients: &Clients, id: ClientId, conn: Option<&C
     let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session) else {
         return false;
     };
-    let stmt = statement.stmt_id.and_then(|stmt_id| session.prepared.get(stmt_id));
+    let stmt = statement.prepared.stmt_id.and_then(|stmt_id| session.prepared.get(stmt_id));
     let Some(stmt) = stmt.filter(|stmt| stmt.long.is_none()) else {
         return false;
     };
-    let execution = execution_in(&statement.frames, stmt.entry.params);
+    let execution = execution_in(&statement.command.frames, stmt.entry.params);
     let fit = fit_of(stmt, statement);
     let is_plain =
         execution.is_some_and(|execution| !execution.opens_cursor) && !matches!(fit, Fit::Unused);
@@ -221,7 +224,7 @@ pub(crate) fn runs_among_others(clients: &Clients, id: ClientId, conn: Option<&C
 
 /// Notes what the front statement is run with.
 pub(crate) fn run_front(stmts: &mut ServerStmts, stmt: &ClientStmt, statement: &Statement) {
-    let execution = execution_in(&statement.frames, stmt.entry.params);
+    let execution = execution_in(&statement.command.frames, stmt.entry.params);
     let opens_cursor = execution.is_some_and(|execution| execution.opens_cursor);
     stmts.run(fit_of(stmt, statement), opens_cursor);
 }
@@ -234,31 +237,31 @@ pub(crate) fn put_statement(
     stmts: &mut ServerStmts,
     takes_attributes: bool,
 ) {
-    match (&statement.purpose, statement.stmt_id) {
+    match (&statement.command.purpose, statement.prepared.stmt_id) {
         (Purpose::Execute, Some(stmt_id)) => {
             put_execution(out, statement, session, stmt_id, stmts, takes_attributes);
         }
         (Purpose::Fetch, Some(stmt_id)) => {
             let held = stmts.held(stmt_id).unwrap_or_default();
-            put_renamed(out, &statement.frames, held);
+            put_renamed(out, &statement.command.frames, held);
         }
         (Purpose::Query, _) if takes_attributes => put_text(out, statement),
-        _ => out.extend_from_slice(&statement.frames),
+        _ => out.extend_from_slice(&statement.command.frames),
     }
 }
 
 /// Appends a `COM_QUERY` with its attributes, or none.
 pub(crate) fn put_text(out: &mut Vec<u8>, statement: &Statement) {
-    let attributes = statement.attributes.as_deref();
-    match is_split(&statement.frames) {
+    let attributes = statement.command.attributes.as_deref();
+    match is_split(&statement.command.frames) {
         true => {
             // The first part begins with the command's code.
-            let parts = payload_parts(&statement.frames).enumerate();
+            let parts = payload_parts(&statement.command.frames).enumerate();
             let text = parts.map(|(at, part)| part.get(usize::from(at == 0)..).unwrap_or_default());
             put_long_query(out, attributes, text);
         }
         false => {
-            let text = statement.frames.get(HEADER_LEN + 1..);
+            let text = statement.command.frames.get(HEADER_LEN + 1..);
             put_query(out, attributes, text.unwrap_or_default());
         }
     }
@@ -274,15 +277,15 @@ pub(crate) fn put_execution(
 ) {
     let Some(stmt) = session.prepared.get(stmt_id) else {
         debug_assert!(false, "an execution outlived its statement");
-        return out.extend_from_slice(&statement.frames);
+        return out.extend_from_slice(&statement.command.frames);
     };
-    let front = match statement.runs_last {
+    let front = match statement.prepared.runs_last {
         true => Some((LAST_STMT_ID, true)),
         false => stmts.front(stmt.types.as_ref()),
     };
     let Some((server_id, needs_types)) = front else {
         debug_assert!(false, "an execution of what is not prepared");
-        return out.extend_from_slice(&statement.frames);
+        return out.extend_from_slice(&statement.command.frames);
     };
     if let Some(long) = &stmt.long {
         let ends = long.begins.iter().skip(1).copied().chain([long.frames.len()]);
@@ -292,23 +295,23 @@ pub(crate) fn put_execution(
         }
         stmts.send_long_data();
     }
-    if !statement.runs_last {
-        statement.server_stmt = server_id;
+    if !statement.prepared.runs_last {
+        statement.prepared.server_stmt = server_id;
         run_front(stmts, stmt, statement);
     }
     let types = stmt.types.as_deref().filter(|types| needs_types && !types.is_empty());
-    if let (Some(raw), true) = (&statement.attributes, takes_attributes) {
+    if let (Some(raw), true) = (&statement.command.attributes, takes_attributes) {
         return put_with_attributes(out, server_id, raw);
     }
     if types.is_none() && !takes_attributes {
-        return put_renamed(out, &statement.frames, server_id);
+        return put_renamed(out, &statement.command.frames, server_id);
     }
     let params = stmt.entry.params;
-    let joined = is_split(&statement.frames).then(|| {
+    let joined = is_split(&statement.command.frames).then(|| {
         // As one packet that is longer than packets can be.
-        [&[0; HEADER_LEN], &*joined_payload(&statement.frames)].concat()
+        [&[0; HEADER_LEN], &*joined_payload(&statement.command.frames)].concat()
     });
-    match (execution_in(joined.as_ref().unwrap_or(&statement.frames), params), types) {
+    match (execution_in(joined.as_ref().unwrap_or(&statement.command.frames), params), types) {
         (Some(execution), types) if takes_attributes => {
             execution.put_counted(out, server_id, params, types);
         }
@@ -317,17 +320,17 @@ pub(crate) fn put_execution(
         }
         // What the server says of a block that is cut short is said of this one.
         (None, _) if takes_attributes => {
-            let raw = statement.frames.get(STMT_ID_AT + 4..).unwrap_or_default();
+            let raw = statement.command.frames.get(STMT_ID_AT + 4..).unwrap_or_default();
             put_counted_cut(out, server_id, params, raw);
         }
-        _ => put_renamed(out, &statement.frames, server_id),
+        _ => put_renamed(out, &statement.command.frames, server_id),
     }
 }
 
 impl Conn {
     /// After the statement prepared last was found to be this client's: as if it had been there.
     pub(crate) fn bind_front(&mut self, statement: &Statement, session: &Session) {
-        let stmt = statement.stmt_id.and_then(|stmt_id| session.prepared.get(stmt_id));
+        let stmt = statement.prepared.stmt_id.and_then(|stmt_id| session.prepared.get(stmt_id));
         if let Some(stmt) = stmt {
             run_front(&mut self.stmts, stmt, statement);
         }

@@ -46,13 +46,13 @@ impl Exchange {
         let Some(conn) = self.core.servers.conns.get_mut(conn_id) else {
             return;
         };
-        let captured = std::mem::take(&mut conn.captured);
-        let here = (conn_id, conn.turn);
+        let captured = std::mem::take(&mut conn.io.captured);
+        let here = (conn_id, conn.holder.turn);
         let session = self.core.clients.get_mut(client).and_then(|client| client.session.as_mut());
         if let Some(session) = session {
             match trace {
-                Trace::Warnings if session.past.awaits_warnings == Some(conn_id) => {
-                    session.past.fetched = Warnings::read(&captured).map(Box::new);
+                Trace::Warnings if session.past.conditions.awaits_warnings == Some(conn_id) => {
+                    session.past.conditions.fetched = Warnings::read(&captured).map(Box::new);
                 }
                 Trace::FoundRows if session.past.awaits_found_rows == Some(conn_id) => {
                     let rows = Warnings::read(&captured);
@@ -84,7 +84,7 @@ impl Exchange {
     /// A server has answered a `KILL`.
     pub(crate) fn kill_carried(&mut self, via: ConnId, id: u64, outcome: Outcome) {
         if let (Some(_), Some(conn)) = (&outcome.error, self.core.servers.conns.get_mut(via)) {
-            conn.conditions_turn = Some(conn.turn);
+            conn.left.conditions_turn = Some(conn.holder.turn);
         }
         let answer = match outcome.error {
             Some(error) if error.code != NO_SUCH_THREAD => KillAnswer::Failed((&error).into()),
@@ -102,12 +102,12 @@ impl Exchange {
         let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session) else {
             return;
         };
-        let stmt = statement.stmt_id.and_then(|stmt_id| session.prepared.get(stmt_id));
+        let stmt = statement.prepared.stmt_id.and_then(|stmt_id| session.prepared.get(stmt_id));
         let Some(entry) = stmt.map(|stmt| Rc::clone(statement.entry(stmt))) else {
             return;
         };
         let (waits, runs_last) =
-            (statement.stage == Stage::Preparing(conn_id), statement.runs_last);
+            (statement.stage == Stage::Preparing(conn_id), statement.prepared.runs_last);
         let error = match (outcome.error, outcome.prepared) {
             (Some(error), _) => error,
             (None, Some(prepared)) if prepared.params == entry.params => {
@@ -138,7 +138,7 @@ impl Exchange {
 
     /// A connection has become quiet: a dump that waits for that begins.
     pub(crate) fn dump_when_quiet(&mut self, conn_id: ConnId) {
-        let owner = self.core.servers.conns.get(conn_id).and_then(|conn| conn.owner);
+        let owner = self.core.servers.conns.get(conn_id).and_then(|conn| conn.holder.owner);
         let Some(owner) = owner.filter(|owner| self.core.clients.is_dump(*owner)) else {
             return;
         };

@@ -31,9 +31,9 @@ impl Core {
         let session = client.session.as_ref()?;
         let settings = &self.env.snapshot.settings;
         let ask = FirewallAsk {
-            username: &session.user.name,
-            client_addr: client.peer.client_addr,
-            schema: session.state.schema.name(),
+            username: &session.login.user.name,
+            client_addr: client.origin.peer.client_addr,
+            schema: session.settings.state.schema.name(),
             flag,
             digest: settings.query_digests.then_some((known.digest, &*known.digest_text)),
         };
@@ -43,7 +43,7 @@ impl Core {
             FirewallVerdict::Detected => self.fx.stats.counters.statements_detected += 1,
             FirewallVerdict::Denied => self.fx.stats.counters.statements_refused_firewall += 1,
         }
-        let (user, digest) = (Arc::clone(&session.user), known.digest);
+        let (user, digest) = (Arc::clone(&session.login.user), known.digest);
         let is_denied = verdict == FirewallVerdict::Denied;
         let did = if is_denied { "denied" } else { "would have denied" };
         self.fx.log(true, || {
@@ -69,7 +69,7 @@ impl Commands {
         }
         let session = self.exchange.core.clients.get(id)?.session.as_ref()?;
         let ask = LimitAsk {
-            username: &session.user.name,
+            username: &session.login.user.name,
             rules: &self.router.matched_rules,
             digest: self.exchange.core.env.snapshot.settings.query_digests.then_some(known.digest),
         };

@@ -83,15 +83,15 @@ impl Statement {
     /// Is carried out on this server and no other, if there is one: with nobody else on its
     /// connection.
     pub(crate) fn run_on(&mut self, server: Option<Box<ServerKey>>) {
-        self.never_share |= server.is_some();
-        self.pinned_server = server;
+        self.target.never_share |= server.is_some();
+        self.target.pinned_server = server;
     }
 
     /// Is carried out with these.
     pub(crate) fn obey(&mut self, orders: Directives) {
-        self.orders = orders;
-        self.retries_left = orders.retries.unwrap_or(self.retries_left);
-        self.never_share |=
+        self.target.orders = orders;
+        self.target.retries_left = orders.retries.unwrap_or(self.target.retries_left);
+        self.target.never_share |=
             orders.pipeline == Some(Pipeline::Off) || orders.multiplex == Some(Multiplex::Off);
     }
 }

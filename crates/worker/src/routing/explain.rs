@@ -221,7 +221,7 @@ impl Core {
         let sql = after_words(text)?;
         let session = self.clients.get(id)?.session.as_ref()?;
         let users = &self.env.snapshot.settings.explain_route_users;
-        let is_named = |name: &str| name == EVERYBODY || name == session.user.name;
+        let is_named = |name: &str| name == EVERYBODY || name == session.login.user.name;
         users.split(',').map(str::trim).any(is_named).then_some(sql)
     }
 }
@@ -236,14 +236,14 @@ impl Exchange {
             return;
         };
         let asking = Explaining {
-            user: &session.user,
-            schema: session.state.schema.name(),
-            flag: session.next_flag,
-            client_addr: client.peer.client_addr,
-            proxy_addr: client.peer.proxy_addr,
-            proxy_port: client.peer.proxy_port,
-            modes: Modes { version: self.statements.analyses.version(), ..session.modes },
-            transactions: Transactions::of(&session.state),
+            user: &session.login.user,
+            schema: session.settings.state.schema.name(),
+            flag: session.settings.next_flag,
+            client_addr: client.origin.peer.client_addr,
+            proxy_addr: client.origin.peer.proxy_addr,
+            proxy_port: client.origin.peer.proxy_port,
+            modes: Modes { version: self.statements.analyses.version(), ..session.settings.modes },
+            transactions: Transactions::of(&session.settings.state),
             sql,
             now_ms: self.core.env.now.ms(),
             catalog: Some(self.core.env.shared.catalog()),
@@ -253,7 +253,7 @@ impl Exchange {
             let reasons: Vec<_> = lease.pins.reasons().map(|reason| reason.name()).collect();
             let (hostgroup, reasons) = (lease.hostgroup, reasons.join(", "));
             rows.push("session", format!("is held on hostgroup {hostgroup}: {reasons}"));
-            if has_state(lease) && hostgroup == session.user.default_hostgroup {
+            if has_state(lease) && hostgroup == session.login.user.default_hostgroup {
                 let stays = "stays there with what the same servers answer, and with what asks \
                              for that, whatever rules and hints say";
                 rows.push("session", stays);
@@ -262,7 +262,7 @@ impl Exchange {
         if session.is_in_transaction() {
             rows.push("session", "is in a transaction: the statement goes where that is");
         }
-        let (format, status) = (session.format, session.status);
+        let (format, status) = (session.login.format, session.settings.status);
         let cells = |(name, value): ExplainRow| {
             vec![Some(name.as_bytes().to_vec()), Some(value.into_bytes())]
         };

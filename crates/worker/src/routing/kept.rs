@@ -48,7 +48,7 @@ pub(crate) fn keeping_lease<'a>(
         return None;
     }
     held.find(|lease| {
-        let is_own = lease.hostgroup == session.user.default_hostgroup;
+        let is_own = lease.hostgroup == session.login.user.default_hostgroup;
         let may_stay = is_own || only_looks(analysis, proof);
         may_stay && (is_own && is_same_group(lease.hostgroup) || sees(&lease.pins, analysis, proof))
     })

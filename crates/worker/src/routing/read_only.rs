@@ -56,7 +56,7 @@ impl Core {
         if may_end && asking == Asking::Prepare {
             return None;
         }
-        let home = session.user.default_hostgroup;
+        let home = session.login.user.default_hostgroup;
         let is_there = |lease: &Lease| {
             lease.hostgroup != home && lease.only_reads && lease.pins.has(PinReason::Transaction)
         };
@@ -80,11 +80,11 @@ impl Core {
             // out of transactions, the transaction stays where it is; and so does one beside which
             // the session holds more.
             session.begins_read_only =
-                other.is_none() && (decided.is_none() || session.user.transaction_persistent);
+                other.is_none() && (decided.is_none() || session.login.user.transaction_persistent);
             return None;
         }
         let lease = session.leases.remove(place);
-        session.status &= !(status::IN_TRANS | status::IN_TRANS_READONLY);
+        session.settings.status &= !(status::IN_TRANS | status::IN_TRANS_READONLY);
         self.free_lease(&lease);
         None
     }

@@ -210,16 +210,16 @@ impl Commands {
             return Ruling::default();
         };
         let mut ruling = Ruling::default();
-        let (mut flag, mut applied) = (session.next_flag, false);
+        let (mut flag, mut applied) = (session.settings.next_flag, false);
         if !snapshot.rules.is_empty() {
             self.router.chance = next_chance(self.router.chance);
             let question = Question {
-                username: &session.user.name,
-                schema: session.state.schema.name(),
+                username: &session.login.user.name,
+                schema: session.settings.state.schema.name(),
                 flag,
-                client_addr: client.peer.client_addr,
-                proxy_addr: client.peer.proxy_addr,
-                proxy_port: client.peer.proxy_port,
+                client_addr: client.origin.peer.client_addr,
+                proxy_addr: client.origin.peer.proxy_addr,
+                proxy_port: client.origin.peer.proxy_port,
                 digest: snapshot.settings.query_digests.then_some(known.digest),
                 digest_text: &known.digest_text,
                 query: text,
@@ -238,7 +238,7 @@ impl Commands {
             };
             orders.take_effects(&decision.effects);
             if let Some(flag) = decision.session_flag() {
-                session.next_flag = flag;
+                session.settings.next_flag = flag;
             }
             self.router.matched_rules.clear();
             if self.router.guards.limits_rules() {
@@ -248,7 +248,7 @@ impl Commands {
             }
         }
         if !applied && !snapshot.fast_routes.is_empty() {
-            let (user, schema) = (&session.user.name, session.state.schema.name());
+            let (user, schema) = (&session.login.user.name, session.settings.state.schema.name());
             let fast = snapshot.fast_routes.find(user, schema, flag);
             ruling.hostgroup = fast.or(ruling.hostgroup);
         }
@@ -269,9 +269,9 @@ impl Core {
         hints: &Hints,
     ) -> Option<HostgroupId> {
         let session = self.clients.get(id)?.session.as_ref()?;
-        let default = session.user.default_hostgroup;
+        let default = session.login.user.default_hostgroup;
         let groups = &self.env.snapshot.replication;
-        let autocommit_off = session.state.is_autocommit_off();
+        let autocommit_off = session.settings.state.is_autocommit_off();
         let is_online = |readers| self.servers.pool.has_online(readers, self.env.now.ms());
         hinted(hints, default, groups, statement, autocommit_off, is_online)
     }
@@ -286,8 +286,8 @@ impl Core {
         hints: &Hints,
     ) -> Option<Box<ServerKey>> {
         let session = self.clients.get(id)?.session.as_ref()?;
-        let autocommit_off = session.state.is_autocommit_off();
-        let default = session.user.default_hostgroup;
+        let autocommit_off = session.settings.state.is_autocommit_off();
+        let default = session.login.user.default_hostgroup;
         let (key, is_reader) =
             hinted_server(hints, &self.env.snapshot, default, self.env.now.ms())?;
         let key = Box::new(key.clone());
@@ -318,12 +318,12 @@ impl Core {
         }
         // A transaction that is to begin anew does so on the writer, wherever a rule sees it.
         let decided = match session.begins_read_only {
-            true => Some(session.user.default_hostgroup),
+            true => Some(session.login.user.default_hostgroup),
             false => decided,
         };
         if let Some(lease) = session.transaction_lease()
             && !session.begins_read_only
-            && (session.user.transaction_persistent || decided.is_none())
+            && (session.login.user.transaction_persistent || decided.is_none())
         {
             return Route::Lease(lease.hostgroup, lease.conn);
         }
@@ -333,7 +333,7 @@ impl Core {
                 None => hostgroup,
             },
             None => {
-                let home = session.user.default_hostgroup;
+                let home = session.login.user.default_hostgroup;
                 let readers =
                     self.env.snapshot.writer_group(home).map(|group| group.reader_hostgroup);
                 let may_write_at = |to| {
@@ -351,7 +351,7 @@ impl Core {
         };
         match session.leases.iter().find(|lease| lease.hostgroup == wanted) {
             Some(lease) => Route::Lease(lease.hostgroup, lease.conn),
-            None if decided.is_none() && wanted != session.user.default_hostgroup => {
+            None if decided.is_none() && wanted != session.login.user.default_hostgroup => {
                 Route::Reader(wanted)
             }
             None => Route::Hostgroup(wanted),
@@ -381,11 +381,11 @@ impl Core {
         known: Option<&Rc<Known>>,
         reads: bool,
     ) -> HostgroupId {
-        let default = session.user.default_hostgroup;
+        let default = session.login.user.default_hostgroup;
         let group = self.env.snapshot.writer_group(default);
         let is_online = |readers| self.servers.pool.has_online(readers, self.env.now.ms());
         let analysis = known.map(|known| &known.analysis);
-        let transactions = Transactions::of(&session.state);
+        let transactions = Transactions::of(&session.settings.state);
         split(group, analysis, reads, transactions, is_online).hostgroup(default)
     }
 }
@@ -444,7 +444,7 @@ pub(crate) fn held_lease<'a>(
     // A transaction may be open on the writer that no reply told of: a `CALL` that failed.
     let holds_writer = |lease: &&Lease| may_write_at(lease) && !holds_reads_only(lease);
     // What it did of itself it did on its user's own hostgroup, where nothing else sent it.
-    let is_home = |lease: &&Lease| lease.hostgroup == session.user.default_hostgroup;
+    let is_home = |lease: &&Lease| lease.hostgroup == session.login.user.default_hostgroup;
     let holding = || session.leases.iter().filter(holds_writer);
     let writer = || holding().find(is_home).or_else(|| holding().next());
     last.or(ended).or(next).or_else(writer).or_else(|| session.leases.iter().find(binds))

@@ -27,9 +27,9 @@ impl Servers {
 
     /// Nothing is in flight on a connection, and so no read that was sent elsewhere as well.
     pub(crate) fn end_copies(&mut self, conn_id: ConnId) {
-        if let Some(conn) = self.conns.get_mut(conn_id).filter(|conn| conn.copies.is_some()) {
+        if let Some(conn) = self.conns.get_mut(conn_id).filter(|conn| conn.left.copies.is_some()) {
             debug_assert!(conn.in_flight.is_empty());
-            conn.copies = None;
+            conn.left.copies = None;
         }
     }
 }
@@ -40,8 +40,8 @@ impl Core {
         let Some(mut conn) = self.forget_conn(id) else {
             return;
         };
-        let (written, traces) = (conn.outbox.written_total(), traces_of(&conn));
-        conn.outbox.discard(&mut self.fx.buffers);
+        let (written, traces) = (conn.io.outbox.written_total(), traces_of(&conn));
+        conn.io.outbox.discard(&mut self.fx.buffers);
         self.send_quit(id, &conn);
         self.traces_gone(id, &traces);
         self.kill_carrier_lost(id, written, "its connection was closed");
@@ -53,7 +53,7 @@ impl Core {
         let Some(mut conn) = self.forget_conn(id) else {
             return;
         };
-        conn.outbox.discard(&mut self.fx.buffers);
+        conn.io.outbox.discard(&mut self.fx.buffers);
         self.send_quit(id, &conn);
     }
 
@@ -61,7 +61,7 @@ impl Core {
     /// that go without a word.
     pub(crate) fn send_quit(&mut self, id: ConnId, conn: &Conn) {
         let is_quiet = matches!(conn.phase, ConnPhase::Ready) && conn.in_flight.is_empty();
-        let farewell: &[u8] = match (is_quiet, &conn.packing) {
+        let farewell: &[u8] = match (is_quiet, &conn.io.packing) {
             (true, None) => QUIT,
             (true, Some(_)) => PACKED_QUIT,
             (false, _) => &[],
@@ -77,7 +77,7 @@ impl Core {
         let slot = self.servers.pool.slot_mut(conn.slot)?;
         slot.server.health.close_stmts(u32::try_from(conn.stmts.len()).unwrap_or(u32::MAX));
         slot.server.health.give_back_connection();
-        if conn.identity.is_some() {
+        if conn.server.identity.is_some() {
             slot.server.health.disestablish();
         }
         if has_plant!(self, DoubleRelease) && slot.server.health.connections() > 0 {

@@ -32,12 +32,24 @@ use crate::{
 pub(crate) struct Conn {
     pub slot: SlotId,
     pub hostgroup: HostgroupId,
-    pub account: AccountId,
-    /// Which of the account's passwords it logs in with.
-    pub password: PasswordTurn,
+    pub login: ConnLogin,
     /// The list that it is on; [`set_state`](super::Servers::set_state) changes it.
     pub list: ConnState,
     pub phase: ConnPhase,
+    pub io: ConnIo,
+    pub server: ConnServer,
+    pub state: Arc<SessionState>,
+    /// What is prepared on it.
+    pub stmts: ServerStmts,
+    /// Commands sent and not answered, in order; the front's answer is coming in.
+    pub in_flight: VecDeque<InFlight>,
+    pub holder: Holder,
+    pub left: LeftThere,
+}
+
+/// What goes over the socket of a server connection.
+#[derive(Debug, Default)]
+pub(crate) struct ConnIo {
     pub inbox: Vec<u8>,
     /// What has come of an answer to [`Trace::Warnings`].
     pub captured: Vec<u8>,
@@ -49,49 +61,68 @@ pub(crate) struct Conn {
     /// What is known of its encryption, where it is encrypted.
     pub tls: Option<Box<TlsFacts>>,
     pub is_paused: bool,
+    /// When it was held back because its client does not read, µs.
+    pub paused_us: u64,
+}
+
+/// What is known of the server at the other end.
+#[derive(Debug)]
+pub(crate) struct ConnServer {
     /// Known from the login on.
     pub identity: Option<Box<ServerIdentity>>,
     pub flavor: Flavor,
     pub format: ReplyFormat,
     /// Whether texts and executions are sent in the form that has room for query attributes.
     pub takes_attributes: bool,
-    pub state: Arc<SessionState>,
-    /// What is prepared on it.
-    pub stmts: ServerStmts,
-    /// Commands sent and not answered, in order; the front's answer is coming in.
-    pub in_flight: VecDeque<InFlight>,
-    /// Who has it, while leased or forwarding.
-    pub owner: Option<ClientId>,
     /// Whether the server was asked to report what is set for the next transaction.
     pub tracks_transactions: bool,
+    /// Whether its session tracker tells the change of each variable under that one's name.
+    pub names_changes: bool,
+    /// The server's epoch when it was opened.
+    pub epoch: u32,
+    /// The highest number that the server had given to a connection when it was opened.
+    pub last_thread: u32,
+    /// The server's incarnation that it is to, once it is logged in.
+    pub incarnation: u32,
+}
+
+/// As whom a connection is logged in.
+#[derive(Debug)]
+pub(crate) struct ConnLogin {
+    pub account: AccountId,
+    /// Which of the account's passwords it logs in with.
+    pub password: PasswordTurn,
+    /// When its last login began, µs.
+    pub login_us: u64,
+    /// The fast-forward client that it is opened for.
+    pub forwards: Option<ClientId>,
+}
+
+/// Who has a connection, or had it.
+#[derive(Debug, Default)]
+pub(crate) struct Holder {
+    /// Who has it, while leased or forwarding.
+    pub owner: Option<ClientId>,
+    /// The session that had it last.
+    pub last_client: Option<ClientId>,
+    /// Grows when another session than the last one gets it: what a session left on it is there
+    /// as long as this number stays.
+    pub turn: u64,
+    /// When the statement that runs was sent, µs; 0 when none does.
+    pub busy_since_us: u64,
+    /// When it was opened, or last became idle, ms.
+    pub since_ms: u64,
     /// `KILL`s of what runs here that are under way: no new statement goes out meanwhile.
     pub kills: u32,
     /// A `KILL` was sent that may have come too late for the statement it was meant for.
     pub was_killed: bool,
     /// What became of a `KILL` is not known: the connection is not used by another session.
     pub close_on_release: bool,
-    /// When the statement that runs was sent, µs; 0 when none does.
-    pub busy_since_us: u64,
-    /// The session that had it last.
-    pub last_client: Option<ClientId>,
-    /// Grows when another session than the last one gets it: what a session left on it is there
-    /// as long as this number stays.
-    pub turn: u64,
-    /// What [`Shared::schemas_defined`](crate::Shared) said when a statement was sent last.
-    pub schemas_defined: u64,
-    /// The catalog's version when it was shared last: what runs on it was proven by that.
-    pub shared_version: u64,
-    /// Held while reads are in flight on it that were sent elsewhere as well.
-    pub copies: Option<CopyTicket>,
-    /// Whether the last statement that was sent may leave what a reset does not take back.
-    pub may_last: bool,
-    /// Whether its session tracker tells the change of each variable under that one's name.
-    pub names_changes: bool,
-    /// The GTID that it told last, whoever's it was.
-    pub last_gtid: Option<Gtid>,
-    /// Hashes of `SET` texts that the server has accepted since the login, the latest last. Another
-    /// connection may have logged in with fewer rights.
-    pub accepted_sets: Vec<u64>,
+}
+
+/// What may have been left on a connection by those who had it.
+#[derive(Debug, Default)]
+pub(crate) struct LeftThere {
     /// Why it is not proven clean, if it is not.
     pub dirt: Option<Dirt>,
     /// The turn in which it got dirty.
@@ -101,20 +132,36 @@ pub(crate) struct Conn {
     /// The turn in which the server was left with warnings or an error to be asked for, if it may
     /// have any. MariaDB keeps them until a statement uses a table.
     pub conditions_turn: Option<u64>,
-    /// The server's epoch when it was opened.
-    pub epoch: u32,
-    /// The highest number that the server had given to a connection when it was opened.
-    pub last_thread: u32,
-    /// The server's incarnation that it is to, once it is logged in.
-    pub incarnation: u32,
-    /// When it was opened, or last became idle, ms.
-    pub since_ms: u64,
-    /// When its last login began, µs.
-    pub login_us: u64,
-    /// When it was held back because its client does not read, µs.
-    pub paused_us: u64,
-    /// The fast-forward client that it is opened for.
-    pub forwards: Option<ClientId>,
+    /// Whether the last statement that was sent may leave what a reset does not take back.
+    pub may_last: bool,
+    /// The GTID that it told last, whoever's it was.
+    pub last_gtid: Option<Gtid>,
+    /// Hashes of `SET` texts that the server has accepted since the login, the latest last. Another
+    /// connection may have logged in with fewer rights.
+    pub accepted_sets: Vec<u64>,
+    /// What [`Shared::schemas_defined`](crate::Shared) said when a statement was sent last.
+    pub schemas_defined: u64,
+    /// The catalog's version when it was shared last: what runs on it was proven by that.
+    pub shared_version: u64,
+    /// Held while reads are in flight on it that were sent elsewhere as well.
+    pub copies: Option<CopyTicket>,
+}
+
+impl Default for ConnServer {
+    /// Nothing is known yet.
+    fn default() -> Self {
+        Self {
+            identity: None,
+            flavor: Flavor::MySql,
+            format: ReplyFormat::PLAIN,
+            takes_attributes: false,
+            tracks_transactions: false,
+            names_changes: true,
+            epoch: 0,
+            last_thread: 0,
+            incarnation: 0,
+        }
+    }
 }
 
 /// The turn of conditions that are no session's of this worker.
@@ -134,90 +181,63 @@ impl Conn {
         Self {
             slot,
             hostgroup,
-            account,
-            password: PasswordTurn::default(),
             list: ConnState::Unlisted,
             phase,
-            inbox: Vec::new(),
-            captured: Vec::new(),
-            unwanted: 0,
-            outbox: Outbox::default(),
-            packing: None,
-            tls: None,
-            is_paused: false,
-            identity: None,
-            flavor: Flavor::MySql,
-            format: ReplyFormat::PLAIN,
-            takes_attributes: false,
             state,
             stmts: ServerStmts::default(),
-            in_flight: Default::default(),
-            owner: None,
-            tracks_transactions: false,
-            kills: 0,
-            was_killed: false,
-            close_on_release: false,
-            busy_since_us: 0,
-            last_client: None,
-            shared_version: 0,
-            copies: None,
-            may_last: false,
-            names_changes: true,
-            last_gtid: None,
-            accepted_sets: Vec::new(),
-            dirt: None,
-            soiled_turn: 0,
-            kept_schema: None,
-            conditions_turn: None,
-            turn: 0,
-            schemas_defined: 0,
-            epoch: 0,
-            last_thread: 0,
-            incarnation: 0,
-            since_ms: 0,
-            login_us: 0,
-            paused_us: 0,
-            forwards: None,
+            in_flight: VecDeque::new(),
+            io: ConnIo::default(),
+            server: ConnServer::default(),
+            login: ConnLogin {
+                account,
+                password: PasswordTurn::default(),
+                login_us: 0,
+                forwards: None,
+            },
+            holder: Holder::default(),
+            left: LeftThere::default(),
         }
     }
 
     /// Remembers that the server accepted this `SET`.
     pub(crate) fn remember_set(&mut self, text: u64) {
-        if self.accepted_sets.last() == Some(&text) {
+        if self.left.accepted_sets.last() == Some(&text) {
             return;
         }
-        self.accepted_sets.retain(|known| *known != text);
-        if self.accepted_sets.len() >= ACCEPTED_SETS_MAX {
-            self.accepted_sets.remove(0);
+        self.left.accepted_sets.retain(|known| *known != text);
+        if self.left.accepted_sets.len() >= ACCEPTED_SETS_MAX {
+            self.left.accepted_sets.remove(0);
         }
-        self.accepted_sets.push(text);
+        self.left.accepted_sets.push(text);
     }
 
     /// The GTID that a reply tells of the statement that it answers. MariaDB 11.8 tells its last
     /// one also where another variable has changed, as `last_insert_id`: that one is old.
     pub(crate) fn new_gtid(&mut self, outcome: &Outcome) -> Option<Gtid> {
         let told = reported_gtid(outcome)?;
-        (self.last_gtid.replace(told) != Some(told)).then_some(told)
+        (self.left.last_gtid.replace(told) != Some(told)).then_some(told)
     }
 
     /// Whether its server may tell warnings and errors of sessions that had it before.
     pub(crate) fn keeps_others_conditions(&self) -> bool {
-        self.flavor == Flavor::MariaDb && self.conditions_turn.is_some_and(|turn| turn != self.turn)
+        self.server.flavor == Flavor::MariaDb
+            && self.left.conditions_turn.is_some_and(|turn| turn != self.holder.turn)
     }
 
     /// A session's statement has run here. What was there before is no longer to be told of where
     /// its last one (`was_here`) ran elsewhere, and may have cleared what it had left here earlier.
     pub(crate) fn outdate_conditions(&mut self, outcome: &Outcome, was_here: bool) {
         let leaves_some = outcome.warnings > 0 || outcome.error.is_some();
-        if !was_here && !leaves_some && self.conditions_turn.is_some() {
-            self.conditions_turn = Some(OTHERS_TURN);
+        if !was_here && !leaves_some && self.left.conditions_turn.is_some() {
+            self.left.conditions_turn = Some(OTHERS_TURN);
         }
     }
 
     /// A relay for the answer to a command of the proxy's own, in one packet.
     pub(crate) fn own_relay(&self) -> Relay {
-        let relay = Relay::new(ResponseShape::Single, self.format, self.format, false);
-        match self.packing {
+        let relay =
+            Relay::new(ResponseShape::Single, self.server.format, self.server.format, false);
+        match self.io.packing {
             None => relay.numbered_from(1),
             Some(_) => relay,
         }

@@ -88,11 +88,11 @@ impl PasswordTurns {
 
 impl Env {
     pub(crate) fn newest_password(&self, session: &Session) -> Option<&Password> {
-        self.snapshot.today(&session.user).map(|user| &user.password)
+        self.snapshot.today(&session.login.user).map(|user| &user.password)
     }
 
     pub(crate) fn retained_password(&self, session: &Session) -> Option<&Password> {
-        clear_retained(self.snapshot.today(&session.user)?)
+        clear_retained(self.snapshot.today(&session.login.user)?)
     }
 }
 
@@ -104,8 +104,8 @@ impl Core {
         session: &'a Session,
         name: &str,
     ) -> Option<&'a BackendAccount> {
-        let today = self.env.snapshot.today(&session.user);
-        let users = today.into_iter().chain([&session.user]);
+        let today = self.env.snapshot.today(&session.login.user);
+        let users = today.into_iter().chain([&session.login.user]);
         users.filter_map(|user| user.backend.as_ref()).find(|backend| backend.user == name)
     }
 
@@ -116,7 +116,7 @@ impl Core {
             Some(backend) => {
                 Credential { clear: Some(backend.password.clone()), ..Credential::default() }
             }
-            None => (*session.credential).clone(),
+            None => (*session.login.credential).clone(),
         }
     }
 
@@ -127,14 +127,14 @@ impl Core {
         account: AccountId,
         session: &Session,
     ) -> Option<(String, Credential)> {
-        let key = self.servers.accounts.key(account)?;
-        let turn = self.servers.password_turns.turn(slot.index(), account);
+        let key = self.servers.logins.accounts.key(account)?;
+        let turn = self.servers.logins.password_turns.turn(slot.index(), account);
         let Some(name) = &key.backend else {
             let older = self.env.retained_password(session);
             let retained = older.filter(|_| turn == PasswordTurn::Retained);
             let newest = older.and_then(|_| self.env.newest_password(session));
             let credential = retained.or(newest).map(Credential::from_password);
-            let credential = credential.unwrap_or_else(|| (*session.credential).clone());
+            let credential = credential.unwrap_or_else(|| (*session.login.credential).clone());
             return Some((key.server_user().to_owned(), credential));
         };
         let backend = self.backend_of(session, name)?;
@@ -147,7 +147,7 @@ impl Core {
 
     /// Whether an account has a second password for servers.
     pub(crate) fn has_retained(&self, account: AccountId) -> bool {
-        let Some(key) = self.servers.accounts.key(account) else {
+        let Some(key) = self.servers.logins.accounts.key(account) else {
             return false;
         };
         let user = self.env.snapshot.users.get(&*key.user);

@@ -162,7 +162,8 @@ impl Core {
     /// its sessions begin with.
     pub(crate) fn learn_autocommit(&self, conn_id: ConnId, flags: Option<u16>) {
         let conn = self.servers.conns.get(conn_id);
-        let flags = flags.filter(|_| conn.is_some_and(|conn| conn.flavor == Flavor::MariaDb));
+        let flags =
+            flags.filter(|_| conn.is_some_and(|conn| conn.server.flavor == Flavor::MariaDb));
         if let Some(flags) = flags {
             self.believe_autocommit(conn_id, flags & status::AUTOCOMMIT != 0);
         }
@@ -179,21 +180,21 @@ impl Core {
     pub(crate) fn begin_autocommit(&mut self, id: ClientId) {
         let session = self.clients.get(id).and_then(|client| client.session.as_ref());
         let Some(session) = session else { return };
-        let is_off = self.servers.begins_without_autocommit(session.user.default_hostgroup);
-        if is_off == session.state.is_autocommit_off() {
+        let is_off = self.servers.begins_without_autocommit(session.login.user.default_hostgroup);
+        if is_off == session.settings.state.is_autocommit_off() {
             return;
         }
-        let mut state = (*session.state).clone();
+        let mut state = (*session.settings.state).clone();
         match is_off {
             true => state.set_variable("autocommit", b"0"),
             false => state.unset_variable("autocommit"),
         };
         let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
         if let Some(session) = session {
-            session.state = self.servers.states.intern(state);
+            session.settings.state = self.servers.states.intern(state);
             match is_off {
-                true => session.status &= !status::AUTOCOMMIT,
-                false => session.status |= status::AUTOCOMMIT,
+                true => session.settings.status &= !status::AUTOCOMMIT,
+                false => session.settings.status |= status::AUTOCOMMIT,
             }
         }
     }

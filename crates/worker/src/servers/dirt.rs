@@ -71,16 +71,17 @@ pub(crate) fn dirt_of(
 /// Whether a statement of which no answer is heard may leave what a reset does not take back: a
 /// role, profiles, a trace. Nobody learns then what it did.
 pub(crate) fn may_last(statement: &Statement) -> bool {
-    let is_run = matches!(statement.purpose, Purpose::Query | Purpose::Execute | Purpose::Prepare);
-    if statement.is_read || !is_run {
+    let is_run =
+        matches!(statement.command.purpose, Purpose::Query | Purpose::Execute | Purpose::Prepare);
+    if statement.meaning.is_read || !is_run {
         return false;
     }
-    let Some(known) = statement.known.as_deref() else { return true };
+    let Some(known) = statement.meaning.known.as_deref() else { return true };
     let analysis = &known.analysis;
     analysis.statements != 1
         || analysis.is_cut
         || !analysis.is_complete
-        || statement.proof.hidden.may(Hidden::STAYS)
+        || statement.meaning.proof.hidden.may(Hidden::STAYS)
         || runs_unseen_code(analysis)
         || !analysis.effects.iter().all(ends_with_reset)
 }
@@ -111,10 +112,10 @@ pub(crate) fn ends_with_reset(effect: &Effect) -> bool {
 
 /// Whether a statement, or what it prepares, may ask its server for `@@last_gtid`.
 pub(crate) fn may_ask_for_gtid(statement: &Statement) -> bool {
-    let Some(known) = statement.known.as_deref() else { return false };
+    let Some(known) = statement.meaning.known.as_deref() else { return false };
     let analysis = &known.analysis;
     let names_it = analysis.depends.contains(Depends::LAST_GTID);
-    let is_answered = statement.is_recalled || statement.entry.is_some();
+    let is_answered = statement.meaning.is_recalled || statement.prepared.entry.is_some();
     names_it && !is_answered
         || !analysis.is_complete
         || analysis.is_cut
@@ -125,19 +126,19 @@ pub(crate) fn may_ask_for_gtid(statement: &Statement) -> bool {
 impl Conn {
     /// Something may have been left on it in its present turn.
     pub(crate) fn soil(&mut self, dirt: Dirt) {
-        self.dirt = self.dirt.max(Some(dirt));
-        self.soiled_turn = self.turn;
+        self.left.dirt = self.left.dirt.max(Some(dirt));
+        self.left.soiled_turn = self.holder.turn;
     }
 
     /// Whether it has to be reset before its present session gets anything sent on it.
     pub(crate) fn has_others_dirt(&self) -> bool {
-        self.dirt.is_some() && self.soiled_turn != self.turn
+        self.left.dirt.is_some() && self.left.soiled_turn != self.holder.turn
     }
 
     /// It was reset, or logged in anew.
     pub(crate) fn was_reset(&mut self) {
-        if self.dirt != Some(Dirt::Ends) {
-            self.dirt = None;
+        if self.left.dirt != Some(Dirt::Ends) {
+            self.left.dirt = None;
         }
     }
 }
@@ -150,8 +151,9 @@ impl Core {
         let (Some(session), Some(conn)) = (session, self.servers.conns.get_mut(conn_id)) else {
             return;
         };
-        let is_others = conn.last_client != Some(id) && !Arc::ptr_eq(&conn.state, &session.state);
-        if is_others && has_others_names(&conn.state, &session.state) {
+        let is_others = conn.holder.last_client != Some(id)
+            && !Arc::ptr_eq(&conn.state, &session.settings.state);
+        if is_others && has_others_names(&conn.state, &session.settings.state) {
             conn.soil(Dirt::Reset(ResetReason::UserVariables));
         }
     }
@@ -168,7 +170,7 @@ impl Core {
         let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session) else {
             return;
         };
-        let is_others = conn.last_gtid.is_some_and(|gtid| !session.past.is_last_gtid(gtid));
+        let is_others = conn.left.last_gtid.is_some_and(|gtid| !session.past.is_last_gtid(gtid));
         if is_others && may_ask_for_gtid(statement) {
             conn.soil(Dirt::Reset(ResetReason::Hidden));
         }
@@ -180,17 +182,17 @@ impl Core {
         let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return false;
         };
-        debug_assert!(conn.dirt != Some(Dirt::Ends), "it is nobody else's");
-        if let Some(Dirt::Reset(reason)) = conn.dirt.take() {
+        debug_assert!(conn.left.dirt != Some(Dirt::Ends), "it is nobody else's");
+        if let Some(Dirt::Reset(reason)) = conn.left.dirt.take() {
             self.fx.stats.counters.connection_reset(reason);
         }
         let is_known = self.servers.resetting.contains(&conn.slot);
         if has_plant!(self, ResetForgotten) {
             return false;
         }
-        conn.conditions_turn = None;
+        conn.left.conditions_turn = None;
         // The server keeps the schema's name, and forgets what it knew of it.
-        conn.kept_schema = Some(conn.state.schema.name().into());
+        conn.left.kept_schema = Some(conn.state.schema.name().into());
         let relay = conn.own_relay();
         let owner = Owner::Sync(id, Some(RESET_PROOF));
         conn.in_flight.push_back(InFlight { owner, relay, is_statement: false });
@@ -208,8 +210,8 @@ impl Core {
     pub(crate) fn reset_soiled(&mut self, id: ClientId, soiled: Vec<ConnId>) {
         for conn_id in soiled {
             let Some(conn) = self.servers.conns.get_mut(conn_id) else { continue };
-            if conn.last_client == Some(id)
-                && conn.dirt.is_some()
+            if conn.holder.last_client == Some(id)
+                && conn.left.dirt.is_some()
                 && self.servers.take_free(conn_id)
             {
                 self.reset_idle(conn_id);
@@ -222,7 +224,7 @@ impl Core {
         let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
-        conn.last_client = None;
+        conn.holder.last_client = None;
         let is_quiet = conn.in_flight.is_empty();
         self.servers.set_state(conn_id, ConnState::Resetting);
         if is_quiet {

@@ -11,7 +11,7 @@ use crate::{
     compressed::Packing,
     prepared::ServerStmts,
     rooms::Core,
-    servers::conn::{Conn, ConnPhase, OTHERS_TURN},
+    servers::conn::{Conn, ConnPhase, ConnServer, LeftThere, OTHERS_TURN},
 };
 
 /// How often a worker asks the others for one server's connections, ms.
@@ -114,8 +114,11 @@ impl Core {
     /// Takes a connection, off its list, out of this worker. Its place under the cap goes along.
     pub(crate) fn give(&mut self, id: ConnId, to: usize) {
         let is_whole = self.servers.conns.get(id).is_some_and(|conn| {
-            let is_quiet = conn.packing.as_ref().is_none_or(|packing| packing.is_quiet());
-            conn.in_flight.is_empty() && conn.outbox.is_empty() && conn.inbox.is_empty() && is_quiet
+            let is_quiet = conn.io.packing.as_ref().is_none_or(|packing| packing.is_quiet());
+            conn.in_flight.is_empty()
+                && conn.io.outbox.is_empty()
+                && conn.io.inbox.is_empty()
+                && is_quiet
         });
         if !is_whole {
             return self.discard_idle(id);
@@ -123,9 +126,10 @@ impl Core {
         let Some(conn) = self.servers.conns.remove(id) else {
             return;
         };
-        let (Some(slot), Some(login)) =
-            (self.servers.pool.slot(conn.slot), self.servers.accounts.key(conn.account))
-        else {
+        let (Some(slot), Some(login)) = (
+            self.servers.pool.slot(conn.slot),
+            self.servers.logins.accounts.key(conn.login.account),
+        ) else {
             return;
         };
         let moved = Box::new(MovedConn {
@@ -133,17 +137,17 @@ impl Core {
             login: login.clone(),
             state: (*conn.state).clone(),
             stmts: conn.stmts.into_ids(),
-            dirt: conn.dirt,
-            identity: conn.identity,
-            flavor: conn.flavor,
-            names_changes: conn.names_changes,
-            last_gtid: conn.last_gtid,
-            format: conn.format,
-            takes_attributes: conn.takes_attributes,
-            packing: conn.packing.map(Packing::leave_list),
-            tls: conn.tls,
-            epoch: conn.epoch,
-            incarnation: conn.incarnation,
+            dirt: conn.left.dirt,
+            identity: conn.server.identity,
+            flavor: conn.server.flavor,
+            names_changes: conn.server.names_changes,
+            last_gtid: conn.left.last_gtid,
+            format: conn.server.format,
+            takes_attributes: conn.server.takes_attributes,
+            packing: conn.io.packing.map(Packing::leave_list),
+            tls: conn.io.tls,
+            epoch: conn.server.epoch,
+            incarnation: conn.server.incarnation,
             health: Arc::clone(&slot.server.health),
             modes: self.servers.defaults.modes,
         });
@@ -162,29 +166,34 @@ impl Core {
         let mut modes = self.servers.defaults.modes;
         modes.merge(moved.modes);
         self.follow_modes(modes);
-        let account = self.servers.accounts.intern(moved.login);
+        let account = self.servers.logins.accounts.intern(moved.login);
         let state = self.servers.states.intern(moved.state);
         let since_ms = self.env.now.ms();
-        let id = self.servers.conns.insert_with(|_| Conn {
-            packing: moved.packing,
-            tls: moved.tls,
+        let place = (slot, moved.key.hostgroup);
+        let mut conn = Conn::new(place, account, ConnPhase::Ready, state);
+        conn.io.packing = moved.packing;
+        conn.io.tls = moved.tls;
+        conn.server = ConnServer {
             identity: moved.identity,
             flavor: moved.flavor,
             format: moved.format,
             takes_attributes: moved.takes_attributes,
-            stmts: ServerStmts::to_close(moved.stmts),
             names_changes: moved.names_changes,
+            epoch: moved.epoch,
+            incarnation: moved.incarnation,
+            ..ConnServer::default()
+        };
+        conn.stmts = ServerStmts::to_close(moved.stmts);
+        // Its schema is chosen anew, unless none was ever defined.
+        conn.left = LeftThere {
             last_gtid: moved.last_gtid,
             dirt: moved.dirt,
             soiled_turn: OTHERS_TURN,
             conditions_turn: Some(OTHERS_TURN),
-            epoch: moved.epoch,
-            incarnation: moved.incarnation,
-            since_ms,
-            // Its schema is chosen anew, unless none was ever defined.
-            schemas_defined: 0,
-            ..Conn::new((slot, moved.key.hostgroup), account, ConnPhase::Ready, state)
-        });
+            ..LeftThere::default()
+        };
+        conn.holder.since_ms = since_ms;
+        let id = self.servers.conns.insert_with(|_| conn);
         Some(id)
     }
 

@@ -8,7 +8,9 @@ impl Servers {
     /// Whether a `KILL` that is under way, or came late, may hit the next statement here.
     pub(crate) fn may_be_hit(&self, conn_id: ConnId) -> bool {
         let conn = self.conns.get(conn_id);
-        conn.is_some_and(|conn| conn.kills > 0 || conn.was_killed || conn.close_on_release)
+        conn.is_some_and(|conn| {
+            conn.holder.kills > 0 || conn.holder.was_killed || conn.holder.close_on_release
+        })
     }
 }
 
@@ -31,7 +33,7 @@ impl Core {
         for (id, target, sent_at) in carried {
             let was_sent = sent_at.is_some_and(|at| written > at);
             if was_sent && let Some(conn) = self.servers.conns.get_mut(target) {
-                conn.close_on_release = true;
+                conn.holder.close_on_release = true;
             }
             let may_go_again = !was_sent && sent_at.is_some();
             let text = format!("the KILL did not reach the server: {reason}");

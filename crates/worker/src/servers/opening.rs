@@ -38,15 +38,14 @@ impl Core {
         let handshake = Box::new(ServerHandshake::new(login));
         let state = SessionState::new(Schema::None, Charset::Collation(collation));
         let state = self.servers.states.intern(state);
-        let conn = Conn {
-            password: self.servers.password_turns.turn(slot.index(), account),
-            schemas_defined: self.env.shared.schemas_defined(),
-            epoch: server.health.epoch(),
-            last_thread: server.health.last_thread(),
-            since_ms: self.env.now.ms(),
-            login_us: self.env.now.us,
-            ..Conn::new((slot, hostgroup), account, ConnPhase::Connecting(handshake), state)
-        };
+        let mut conn =
+            Conn::new((slot, hostgroup), account, ConnPhase::Connecting(handshake), state);
+        conn.login.password = self.servers.logins.password_turns.turn(slot.index(), account);
+        conn.login.login_us = self.env.now.us;
+        conn.left.schemas_defined = self.env.shared.schemas_defined();
+        conn.server.epoch = server.health.epoch();
+        conn.server.last_thread = server.health.last_thread();
+        conn.holder.since_ms = self.env.now.ms();
         let id = self.servers.conns.insert_with(|_| conn);
         self.servers.set_state(id, ConnState::Connecting);
         self.fx.stats.counters.server_connections_opened += 1;
@@ -63,10 +62,10 @@ impl Core {
         schema: Option<Vec<u8>>,
     ) -> Option<ServerLogin> {
         let server = &self.servers.pool.slot(slot)?.server;
-        let key = self.servers.accounts.key(account)?;
+        let key = self.servers.logins.accounts.key(account)?;
         let session = self.clients.get(client)?.session.as_ref()?;
         // Replies in the framing of the client that needs them are relayed as they are.
-        let framing = session.capabilities.intersection(Capabilities::DEPRECATE_EOF);
+        let framing = session.login.capabilities.intersection(Capabilities::DEPRECATE_EOF);
         let mut capabilities = ALWAYS_WANTED.union(key.behaviour).union(framing);
         if schema.is_some() {
             capabilities.insert(Capabilities::CONNECT_WITH_DB);
@@ -94,7 +93,7 @@ impl Core {
 impl Env {
     /// The collation of a session's handshake.
     pub(crate) fn collation_of(&self, session: &Session) -> u16 {
-        match session.handshake_charset {
+        match session.login.handshake_charset {
             Charset::Collation(id) => id,
             _ => u16::from(self.greeting.charset),
         }

@@ -19,12 +19,12 @@ impl Core {
         let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
-        conn.owner = None;
+        conn.holder.owner = None;
         let mut leaves_unseen = false;
         for entry in &mut conn.in_flight {
             if let Owner::Client(_) | Owner::Sync(..) | Owner::Prepare(_) = entry.owner {
-                if entry.is_statement && conn.may_last {
-                    conn.dirt = Some(Dirt::Ends);
+                if entry.is_statement && conn.left.may_last {
+                    conn.left.dirt = Some(Dirt::Ends);
                 }
                 entry.owner = Owner::Nobody;
                 entry.relay.set_discard();
@@ -36,15 +36,15 @@ impl Core {
             conn.state =
                 self.servers.states.intern(SessionState::new(Schema::Unknown, Charset::Unknown));
         }
-        if conn.is_paused {
-            conn.is_paused = false;
+        if conn.io.is_paused {
+            conn.io.is_paused = false;
             self.resume(crate::Side::Server(conn_id));
         }
         let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
         let is_quiet = conn.in_flight.is_empty();
-        conn.since_ms = self.env.now.ms();
+        conn.holder.since_ms = self.env.now.ms();
         self.servers.set_state(conn_id, ConnState::Resetting);
         if is_quiet {
             self.reset_conn(conn_id);
@@ -63,20 +63,20 @@ impl Core {
         let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
-        conn.last_client = None;
-        if conn.close_on_release || conn.dirt == Some(Dirt::Ends) {
+        conn.holder.last_client = None;
+        if conn.holder.close_on_release || conn.left.dirt == Some(Dirt::Ends) {
             // What is fetched comes first, and then this again.
             return if conn.in_flight.is_empty() {
                 self.drop_conn(conn_id)
             };
         }
-        if conn.kills > 0 {
+        if conn.holder.kills > 0 {
             return self.servers.set_state(conn_id, ConnState::AwaitingKill);
         }
         if has_plant!(self, ResetForgotten) {
             return self.reset_done(conn_id);
         }
-        conn.conditions_turn = None;
+        conn.left.conditions_turn = None;
         let relay = conn.own_relay();
         conn.in_flight.push_back(InFlight { owner: Owner::Reset, relay, is_statement: false });
         self.fx.stats.counters.server_connections_reset += 1;
@@ -91,7 +91,7 @@ impl Core {
         let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
-        conn.was_killed = false;
+        conn.holder.was_killed = false;
         conn.was_reset();
         self.forget_conn_state(conn_id);
         self.switch_trackers_on(conn_id, Behind::Reset);
@@ -110,7 +110,7 @@ impl Core {
         };
         let state = SessionState::new(schema, Charset::Unknown);
         conn.state = self.servers.states.intern(state);
-        conn.last_gtid = None;
+        conn.left.last_gtid = None;
     }
 
     /// Takes a lease out of a session. The connection is nobody's; the caller moves it to another
@@ -122,7 +122,7 @@ impl Core {
         let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
-        conn.owner = None;
+        conn.holder.owner = None;
     }
 
     /// The server's statements of a connection are gone: it was reset.

@@ -30,8 +30,8 @@ impl Core {
         let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
-        conn.owner = None;
-        conn.since_ms = self.env.now.ms();
+        conn.holder.owner = None;
+        conn.holder.since_ms = self.env.now.ms();
         let (hostgroup, slot) = (conn.hostgroup, conn.slot);
         let is_wanted = self.servers.pool.is_waited_for(hostgroup) || self.is_asked_for(slot);
         if is_wanted {
@@ -64,10 +64,10 @@ impl Core {
         // One that carried a `KILL` to a server that is out was opened all the same.
         let is_of_use = self.servers.pool.slot(conn.slot).is_some_and(|slot| {
             let health = &slot.server.health;
-            !slot.removed && health.epoch() == conn.epoch && !health.is_offline()
+            !slot.removed && health.epoch() == conn.server.epoch && !health.is_offline()
         });
         !is_of_use
-            || conn.dirt == Some(Dirt::Ends)
+            || conn.left.dirt == Some(Dirt::Ends)
             || self.env.stopping.is_some() && !self.servers.anyone_waits()
     }
 
@@ -99,7 +99,7 @@ impl Core {
             outdated.extend(slot.idle().map(|id| (id, epoch, slot.removed)));
         }
         for (id, epoch, removed) in outdated {
-            let is_old = self.servers.conns.get(id).is_some_and(|conn| conn.epoch != epoch);
+            let is_old = self.servers.conns.get(id).is_some_and(|conn| conn.server.epoch != epoch);
             if is_old || removed {
                 self.retire_idle(id);
             }
@@ -114,7 +114,8 @@ impl Core {
             .map(|session| [session.last_conn, session.insert_conn, session.past.found_conn]);
         for (conn_id, _) in places.into_iter().flatten().flatten() {
             let conn = self.servers.conns.get(conn_id).filter(|conn| conn.list.is_free());
-            let slot = conn.and_then(|conn| Some((conn.epoch, self.servers.pool.slot(conn.slot)?)));
+            let slot =
+                conn.and_then(|conn| Some((conn.server.epoch, self.servers.pool.slot(conn.slot)?)));
             if slot.is_some_and(|(epoch, slot)| slot.removed || epoch != slot.server.health.epoch())
             {
                 self.retire_idle(conn_id);
@@ -155,8 +156,8 @@ impl Core {
             return;
         };
         // What is there still is nobody's.
-        conn.last_client = None;
-        conn.turn += 1;
+        conn.holder.last_client = None;
+        conn.holder.turn += 1;
         self.ping(conn_id);
     }
 }

@@ -51,19 +51,19 @@ impl Core {
                     Stage::Preparing(_) => "preparing",
                     Stage::Sent(_) | Stage::Shared(_) => "running",
                 };
-                let since_us = self.env.now.us.saturating_sub(statement.begun_us);
-                (doing, since_us, statement.known.as_deref())
+                let since_us = self.env.now.us.saturating_sub(statement.command.begun_us);
+                (doing, since_us, statement.meaning.known.as_deref())
             }
         };
-        let client_addr = client.peer.client_addr;
+        let client_addr = client.origin.peer.client_addr;
         let session = client.session.as_deref();
         SessionRow {
-            id: client.number,
+            id: client.origin.number,
             worker: u32::try_from(self.env.options.index).unwrap_or(u32::MAX),
-            user: session.map(|session| session.user.name.clone()).unwrap_or_default(),
+            user: session.map(|session| session.login.user.name.clone()).unwrap_or_default(),
             client: client_addr.map_or_else(|| "unix".to_owned(), |addr| addr.to_string()),
-            tls: client.tls.as_ref().map(ToString::to_string).unwrap_or_default(),
-            balancer: client.peer.told.as_deref().unwrap_or_default().to_owned(),
+            tls: client.origin.tls.as_ref().map(ToString::to_string).unwrap_or_default(),
+            balancer: client.origin.peer.told.as_deref().unwrap_or_default().to_owned(),
             schema: session.map(schema_of).unwrap_or_default(),
             doing: doing.to_owned(),
             doing_us,
@@ -80,7 +80,7 @@ impl Core {
         let slot = self.servers.slot_of(lease.conn).and_then(|slot| self.servers.pool.slot(slot));
         let cause = lease.pinned_by.as_ref();
         let known = cause.and_then(|(known, _)| known.as_deref());
-        let tls = self.servers.conns.get(lease.conn).and_then(|conn| conn.tls.as_ref());
+        let tls = self.servers.conns.get(lease.conn).and_then(|conn| conn.io.tls.as_ref());
         HeldConn {
             tls: tls.map(ToString::to_string).unwrap_or_default(),
             hostgroup: lease.hostgroup.0,
@@ -94,7 +94,7 @@ impl Core {
 }
 
 pub(crate) fn schema_of(session: &Session) -> String {
-    String::from_utf8_lossy(session.state.schema.name()).into_owned()
+    String::from_utf8_lossy(session.settings.state.schema.name()).into_owned()
 }
 
 pub(crate) fn digest_text(known: &Known) -> String {

@@ -17,7 +17,7 @@ impl Servers {
             return;
         }
         if let Some(slot) = self.pool.slot_mut(conn.slot) {
-            slot.relist(conn.account, id, from, to);
+            slot.relist(conn.login.account, id, from, to);
         }
     }
 

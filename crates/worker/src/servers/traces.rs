@@ -19,7 +19,7 @@ impl Core {
     /// it. `keeps`: what the same session left before stays there for it.
     #[inline]
     pub(crate) fn fetch_traces(&mut self, conn_id: ConnId, next: Option<ClientId>, keeps: bool) {
-        let last = self.servers.conns.get(conn_id).and_then(|conn| conn.last_client);
+        let last = self.servers.conns.get(conn_id).and_then(|conn| conn.holder.last_client);
         if let Some(last) = last.filter(|last| !keeps || Some(*last) != next) {
             self.fetch_traces_of(last, conn_id, next);
         }
@@ -49,7 +49,7 @@ impl Core {
             past.found_conn = None;
         }
         if warnings {
-            past.awaits_warnings = Some(conn_id);
+            past.conditions.awaits_warnings = Some(conn_id);
         }
         if insert_id {
             past.awaits_insert_id = Some(conn_id);
@@ -87,16 +87,16 @@ impl Core {
             Trace::Warnings => b"SHOW WARNINGS",
             Trace::FoundRows => b"SELECT FOUND_ROWS()",
             // The session tracker reports the value; the statement has no other effect.
-            Trace::InsertId if conn.names_changes => {
+            Trace::InsertId if conn.server.names_changes => {
                 b"SET @@SESSION.last_insert_id=LAST_INSERT_ID()"
             }
             // To ask is to find one row.
             Trace::InsertId => b"SELECT LAST_INSERT_ID(),FOUND_ROWS()",
         };
-        let captures = trace != Trace::InsertId || !conn.names_changes;
-        let takes_attributes = conn.takes_attributes;
-        let captured = warnings::captured_format(conn.format);
-        let relay = Relay::new(ResponseShape::Query, conn.format, captured, captures);
+        let captures = trace != Trace::InsertId || !conn.server.names_changes;
+        let takes_attributes = conn.server.takes_attributes;
+        let captured = warnings::captured_format(conn.server.format);
+        let relay = Relay::new(ResponseShape::Query, conn.server.format, captured, captures);
         let owner = Owner::Trace(client, trace);
         conn.in_flight.push_back(InFlight { owner, relay, is_statement: false });
         self.fx.stats.counters.traces_fetched += 1;
@@ -114,7 +114,7 @@ impl Core {
             return;
         };
         let awaits = match trace {
-            Trace::Warnings => &mut session.past.awaits_warnings,
+            Trace::Warnings => &mut session.past.conditions.awaits_warnings,
             Trace::FoundRows => &mut session.past.awaits_found_rows,
             Trace::InsertId => &mut session.past.awaits_insert_id,
         };

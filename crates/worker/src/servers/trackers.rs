@@ -88,11 +88,11 @@ impl Core {
     /// Written with the first statement. Of its answer, only the SQL mode is of interest.
     pub(crate) fn switch_trackers_on(&mut self, id: ConnId, behind: Behind) {
         let Some(conn) = self.servers.conns.get_mut(id) else { return };
-        if !conn.format.session_track {
+        if !conn.server.format.session_track {
             return self.follow_modes(self.servers.defaults.modes.told());
         }
-        conn.tracks_transactions = false;
-        let flavor = conn.flavor;
+        conn.server.tracks_transactions = false;
+        let flavor = conn.server.flavor;
         let charset = if behind == Behind::Login { CLIENT_CHARSET } else { b"" };
         let lists = LISTS_OFF.iter().zip(self.servers.lists_off);
         let lists = lists.filter(|(_, is_known)| *is_known).map(|((_, text), _)| *text);
@@ -122,7 +122,7 @@ impl Core {
         }
         if let Some(conn) = self.servers.conns.get_mut(id).filter(|_| lacks) {
             // It lacks the rest of the `SET` too.
-            conn.close_on_release = true;
+            conn.holder.close_on_release = true;
             self.set_up(id, Owner::Setup, TRACKERS_ON);
         }
     }
@@ -130,7 +130,8 @@ impl Core {
     /// Takes over what a connection tells of how its server reads texts.
     pub(crate) fn learn_modes(&mut self, id: ConnId, changes: &[u8]) {
         let conn = self.servers.conns.get(id);
-        let identity = conn.and_then(|conn| Some((conn.flavor, conn.identity.as_ref()?.collation)));
+        let identity = conn
+            .and_then(|conn| Some((conn.server.flavor, conn.server.identity.as_ref()?.collation)));
         let mut modes = self.servers.defaults.modes;
         modes.learn(changes, identity);
         self.follow_modes(modes);
@@ -144,7 +145,8 @@ impl Core {
         let flavor = self.env.greeting.flavor();
         self.clients.table.for_each_mut(|_, client| {
             if let Some(session) = client.session.as_mut() {
-                session.modes = modes.follow(session.modes, &session.state, flavor);
+                session.settings.modes =
+                    modes.follow(session.settings.modes, &session.settings.state, flavor);
             }
         });
     }
@@ -152,8 +154,9 @@ impl Core {
     /// Asks to be told when a transaction has taken over what is set for the next one. Not asked
     /// of every connection, as servers then report the progress of every transaction.
     pub(crate) fn track_transactions(&mut self, id: ConnId) {
-        if let Some(conn) = self.servers.conns.get_mut(id).filter(|conn| conn.format.session_track)
-            && !std::mem::replace(&mut conn.tracks_transactions, true)
+        if let Some(conn) =
+            self.servers.conns.get_mut(id).filter(|conn| conn.server.format.session_track)
+            && !std::mem::replace(&mut conn.server.tracks_transactions, true)
         {
             self.set_up(id, Owner::Setup, TRANSACTION_TRACKER_ON);
         }
@@ -163,12 +166,13 @@ impl Core {
         let Some(conn) = self.servers.conns.get_mut(id) else {
             return;
         };
-        let mut relay = Relay::new(ResponseShape::Query, conn.format, conn.format, false);
-        if conn.packing.is_none() {
+        let mut relay =
+            Relay::new(ResponseShape::Query, conn.server.format, conn.server.format, false);
+        if conn.io.packing.is_none() {
             relay = relay.numbered_from(1);
         }
         conn.in_flight.push_back(InFlight { owner, relay, is_statement: false });
-        let takes_attributes = conn.takes_attributes;
+        let takes_attributes = conn.server.takes_attributes;
         self.write_server(id, |out| {
             put_own_query(out, text, takes_attributes);
         });
@@ -190,20 +194,20 @@ impl Core {
     /// connection reports everything again. The values of `unreported` variables are asked for.
     pub(crate) fn renew_trackers(&mut self, id: ClientId, conn_id: ConnId, unreported: &[String]) {
         let Some(conn) =
-            self.servers.conns.get_mut(conn_id).filter(|conn| conn.format.session_track)
+            self.servers.conns.get_mut(conn_id).filter(|conn| conn.server.format.session_track)
         else {
             return;
         };
-        conn.tracks_transactions = false;
-        let flavor = conn.flavor;
+        conn.server.tracks_transactions = false;
+        let flavor = conn.server.flavor;
         let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
         if let Some(session) = session {
             // The proxy's own statement is the connection's last one.
             session.last_conn = None;
             // Until it is known, as with a value that is computed.
             let is_unknown = unreported.iter().any(|name| name == "sql_mode");
-            session.modes.ansi_quotes |= is_unknown;
-            session.modes.guesses_quotes |= is_unknown;
+            session.settings.modes.ansi_quotes |= is_unknown;
+            session.settings.modes.guesses_quotes |= is_unknown;
         }
         self.set_up(conn_id, Owner::Setup, TRACKERS_ON);
         if !unreported.is_empty() {
@@ -217,17 +221,18 @@ impl Core {
             return;
         };
         // Elsewhere the session may have set the same anew.
-        let is_same = Arc::ptr_eq(&conn.state, &session.state);
+        let is_same = Arc::ptr_eq(&conn.state, &session.settings.state);
         let lease = session.leases.iter_mut().find(|lease| lease.conn == conn_id);
         let Some(lease) = lease.filter(|_| is_same && outcome.error.is_none()) else {
             return;
         };
-        if let Some(state) = apply_report(&session.state, &mut lease.pins, outcome) {
+        if let Some(state) = apply_report(&session.settings.state, &mut lease.pins, outcome) {
             let state = self.servers.states.intern(state);
-            let escapes = session.modes.escapes();
-            session.modes = self.servers.defaults.modes.of_session(&state, conn.flavor, escapes);
+            let escapes = session.settings.modes.escapes();
+            session.settings.modes =
+                self.servers.defaults.modes.of_session(&state, conn.server.flavor, escapes);
             conn.state = Arc::clone(&state);
-            session.state = state;
+            session.settings.state = state;
         }
     }
 }
@@ -239,7 +244,7 @@ impl Conn {
     pub(crate) fn follow_transaction_tracker(&mut self, state: &SessionState) {
         let name = "session_track_transaction_info";
         if self.state.variable(name) != state.variable(name) {
-            self.tracks_transactions = false;
+            self.server.tracks_transactions = false;
         }
     }
 }

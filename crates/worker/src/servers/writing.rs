@@ -10,8 +10,8 @@ impl Core {
         let Some(conn) = self.servers.conns.get_mut(id) else {
             return;
         };
-        if !conn.outbox.is_listed {
-            conn.outbox.is_listed = true;
+        if !conn.io.outbox.is_listed {
+            conn.io.outbox.is_listed = true;
             self.fx.dirty.0.push_back(Side::Server(id));
         }
     }
@@ -19,7 +19,7 @@ impl Core {
     /// Appends to a server connection's outbox.
     pub(crate) fn write_server(&mut self, id: ConnId, write: impl FnOnce(&mut Vec<u8>)) {
         if let Some(conn) = self.servers.conns.get_mut(id) {
-            write(conn.outbox.buf(&mut self.fx.buffers));
+            write(conn.io.outbox.buf(&mut self.fx.buffers));
             self.touch_server(id);
         }
     }

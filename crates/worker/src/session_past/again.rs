@@ -31,7 +31,7 @@ impl LastStatement {
         catalog: &Catalog,
         now_ms: u64,
     ) -> Option<&[u8]> {
-        let again = self.again.as_ref()?;
+        let again = self.conditions.again.as_ref()?;
         let holds = again.validity.is_none_or(|validity| validity.holds(catalog, now_ms));
         (holds && again.state == *state).then_some(&again.text)
     }
@@ -46,7 +46,7 @@ impl Core {
         statement: &Statement,
         outcome: &Outcome,
     ) {
-        if outcome.warnings == 0 || outcome.error.is_some() || !statement.is_read {
+        if outcome.warnings == 0 || outcome.error.is_some() || !statement.meaning.is_read {
             return;
         }
         let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
@@ -54,18 +54,22 @@ impl Core {
             return;
         };
         let uses_table = || {
-            let references = statement.known.as_ref().map(|known| &known.analysis.references);
+            let references =
+                statement.meaning.known.as_ref().map(|known| &known.analysis.references);
             references.is_some_and(|references| !references.tables.is_empty())
         };
-        if statement.purpose == Purpose::Query {
-            let text = statement.frames.get(HEADER_LEN + 1..).map(Box::from);
-            let validity = statement.validity;
-            session.past.again =
-                text.map(|text| Again { text, validity, state: Arc::clone(&session.state) });
+        if statement.command.purpose == Purpose::Query {
+            let text = statement.command.frames.get(HEADER_LEN + 1..).map(Box::from);
+            let validity = statement.meaning.validity;
+            session.past.conditions.again = text.map(|text| Again {
+                text,
+                validity,
+                state: Arc::clone(&session.settings.state),
+            });
         } else if conn.in_flight.is_empty() && uses_table() {
             // Nobody is behind it, and it has cleared what was there before.
-            conn.last_client = Some(id);
-            session.last_conn = Some((conn_id, conn.turn));
+            conn.holder.last_client = Some(id);
+            session.last_conn = Some((conn_id, conn.holder.turn));
         }
     }
 
@@ -76,19 +80,22 @@ impl Core {
         let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session) else {
             return;
         };
-        let known = statement.known.as_ref();
+        let known = statement.meaning.known.as_ref();
         let asks = known.is_some_and(|known| known.analysis.depends.contains(Depends::DIAGNOSTICS));
-        let is_run = matches!(statement.purpose, Purpose::Query | Purpose::Execute);
+        let is_run = matches!(statement.command.purpose, Purpose::Query | Purpose::Execute);
         if !asks || !is_run {
             return;
         }
-        let again =
-            session.past.run_again(&session.state, self.env.shared.catalog(), self.env.now.ms());
+        let again = session.past.run_again(
+            &session.settings.state,
+            self.env.shared.catalog(),
+            self.env.now.ms(),
+        );
         let Some(text) = again.map(<[u8]>::to_vec) else { return };
         let Some(conn) = self.servers.conns.get_mut(conn_id) else { return };
-        let relay = Relay::new(ResponseShape::Query, conn.format, conn.format, false);
+        let relay = Relay::new(ResponseShape::Query, conn.server.format, conn.server.format, false);
         conn.in_flight.push_back(InFlight { owner: Owner::Again, relay, is_statement: false });
-        let takes_attributes = conn.takes_attributes;
+        let takes_attributes = conn.server.takes_attributes;
         self.fx.stats.counters.traces_fetched += 1;
         self.write_server(conn_id, |out| put_own_query(out, &text, takes_attributes));
     }

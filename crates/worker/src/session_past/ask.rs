@@ -50,7 +50,7 @@ impl Servers {
     ) -> bool {
         let conn = left.and_then(|(conn, _)| self.conns.get(conn));
         let is_own = |conn: &Conn| conn.hostgroup == route_hostgroup(route);
-        !is_held(route) && conn.is_some_and(|conn| statement.is_read || is_own(conn))
+        !is_held(route) && conn.is_some_and(|conn| statement.meaning.is_read || is_own(conn))
     }
 }
 
@@ -82,13 +82,13 @@ impl Clients {
             return false;
         }
         let session = self.get(id).and_then(|client| client.session.as_ref());
-        let modes = session.map(|session| session.modes).unwrap_or_default();
-        let text = text_of(&statement.frames, text_len);
+        let modes = session.map(|session| session.settings.modes).unwrap_or_default();
+        let text = text_of(&statement.command.frames, text_len);
         let Some(recalled) = text.and_then(|text| recall::recall(text, &modes, known)) else {
             return false;
         };
-        put_text(&mut statement.frames, text_len, &recalled);
-        statement.is_recalled = true;
+        put_text(&mut statement.command.frames, text_len, &recalled);
+        statement.meaning.is_recalled = true;
         true
     }
 }
@@ -105,10 +105,12 @@ impl Core {
         let (Some(conn), Some(session)) = (self.servers.conns.get(conn_id), session) else {
             return Place::Gone;
         };
-        let is_own = conn.turn == turn && conn.last_client == Some(id);
+        let is_own = conn.holder.turn == turn && conn.holder.last_client == Some(id);
         match conn.list {
-            state if state.is_free() && is_own && conn.account == session.account => Place::Idle,
-            state if state.is_leased() && is_own && conn.owner == Some(id) => {
+            state if state.is_free() && is_own && conn.login.account == session.login.account => {
+                Place::Idle
+            }
+            state if state.is_leased() && is_own && conn.holder.owner == Some(id) => {
                 Place::Leased(Route::Lease(conn.hostgroup, conn_id))
             }
             _ => Place::Gone,
@@ -123,7 +125,7 @@ impl Core {
         route: &Route,
         statement: &Statement,
     ) -> bool {
-        let depends = statement.known.as_ref().map(|known| known.analysis.depends);
+        let depends = statement.meaning.known.as_ref().map(|known| known.analysis.depends);
         if !depends.is_some_and(|depends| depends.contains(Depends::FOUND_ROWS)) {
             return false;
         }
@@ -132,7 +134,8 @@ impl Core {
         let left = session.past.found_conn.filter(|_| session.past.found_rows.is_none());
         let Some((conn_id, turn)) = left else { return false };
         let conn = self.servers.conns.get(conn_id);
-        let own = conn.filter(|conn| conn.turn == turn && conn.last_client == Some(id));
+        let own =
+            conn.filter(|conn| conn.holder.turn == turn && conn.holder.last_client == Some(id));
         let Some(conn) = own.filter(|conn| !goes_to(route, statement, conn_id, conn)) else {
             return false;
         };
@@ -167,7 +170,7 @@ impl Core {
 
 /// Whether a statement is asked to wait for, or to be routed by, what an earlier one left.
 pub(crate) fn reads_past(statement: &Statement) -> bool {
-    let Some(known) = &statement.known else {
+    let Some(known) = &statement.meaning.known else {
         return false;
     };
     let depends = known.analysis.depends;
@@ -185,8 +188,8 @@ pub(crate) fn reads_past(statement: &Statement) -> bool {
 
 /// Whether it runs code that may read anything of its session's past.
 pub(crate) fn runs_code(statement: &Statement) -> bool {
-    statement.proof.hidden.may(Hidden::READS_SESSION)
-        || statement.known.as_ref().is_some_and(|known| runs_a_routine(&known.analysis))
+    statement.meaning.proof.hidden.may(Hidden::READS_SESSION)
+        || statement.meaning.known.as_ref().is_some_and(|known| runs_a_routine(&known.analysis))
 }
 
 /// The one connection that has what these read, and its turn, if one has all of it.
@@ -209,7 +212,7 @@ pub(crate) fn asked_place(session: &Session, depends: Depends) -> Option<(ConnId
 pub(crate) fn goes_to(route: &Route, statement: &Statement, conn_id: ConnId, conn: &Conn) -> bool {
     match route {
         Route::Lease(_, lease) => *lease == conn_id,
-        _ => statement.is_read || conn.hostgroup == route_hostgroup(route),
+        _ => statement.meaning.is_read || conn.hostgroup == route_hostgroup(route),
     }
 }
 
@@ -245,13 +248,14 @@ pub(crate) fn assign_numbers(
         return false;
     };
     // So many are kept, however many were counted.
-    let max = session.state.variable("max_error_count").and_then(parsed);
+    let max = session.settings.state.variable("max_error_count").and_then(parsed);
     let area = StatementArea { row_count, number: number.min(max.unwrap_or(number)) };
-    let text = text_of(&statement.frames, text_len);
-    let Some(text) = text.and_then(|text| assign_diagnostics(text, &session.modes, area)) else {
+    let text = text_of(&statement.command.frames, text_len);
+    let Some(text) = text.and_then(|text| assign_diagnostics(text, &session.settings.modes, area))
+    else {
         return false;
     };
-    put_text(&mut statement.frames, text_len, &text);
+    put_text(&mut statement.command.frames, text_len, &text);
     true
 }
 

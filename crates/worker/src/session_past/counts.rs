@@ -190,13 +190,14 @@ impl FoundRows {
 pub(crate) fn keeps_conditions(statement: &Statement, flavor: Flavor) -> bool {
     let asks = |known: &Rc<Known>| known.analysis.depends.contains(Depends::DIAGNOSTICS);
     let shows = |known: &Rc<Known>| known.analysis.kind == StatementKind::Show;
-    match (&statement.known, flavor) {
+    match (&statement.meaning.known, flavor) {
         (Some(known), Flavor::MariaDb) => asks(known),
         (Some(known), Flavor::MySql) => {
             asks(known) && (shows(known) || gets_diagnostics(statement))
         }
         (None, Flavor::MySql) => {
-            matches!(statement.purpose, Purpose::InitDb(_)) || has_code(statement, STATISTICS)
+            matches!(statement.command.purpose, Purpose::InitDb(_))
+                || has_code(statement, STATISTICS)
         }
         (None, Flavor::MariaDb) => false,
     }
@@ -204,7 +205,7 @@ pub(crate) fn keeps_conditions(statement: &Statement, flavor: Flavor) -> bool {
 
 /// Whether it is a `GET DIAGNOSTICS`.
 pub(crate) fn gets_diagnostics(statement: &Statement) -> bool {
-    statement.known.as_ref().is_some_and(|known| {
+    statement.meaning.known.as_ref().is_some_and(|known| {
         known.analysis.kind == StatementKind::Unknown
             && known.analysis.depends.contains(Depends::DIAGNOSTICS)
             && has_first(&known.digest_text, b"GET")
@@ -315,15 +316,20 @@ pub(crate) const STATISTICS: u8 = 0x09;
 pub(crate) const BULK_EXECUTE: u8 = 0xFA;
 
 pub(crate) fn has_code(statement: &Statement, code: u8) -> bool {
-    statement.frames.get(HEADER_LEN) == Some(&code)
+    statement.command.frames.get(HEADER_LEN) == Some(&code)
 }
 
 /// Whether it may leave an id though it fails, so that its connection needs its session's own
 /// before.
 pub(crate) fn leaves_id_when_failed(statement: &Statement) -> bool {
-    let is_bulk = || statement.purpose == Purpose::Execute && has_code(statement, BULK_EXECUTE);
-    let is_run = matches!(statement.purpose, Purpose::Query | Purpose::Execute);
-    statement.known.as_ref().is_some_and(|known| is_run && (known.may_fail_half_way || is_bulk()))
+    let is_bulk =
+        || statement.command.purpose == Purpose::Execute && has_code(statement, BULK_EXECUTE);
+    let is_run = matches!(statement.command.purpose, Purpose::Query | Purpose::Execute);
+    statement
+        .meaning
+        .known
+        .as_ref()
+        .is_some_and(|known| is_run && (known.may_fail_half_way || is_bulk()))
 }
 
 impl LastStatement {
@@ -337,7 +343,7 @@ impl LastStatement {
         here: Option<(ConnId, u64)>,
     ) -> bool {
         // Measured on MariaDB 10.11 and MySQL 9.7: these leave what was counted before.
-        let leaves_count = statement.purpose == Purpose::Prepare
+        let leaves_count = statement.command.purpose == Purpose::Prepare
             || gets_diagnostics(statement)
             || has_code(statement, STATISTICS);
         match &outcome.error {
@@ -359,9 +365,10 @@ impl LastStatement {
         here: Option<(ConnId, u64)>,
     ) {
         let Some(known) = statement
+            .meaning
             .known
             .as_ref()
-            .filter(|_| matches!(statement.purpose, Purpose::Query | Purpose::Execute))
+            .filter(|_| matches!(statement.command.purpose, Purpose::Query | Purpose::Execute))
         else {
             return;
         };
@@ -471,15 +478,15 @@ impl Core {
         else {
             return;
         };
-        if !matches!(statement.purpose, Purpose::Query | Purpose::Execute) {
+        if !matches!(statement.command.purpose, Purpose::Query | Purpose::Execute) {
             return;
         }
         let Some(conn) = self.servers.conns.get_mut(conn_id) else { return };
-        let reads = may_read_past(statement, session, conn.flavor, finds_by_null);
-        let here = Some((conn_id, conn.turn));
-        let known = statement.known.as_ref();
+        let reads = may_read_past(statement, session, conn.server.flavor, finds_by_null);
+        let here = Some((conn_id, conn.holder.turn));
+        let known = statement.meaning.known.as_ref();
         let names_it = known.is_some_and(|it| it.analysis.depends.contains(Depends::FOUND_ROWS))
-            && !statement.is_recalled;
+            && !statement.meaning.is_recalled;
         if !(reads.runs_code || reads.may_leave_found_rows || names_it)
             || session.past.found_conn == here
         {
@@ -488,7 +495,7 @@ impl Core {
         let asks = reads.may_leave_found_rows
             || names_it
             || known.is_some_and(|known| runs_a_routine(&known.analysis))
-            || statement.proof.hidden.has(Hidden::READS_SESSION);
+            || statement.meaning.proof.hidden.has(Hidden::READS_SESSION);
         // A trigger that nobody may see hardly asks: it is kept from another session's number.
         let max = if asks { FOUND_ROWS_PUT_MAX } else { 1 };
         let is_whole = session.past.found_rows.is_none_or(|count| count <= max);
@@ -497,12 +504,13 @@ impl Core {
         if !is_left {
             session.past.found_conn = here.filter(|_| is_whole);
         }
-        let takes_attributes = conn.takes_attributes;
+        let takes_attributes = conn.server.takes_attributes;
         self.fx.stats.counters.counts_given += 1;
         for text in session.past.counting(max) {
-            let relay = Relay::new(ResponseShape::Query, conn.format, conn.format, false);
+            let relay =
+                Relay::new(ResponseShape::Query, conn.server.format, conn.server.format, false);
             conn.in_flight.push_back(InFlight { owner: Owner::Again, relay, is_statement: false });
-            let out = conn.outbox.buf(&mut self.fx.buffers);
+            let out = conn.io.outbox.buf(&mut self.fx.buffers);
             put_own_query(out, &text, takes_attributes);
         }
         self.touch_server(conn_id);

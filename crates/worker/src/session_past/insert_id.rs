@@ -68,8 +68,8 @@ impl Session {
         statement: &Statement,
         outcome: &Outcome,
     ) -> bool {
-        let is_run = matches!(statement.purpose, Purpose::Query | Purpose::Execute);
-        let Some(known) = statement.known.as_ref().filter(|_| is_run) else {
+        let is_run = matches!(statement.command.purpose, Purpose::Query | Purpose::Execute);
+        let Some(known) = statement.meaning.known.as_ref().filter(|_| is_run) else {
             return false;
         };
         let id = outcome.last_insert_id;
@@ -111,19 +111,20 @@ impl Session {
     /// Whether a statement's text, its parameters, or a trigger may have given the id that its
     /// reply reports.
     pub(crate) fn may_be_given(&self, statement: &Statement, id: u64) -> bool {
-        if statement.proof.hidden.may(Hidden::GIVES_VALUES) {
+        if statement.meaning.proof.hidden.may(Hidden::GIVES_VALUES) {
             return true;
         }
-        if statement.purpose != Purpose::Execute {
-            return recall::text_may_give(&statement.frames, id);
+        if statement.command.purpose != Purpose::Execute {
+            return recall::text_may_give(&statement.command.frames, id);
         }
-        let Some(stmt) = statement.stmt_id.and_then(|stmt_id| self.prepared.get(stmt_id)) else {
+        let Some(stmt) = statement.prepared.stmt_id.and_then(|stmt_id| self.prepared.get(stmt_id))
+        else {
             return true;
         };
         let types = stmt.types.as_deref().unwrap_or_default();
         stmt.long.is_some()
             || recall::text_may_give(&statement.entry(stmt).text, id)
-            || recall::parameters_may_give(&statement.frames, types, id)
+            || recall::parameters_may_give(&statement.command.frames, types, id)
     }
 }
 
@@ -159,7 +160,7 @@ impl Core {
         };
         let names_it = names_insert_id(statement);
         // What is to have an id may leave the one that was there.
-        let kind = statement.known.as_ref().map(|known| known.analysis.kind);
+        let kind = statement.meaning.known.as_ref().map(|known| known.analysis.kind);
         let may_read = names_it || runs_code(statement) || kind.is_some_and(gives_values);
         if !may_read || session.past.awaits_insert_id.is_some() {
             return Settled::GoesOn;
@@ -167,13 +168,14 @@ impl Core {
         let left = session.insert_conn;
         let conn = left.and_then(|(conn, _)| self.servers.conns.get(conn));
         let own = conn.filter(|conn| {
-            left.is_some_and(|(_, turn)| turn == conn.turn) && conn.last_client == Some(id)
+            left.is_some_and(|(_, turn)| turn == conn.holder.turn)
+                && conn.holder.last_client == Some(id)
         });
         let Some((conn, (conn_id, _))) = own.zip(left) else {
             // What may read it by code of its own is not kept from running for that.
             return if names_it { Settled::Lost } else { Settled::GoesOn };
         };
-        if goes_to(route, statement, conn_id, conn) || !conn.format.session_track {
+        if goes_to(route, statement, conn_id, conn) || !conn.server.format.session_track {
             return Settled::GoesOn;
         }
         if conn.list.is_free() {
@@ -187,7 +189,7 @@ impl Core {
 
     /// Refuses a statement, not begun yet, that reads an id which nobody knows any more.
     pub(crate) fn refuse_lost_insert_id(&mut self, id: ClientId, statement: Statement) {
-        self.fx.buffers.give(statement.frames);
+        self.fx.buffers.give(statement.command.frames);
         self.answer_error(id, ErrorKind::StateLost.says(INSERT_ID_LOST));
     }
 }
@@ -196,7 +198,7 @@ impl Exchange {}
 
 /// Whether a statement's own text reads the last insert id.
 pub(crate) fn names_insert_id(statement: &Statement) -> bool {
-    let depends = statement.known.as_ref().map(|known| known.analysis.depends);
+    let depends = statement.meaning.known.as_ref().map(|known| known.analysis.depends);
     depends.is_some_and(|depends| depends.contains(Depends::LAST_INSERT_ID))
 }
 

@@ -41,7 +41,7 @@ impl Exchange {
         };
         let known = self.statements.analyses.know(&text, &modes);
         let key = EntryKey {
-            account: session.account,
+            account: session.login.account,
             reading: std::sync::Arc::clone(&entry.reading),
             has_literals: true,
             text: text.into(),
@@ -61,12 +61,13 @@ impl Core {
         let Some(show) = show.filter(|show| !show.counts && session.past.has_conditions()) else {
             return false;
         };
-        let (format, status) = (session.format, session.status);
+        let (format, status) = (session.login.format, session.settings.status);
         let mut reply = Vec::new();
-        match &session.past.fetched {
+        match &session.past.conditions.fetched {
             Some(fetched) => fetched.put_binary(&mut reply, show, format, status),
             None => {
-                let past = (session.past.warnings, session.past.error.as_deref());
+                let past =
+                    (session.past.conditions.warnings, session.past.conditions.error.as_deref());
                 put_remembered_binary(&mut reply, past, show, format, status);
             }
         }

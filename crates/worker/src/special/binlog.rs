@@ -34,7 +34,7 @@ impl Conn {
     /// Whether a client gets the binary log there. That of a fast-forward user is the client's
     /// alone from its login on.
     pub(crate) fn sends_binlog(&self) -> bool {
-        matches!(self.phase, ConnPhase::Forward(_)) && self.forwards.is_none()
+        matches!(self.phase, ConnPhase::Forward(_)) && self.login.forwards.is_none()
     }
 }
 

@@ -32,15 +32,15 @@ impl Exchange {
         let is_ready = matches!(conn.phase, ConnPhase::Forward(_));
         let waiting = match is_ready {
             true => {
-                conn.outbox.buf(&mut self.core.fx.buffers).extend_from_slice(bytes);
-                conn.outbox.len()
+                conn.io.outbox.buf(&mut self.core.fx.buffers).extend_from_slice(bytes);
+                conn.io.outbox.len()
             }
             false => {
                 let Some(client) = self.core.clients.get_mut(id) else {
                     return;
                 };
-                client.inbox.extend_from_slice(bytes);
-                client.inbox.len()
+                client.io.inbox.extend_from_slice(bytes);
+                client.io.inbox.len()
             }
         };
         if is_ready {
@@ -49,8 +49,8 @@ impl Exchange {
         let Some(client) = self.core.clients.get_mut(id) else {
             return;
         };
-        if waiting > max && !client.is_paused {
-            client.is_paused = true;
+        if waiting > max && !client.io.is_paused {
+            client.io.is_paused = true;
             self.core.fx.act(Action::Pause(Side::Client(id)));
         }
     }
@@ -62,12 +62,12 @@ impl Core {
         self.write_client(id, |out| out.extend_from_slice(bytes));
         self.clients.count_waiting(id);
         let max = self.buffer_max();
-        let is_full = self.clients.get(id).is_some_and(|client| client.outbox.len() > max);
+        let is_full = self.clients.get(id).is_some_and(|client| client.io.outbox.len() > max);
         let Some(conn) = self.servers.conns.get_mut(conn_id).filter(|_| is_full) else {
             return;
         };
-        if !conn.is_paused {
-            conn.is_paused = true;
+        if !conn.io.is_paused {
+            conn.io.is_paused = true;
             self.fx.act(Action::Pause(Side::Server(conn_id)));
         }
     }
@@ -81,14 +81,14 @@ impl Core {
         let ConnPhase::Forward(id) = conn.phase else {
             return self.after_upload_write(conn_id);
         };
-        if conn.outbox.len() > max / 2 {
+        if conn.io.outbox.len() > max / 2 {
             return;
         }
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
-        if client.is_paused {
-            client.is_paused = false;
+        if client.io.is_paused {
+            client.io.is_paused = false;
             self.resume(Side::Client(id));
         }
     }
@@ -100,7 +100,7 @@ pub(crate) const CLIENT_ADDR: &[u8] = b"client_addr";
 /// What a server is told of a client: what the client tells of itself, and where it comes from,
 /// which it does not say itself.
 pub(crate) fn told_of(session: &Session, peer: &Peer) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let mut told = as_sent(&session.attributes);
+    let mut told = as_sent(&session.login.attributes);
     told.retain(|(name, _)| name != CLIENT_ADDR);
     told.push((CLIENT_ADDR.to_vec(), peer.host().into_bytes()));
     told

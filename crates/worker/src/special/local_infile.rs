@@ -52,8 +52,8 @@ impl Core {
     /// Answers so.
     pub(crate) fn refuses_local_file(&mut self, id: ClientId, analysis: &Analysis) -> bool {
         let session = self.clients.get(id).and_then(|client| client.session.as_ref());
-        let is_offered =
-            session.is_some_and(|session| session.capabilities.contains(Capabilities::LOCAL_FILES));
+        let is_offered = session
+            .is_some_and(|session| session.login.capabilities.contains(Capabilities::LOCAL_FILES));
         if is_offered || !loads_local_file(analysis) {
             return false;
         }
@@ -82,7 +82,7 @@ impl Core {
             return;
         };
         let (Stage::Sent(conn_id), Upload::Sending { mut left, mut is_continued, mut seq }) =
-            (statement.stage, statement.upload)
+            (statement.stage, statement.beside.upload)
         else {
             return;
         };
@@ -90,9 +90,9 @@ impl Core {
             return;
         };
         // Packets inside compressed ones have no number that counts, but for 0: a new command.
-        let is_counted = conn.packing.is_none();
-        let out = conn.outbox.buf(&mut self.fx.buffers);
-        let mut rest = client.inbox.as_slice();
+        let is_counted = conn.io.packing.is_none();
+        let out = conn.io.outbox.buf(&mut self.fx.buffers);
+        let mut rest = client.io.inbox.as_slice();
         let mut is_done = false;
         while !is_done {
             if left > 0 {
@@ -113,18 +113,18 @@ impl Core {
             is_done = left == 0 && !is_continued;
             is_continued = header.is_continued();
         }
-        let consumed = client.inbox.len() - rest.len();
-        client.inbox.drain(..consumed);
-        statement.upload = match is_done {
+        let consumed = client.io.inbox.len() - rest.len();
+        client.io.inbox.drain(..consumed);
+        statement.beside.upload = match is_done {
             true => Upload::Done,
             false => Upload::Sending { left, is_continued, seq },
         };
         if let (true, Some(front)) = (is_done, conn.in_flight.front_mut()) {
             front.relay.file_sent(seq);
         }
-        let is_full = !is_done && conn.outbox.len() > max;
-        if is_full != client.is_paused {
-            client.is_paused = is_full;
+        let is_full = !is_done && conn.io.outbox.len() > max;
+        if is_full != client.io.is_paused {
+            client.io.is_paused = is_full;
             let side = Side::Client(id);
             match is_full {
                 true => self.fx.act(Action::Pause(side)),
@@ -141,14 +141,15 @@ impl Core {
         let Some(conn) = self.servers.conns.get(conn_id) else {
             return;
         };
-        let Some(owner) = conn.owner.filter(|_| matches!(conn.phase, ConnPhase::Ready)) else {
+        let Some(owner) = conn.holder.owner.filter(|_| matches!(conn.phase, ConnPhase::Ready))
+        else {
             return;
         };
-        if conn.outbox.len() > max / 2 || !self.clients.is_uploading(owner) {
+        if conn.io.outbox.len() > max / 2 || !self.clients.is_uploading(owner) {
             return;
         }
         if let Some(client) = self.clients.get_mut(owner)
-            && std::mem::take(&mut client.is_paused)
+            && std::mem::take(&mut client.io.is_paused)
         {
             self.resume(Side::Client(owner));
         }
@@ -170,18 +171,18 @@ impl Exchange {
         let is_offered = client
             .session
             .as_ref()
-            .is_some_and(|session| session.capabilities.contains(Capabilities::LOCAL_FILES));
+            .is_some_and(|session| session.login.capabilities.contains(Capabilities::LOCAL_FILES));
         let Phase::Running(statement) = &mut client.phase else {
             return;
         };
         if !is_offered {
             return self.server_broke(conn_id, "asked for a file that nobody offered");
         }
-        if matches!(statement.upload, Upload::Sending { .. }) {
+        if matches!(statement.beside.upload, Upload::Sending { .. }) {
             return self.server_broke(conn_id, "asked for a file while it reads another");
         }
         // One of several statements may ask behind another.
-        statement.upload = Upload::Sending { left: 0, is_continued: false, seq };
+        statement.beside.upload = Upload::Sending { left: 0, is_continued: false, seq };
         self.core.upload(id);
         self.core.unpack_soon(Side::Client(id));
     }

@@ -104,7 +104,7 @@ pub(crate) fn known_variables(session: &Session) -> Option<&SessionState> {
         .leases
         .iter()
         .any(|lease| lease.pins.has(PinReason::Routine) || lease.pins.has(PinReason::Other));
-    (!has_run_unseen).then_some(&*session.state)
+    (!has_run_unseen).then_some(&*session.settings.state)
 }
 
 /// Whether the session has said itself what this statement is that it has prepared.
@@ -150,7 +150,7 @@ impl Clients {
         analysis.effects.iter().any(|effect| match effect {
             Effect::ExecuteStatement(name) if name.is_empty() => is_hidden(),
             Effect::ExecuteStatement(name) => {
-                session.prepares_definitions || !has_prepared(session, name)
+                session.settings.prepares_definitions || !has_prepared(session, name)
             }
             Effect::OtherSession(_) => says_any(text, &[b"EXECUTE"]) && is_hidden(),
             _ => false,
@@ -175,7 +175,7 @@ impl Clients {
         }
         let session = self.get_mut(id).and_then(|client| client.session.as_mut());
         if let Some(session) = session {
-            session.prepares_definitions |=
+            session.settings.prepares_definitions |=
                 analysis.statements != 1 || hides_definition(text, modes, known_variables(session));
         }
     }
@@ -229,7 +229,8 @@ pub(crate) const ORPHANS_MAX: usize = 4_096;
 impl Exchange {
     /// A statement is over for the proxy. Where no answer has come, its server may go on.
     pub(crate) fn orphan_definition(&mut self, statement: &mut Statement) {
-        let (Some(ticket), Stage::Sent(conn)) = (statement.definition.take(), statement.stage)
+        let (Some(ticket), Stage::Sent(conn)) =
+            (statement.meaning.definition.take(), statement.stage)
         else {
             return;
         };

@@ -132,8 +132,8 @@ pub(crate) struct AwaitNames {
 /// may not have meant any more when it ran.
 pub(crate) fn proof_of(shared: &Shared, statement: &Statement) -> Proof {
     match statement.is_unchanged(shared.catalog()) {
-        true => statement.proof,
-        false => Proof { reads: false, hidden: statement.proof.hidden | Hidden::UNKNOWN },
+        true => statement.meaning.proof,
+        false => Proof { reads: false, hidden: statement.meaning.proof.hidden | Hidden::UNKNOWN },
     }
 }
 
@@ -144,7 +144,7 @@ pub(crate) fn place_of<'a>(
     group: HostgroupId,
 ) -> Place<'a> {
     let schema = match asking {
-        Asking::Query | Asking::Prepare => &session.state.schema,
+        Asking::Query | Asking::Prepare => &session.settings.state.schema,
         Asking::Execute(schema) => schema,
     };
     let schema = match schema {
@@ -157,20 +157,21 @@ pub(crate) fn place_of<'a>(
 impl Statement {
     /// Whether it may be sent once more, though a server may have carried it out.
     pub(crate) fn may_be_sent_twice(&self, catalog: &Catalog, now_ms: u64) -> bool {
-        self.is_read && self.validity.is_none_or(|validity| validity.holds(catalog, now_ms))
+        self.meaning.is_read
+            && self.meaning.validity.is_none_or(|validity| validity.holds(catalog, now_ms))
     }
 
     /// Whether nothing has been said of its names since what it does was proven.
     pub(crate) fn is_unchanged(&self, catalog: &Catalog) -> bool {
-        self.validity.is_none_or(|validity| validity.is_unchanged(catalog))
+        self.meaning.validity.is_none_or(|validity| validity.is_unchanged(catalog))
     }
 
     /// Takes over what is proven of it.
     pub(crate) fn prove(&mut self, known: &Known, proven: Proven) {
-        self.is_read = proven.proof.reads;
-        self.proof = proven.proof;
+        self.meaning.is_read = proven.proof.reads;
+        self.meaning.proof = proven.proof;
         let has_names = !known.analysis.references.tables.is_empty();
-        self.validity = has_names.then_some(proven.validity);
+        self.meaning.validity = has_names.then_some(proven.validity);
     }
 }
 
@@ -276,7 +277,7 @@ impl Core {
         let (catalog, now_ms) = (self.env.shared.catalog(), self.env.now.ms());
         let is_outdated = match self.clients.get(id).map(|client| &client.phase) {
             Some(Phase::Running(statement)) => {
-                statement.validity.is_some_and(|validity| !validity.holds(catalog, now_ms))
+                statement.meaning.validity.is_some_and(|validity| !validity.holds(catalog, now_ms))
             }
             _ => false,
         };
@@ -289,26 +290,27 @@ impl Core {
         let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session) else {
             return false;
         };
-        let Some(known) = statement.known.clone() else { return false };
-        let (hostgroup, home) = (statement.hostgroup, session.user.default_hostgroup);
-        let executed = statement.stmt_id.filter(|_| statement.purpose == Purpose::Execute);
+        let Some(known) = statement.meaning.known.clone() else { return false };
+        let (hostgroup, home) = (statement.target.hostgroup, session.login.user.default_hostgroup);
+        let executed =
+            statement.prepared.stmt_id.filter(|_| statement.command.purpose == Purpose::Execute);
         let proven = self.proof_for(id, &known, executed, hostgroup);
         let at_home = self.proof_in(home, proven.proof);
         let phase = self.clients.get_mut(id).map(|client| &mut client.phase);
         let Some(Phase::Running(statement)) = phase else { return false };
-        let (was_read, before) = (statement.is_read, statement.proof.hidden);
+        let (was_read, before) = (statement.meaning.is_read, statement.meaning.proof.hidden);
         statement.prove(&known, proven);
-        if statement.proof.hidden.has(Hidden::UNKNOWN) {
+        if statement.meaning.proof.hidden.has(Hidden::UNKNOWN) {
             // Nobody says any more what its names mean, because of itself perhaps: what they may
             // leave was said before.
-            statement.proof.hidden.insert(before);
+            statement.meaning.proof.hidden.insert(before);
         }
-        statement.is_read &= was_read;
-        let leaves = was_read && !statement.is_read && statement.may_leave_reader;
+        statement.meaning.is_read &= was_read;
+        let leaves = was_read && !statement.meaning.is_read && statement.target.may_leave_reader;
         if leaves {
-            statement.may_leave_reader = false;
-            statement.hostgroup = home;
-            statement.proof.hidden.insert(at_home.hidden);
+            statement.target.may_leave_reader = false;
+            statement.target.hostgroup = home;
+            statement.meaning.proof.hidden.insert(at_home.hidden);
         }
         leaves
     }
@@ -353,7 +355,9 @@ impl Core {
         let Some(group) = first.first().map(|name| name.group) else { return is_asked };
         let session = self.clients.get(id).and_then(|client| client.session.as_ref());
         let Some(session) = session else { return is_asked };
-        let Some(key) = self.servers.accounts.key(session.account) else { return is_asked };
+        let Some(key) = self.servers.logins.accounts.key(session.login.account) else {
+            return is_asked;
+        };
         let ask = CatalogAsk {
             group,
             names: first,
@@ -399,7 +403,7 @@ impl Exchange {
         let Some(session) = session else {
             return Some(self.core.proof_at(id, known, asking, HostgroupId::default()));
         };
-        let default = session.user.default_hostgroup;
+        let default = session.login.user.default_hostgroup;
         let has_waited = std::mem::take(&mut session.has_asked_names);
         let group = self.core.env.group_of(default);
         match self.core.proven_before(id, known, asking, group) {

@@ -297,9 +297,9 @@ pub(crate) fn charset_name(text: &[u8]) -> Option<String> {
 impl Core {
     pub(crate) fn modes(&self, id: ClientId) -> Option<Modes> {
         let session = self.clients.get(id)?.session.as_ref()?;
-        Some(match session.modes.guesses_quotes {
-            true => self.servers.defaults.modes.settle(session.modes),
-            false => session.modes,
+        Some(match session.settings.modes.guesses_quotes {
+            true => self.servers.defaults.modes.settle(session.settings.modes),
+            false => session.settings.modes,
         })
     }
 }

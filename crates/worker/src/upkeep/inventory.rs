@@ -32,7 +32,7 @@ impl Exchange {
             let servers = on_servers.get(&Rc::as_ptr(entry)).copied().unwrap_or_default();
             // The table itself holds one; whoever else does is a client.
             let held = Rc::strong_count(entry).saturating_sub(1) as u64;
-            let user = self.core.servers.accounts.key(key.account);
+            let user = self.core.servers.logins.accounts.key(key.account);
             (held > 0).then(|| PreparedRow {
                 username: user.map(|key| key.user.to_string()).unwrap_or_default(),
                 schemaname: String::from_utf8_lossy(entry.reading.schema.name()).into_owned(),
@@ -53,8 +53,13 @@ impl Exchange {
 
 impl Core {
     pub(crate) fn idle_row(&self, conn: &Conn, server: String) -> IdleConn {
-        let identity = conn.identity.as_deref();
-        let user = self.servers.accounts.key(conn.account).map(|key| key.server_user().to_owned());
+        let identity = conn.server.identity.as_deref();
+        let user = self
+            .servers
+            .logins
+            .accounts
+            .key(conn.login.account)
+            .map(|key| key.server_user().to_owned());
         IdleConn {
             worker: u32::try_from(self.env.options.index).unwrap_or(u32::MAX),
             hostgroup: conn.hostgroup.0,
@@ -62,12 +67,12 @@ impl Core {
             user: user.unwrap_or_default(),
             schema: String::from_utf8_lossy(conn.state.schema.name()).into_owned(),
             is_autocommit: !conn.state.is_autocommit_off(),
-            idle_ms: self.env.now.ms().saturating_sub(conn.since_ms),
+            idle_ms: self.env.now.ms().saturating_sub(conn.holder.since_ms),
             thread: identity.map_or(0, |identity| identity.greeting.connection_id),
             version: identity
                 .map(|identity| identity.greeting.server_version.clone())
                 .unwrap_or_default(),
-            tls: conn.tls.as_ref().map(ToString::to_string).unwrap_or_default(),
+            tls: conn.io.tls.as_ref().map(ToString::to_string).unwrap_or_default(),
             stmts: conn.stmts.len() as u64,
         }
     }

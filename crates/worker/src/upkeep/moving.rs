@@ -24,9 +24,8 @@ use crate::{
     action::Peer,
     clients::balance,
     clients::balance::Candidate,
-    clients::client::{Client, Phase, Session},
+    clients::client::{Client, LoggedIn, Origin, Phase, Session, SessionSettings},
     kill::worker_of,
-    outbox::Outbox,
     prepared::MovedStmts,
     rooms::{Core, Exchange},
     servers::conn::AccountKey,
@@ -84,7 +83,7 @@ impl Core {
             let commands = std::mem::take(&mut client.recent_commands);
             load += u64::from(commands);
             if commands > 0 && is_mobile(client) && reads_alike(client, &mut self.servers.states) {
-                let home = worker_of(client.number, workers);
+                let home = worker_of(client.origin.number, workers);
                 sessions.push(Candidate { commands, id, home });
             }
         });
@@ -114,11 +113,11 @@ impl Core {
     pub(crate) fn rests(&mut self, id: ClientId) -> bool {
         let Some(client) = self.clients.get_mut(id) else { return false };
         matches!(client.phase, Phase::Idle)
-            && client.inbox.is_empty()
-            && client.outbox.is_empty()
-            && !client.is_paused
-            && client.proof.is_none()
-            && client.waiting_held == 0
+            && client.io.inbox.is_empty()
+            && client.io.outbox.is_empty()
+            && !client.io.is_paused
+            && client.origin.proof.is_none()
+            && client.io.waiting_held == 0
             && client.timer_ms == 0
             && self.env.stopping.is_none()
             && is_mobile(client)
@@ -127,40 +126,41 @@ impl Core {
 
     pub(crate) fn give_client(&mut self, id: ClientId, to: usize) {
         let account = self.clients.get(id).and_then(|client| client.session.as_ref());
-        let account =
-            account.and_then(|session| self.servers.accounts.key(session.account)).cloned();
+        let account = account
+            .and_then(|session| self.servers.logins.accounts.key(session.login.account))
+            .cloned();
         let Some(account) = account else { return };
         let Some(client) = self.clients.table.remove(id) else { return };
-        self.clients.numbers.remove(&client.number);
+        self.clients.numbers.remove(&client.origin.number);
         let Some(session) = client.session else { return };
         let mut session = *session;
         self.reset_soiled(id, std::mem::take(&mut session.soiled));
         debug_assert!(session.leases.is_empty() && session.lost.is_none());
         let moved = Box::new(MovedClient {
-            peer: client.peer,
-            address_place: client._address_place,
-            number: client.number,
-            nonce: client.nonce,
-            tls: client.tls,
+            peer: client.origin.peer,
+            address_place: client.origin._address_place,
+            number: client.origin.number,
+            nonce: client.origin.nonce,
+            tls: client.origin.tls,
             active_ms: client.active_ms,
             session: MovedSession {
-                user: session.user,
-                place: session.place,
+                user: session.login.user,
+                place: session.login.place,
                 account,
-                credential: session.credential,
-                capabilities: session.capabilities,
-                attributes: session.attributes,
-                zstd_level: session.zstd_level,
-                format: session.format,
-                state: (*session.state).clone(),
-                handshake_charset: session.handshake_charset,
-                modes: session.modes,
+                credential: session.login.credential,
+                capabilities: session.login.capabilities,
+                attributes: session.login.attributes,
+                zstd_level: session.login.zstd_level,
+                format: session.login.format,
+                state: (*session.settings.state).clone(),
+                handshake_charset: session.login.handshake_charset,
+                modes: session.settings.modes,
                 last_insert_id: session.last_insert_id,
                 past: session.past,
-                told: session.told,
-                status: session.status,
-                next_flag: session.next_flag,
-                accepted_sets: session.accepted_sets,
+                told: session.settings.told,
+                status: session.settings.status,
+                next_flag: session.settings.next_flag,
+                accepted_sets: session.settings.accepted_sets,
                 stmts: session.prepared.pack(),
             },
         });
@@ -190,67 +190,47 @@ impl Exchange {
     /// See [`Worker::adopt_client`](crate::Worker::adopt_client).
     pub(crate) fn adopt_client(&mut self, moved: MovedClient) -> ClientId {
         let MovedClient { peer, address_place, number, nonce, tls, active_ms, session } = moved;
-        let mut own = Session {
+        let login = LoggedIn {
             user: session.user,
             place: session.place,
-            account: self.core.servers.accounts.intern(session.account),
+            account: self.core.servers.logins.accounts.intern(session.account),
             credential: session.credential,
             capabilities: session.capabilities,
             attributes: session.attributes,
             zstd_level: session.zstd_level,
             format: session.format,
-            state: self.core.servers.states.intern(session.state),
             handshake_charset: session.handshake_charset,
-            modes: session.modes,
-            leases: Vec::new(),
-            last_insert_id: session.last_insert_id,
-            // Keys of the other worker's connections mean others here.
-            last_conn: None,
-            insert_conn: None,
-            past: session.past.elsewhere(),
-            told: session.told,
-            status: session.status,
-            next_flag: session.next_flag,
-            accepted_sets: session.accepted_sets,
-            prepared: Default::default(),
-            reading: Default::default(),
-            soiled: Vec::new(),
-            has_asked_names: false,
-            begins_read_only: false,
-            // What is prepared by a text holds a session on its connection.
-            prepares_definitions: false,
-            lost: None,
         };
-        own.modes = self.core.servers.defaults.modes.follow(
-            own.modes,
-            &own.state,
+        // What is prepared by a text holds a session on its connection: none of it comes along.
+        let state = self.core.servers.states.intern(session.state);
+        let mut settings = SessionSettings::new(state, session.modes);
+        settings.told = session.told;
+        settings.status = session.status;
+        settings.next_flag = session.next_flag;
+        settings.accepted_sets = session.accepted_sets;
+        // Keys of the other worker's connections mean others here.
+        let mut own = Session::new(login, settings);
+        own.last_insert_id = session.last_insert_id;
+        own.past = session.past.elsewhere();
+        own.settings.modes = self.core.servers.defaults.modes.follow(
+            own.settings.modes,
+            &own.settings.state,
             self.core.env.greeting.flavor(),
         );
         self.unpack_stmts(&mut own, session.stmts);
-        let id = self.core.clients.table.insert_with(|_| Client {
+        let origin = Origin {
             peer,
             number,
             nonce,
-            phase: Phase::Idle,
             arrival: Arrival::Admitted,
             _address_place: address_place,
-            inbox: Vec::new(),
-            outbox: Outbox::default(),
-            packing: None,
             tls,
             proof: None,
-            is_paused: false,
-            active_ms,
-            session: Some(Box::new(own)),
             has_place: true,
-            waiting_held: 0,
-            timer_ms: 0,
-            recent_commands: 0,
-            is_mirror: false,
-            changes_user: false,
-            failed_changes: 0,
-            former: None,
-        });
+        };
+        let mut client = Client::new(origin, Phase::Idle, active_ms);
+        client.session = Some(Box::new(own));
+        let id = self.core.clients.table.insert_with(|_| client);
         self.core.clients.numbers.insert(number, id);
         self.core.clients.away.remove(&number);
         self.core.fx.stats.counters.sessions_arrived += 1;
@@ -270,10 +250,10 @@ impl Exchange {
 /// Whether a client may move once it rests.
 pub(crate) fn is_mobile(client: &Client) -> bool {
     let session = client.session.as_ref();
-    client.has_place
+    client.origin.has_place
         && !client.is_mirror
-        && client.failed_changes == 0
-        && client.packing.is_none()
+        && client.change.failed_changes == 0
+        && client.io.packing.is_none()
         && session.is_some_and(|session| {
             session.leases.is_empty()
                 && session.prepared.is_mobile()

@@ -60,7 +60,7 @@ impl Commands {
             self.router.guards = Arc::clone(&snapshot.guards);
         }
         let former = std::mem::replace(&mut self.exchange.core.env.snapshot, snapshot);
-        self.exchange.core.servers.password_turns.clear();
+        self.exchange.core.servers.logins.password_turns.clear();
         let snapshot = Arc::clone(&self.exchange.core.env.snapshot);
         self.exchange.core.env.shared.retain_users(|key| snapshot.has_key(key));
         self.exchange.core.resize_cache();
@@ -68,7 +68,7 @@ impl Commands {
         self.exchange.leave_new_readers(&former);
         self.exchange.core.apply_servers();
         self.exchange.end_forwards();
-        self.exchange.core.servers.last_failures.clear();
+        self.exchange.core.servers.logins.last_failures.clear();
         self.exchange.core.fx.stats.counters.snapshots_applied += 1;
         if has_plant!(self.exchange.core, SnapshotClearsLeases) {
             for id in self.exchange.core.clients.table.keys_where(|client| client.session.is_some())
@@ -99,20 +99,20 @@ impl Core {
     /// become the readers' since `before`.
     pub(crate) fn follow_user(&mut self, id: ClientId, before: Option<&Snapshot>) {
         let Some(client) = self.clients.get_mut(id) else { return };
-        for session in [&mut client.session, &mut client.former].into_iter().flatten() {
-            let former = session.user.default_hostgroup;
-            let user = match self.env.snapshot.today(&session.user) {
-                Some(today) if Arc::ptr_eq(today, &session.user) => continue,
-                Some(today) if today.backend == session.user.backend => Arc::clone(today),
+        for session in [&mut client.session, &mut client.change.former].into_iter().flatten() {
+            let former = session.login.user.default_hostgroup;
+            let user = match self.env.snapshot.today(&session.login.user) {
+                Some(today) if Arc::ptr_eq(today, &session.login.user) => continue,
+                Some(today) if today.backend == session.login.user.backend => Arc::clone(today),
                 // It keeps the account on the servers that it logged in with.
                 Some(today) => {
-                    let backend = session.user.backend.clone();
+                    let backend = session.login.user.backend.clone();
                     Arc::new(User { backend, ..User::clone(today) })
                 }
                 None => {
                     let writer = before.and_then(|it| new_writer(it, &self.env.snapshot, former));
                     let Some(default_hostgroup) = writer else { continue };
-                    Arc::new(User { default_hostgroup, ..User::clone(&session.user) })
+                    Arc::new(User { default_hostgroup, ..User::clone(&session.login.user) })
                 }
             };
             let is_left = |lease: &Lease| lease.hostgroup == former && has_state(lease);
@@ -122,7 +122,7 @@ impl Core {
                 let held = held.join(", ");
                 session.lost = Some(format!("{LOST} ({MOVED}); it held the session's {held}"));
             }
-            session.user = user;
+            session.login.user = user;
         }
     }
 
@@ -162,7 +162,7 @@ impl Exchange {
                         | Stage::Synchronising(_)
                         | Stage::Preparing(_)
                 );
-                is_unsent && !statement.is_read && !client.is_mirror
+                is_unsent && !statement.meaning.is_read && !client.is_mirror
             }
             _ => false,
         };
@@ -180,7 +180,7 @@ impl Exchange {
             let left = *waits_for;
             let Some(writer) = new_writer(former, &self.core.env.snapshot, left) else { continue };
             *waits_for = writer;
-            statement.proof = Proof::NOTHING;
+            statement.meaning.proof = Proof::NOTHING;
             if let Some(conn) = conn {
                 self.lose_conn(conn, READERS);
             } else if self
@@ -206,10 +206,11 @@ impl Exchange {
                 continue;
             };
             // A replica that is sent a binary log stays.
-            let conn = self.core.servers.conns.get(*conn).filter(|conn| conn.forwards == Some(id));
+            let conn =
+                self.core.servers.conns.get(*conn).filter(|conn| conn.login.forwards == Some(id));
             let is_left = conn.is_some_and(|conn| {
                 let is_out = self.core.servers.pool.slot(conn.slot).is_some_and(Slot::is_out);
-                is_out || conn.hostgroup != session.user.default_hostgroup
+                is_out || conn.hostgroup != session.login.user.default_hostgroup
             });
             if is_left {
                 self.close_client(id);
@@ -228,7 +229,7 @@ impl Exchange {
 /// no more; `None` where it goes on one that its session holds.
 pub(crate) fn waits_for(statement: &mut Statement) -> Option<&mut HostgroupId> {
     match &mut statement.held_back {
-        None => Some(&mut statement.hostgroup),
+        None => Some(&mut statement.target.hostgroup),
         Some(waiting) => match &mut waiting.route {
             Route::Hostgroup(to) | Route::Reader(to) => Some(to),
             _ => None,

@@ -60,7 +60,7 @@ impl Exchange {
             Side::Client(id) => self.abandon_client(id),
             Side::Server(id) => {
                 let Some(conn) = self.core.servers.conns.get(id) else { return };
-                let owner = conn.owner.or(conn.forwards);
+                let owner = conn.holder.owner.or(conn.login.forwards);
                 if conn.list == trunkline_pool::ConnState::Shared {
                     return self.lose_conn(id, "its bytes could not be handled");
                 }

@@ -99,9 +99,9 @@ impl Exchange {
                 statement.ending = Some(Ending::TimedOut);
                 (conn, None)
             }
-            Stage::Sent(conn) => (conn, Some(statement.sent_at)),
+            Stage::Sent(conn) => (conn, Some(statement.sent.sent_at)),
             Stage::Shared(conn) => {
-                let sent_at = statement.sent_at;
+                let sent_at = statement.sent.sent_at;
                 if !was_told && !self.core.single_out(id, conn) {
                     return self.fail_timed_out(id);
                 }
@@ -127,7 +127,7 @@ impl Exchange {
         if let Some(Phase::Running(statement)) =
             self.core.clients.get_mut(id).map(|client| &mut client.phase)
         {
-            statement.retries_left = 0;
+            statement.target.retries_left = 0;
         }
         self.lose_conn(conn, "query_timeout exceeded, and the server did not end the statement");
     }
@@ -149,8 +149,8 @@ impl Core {
         };
         statement.ending = Some(Ending::TimedOut);
         let Some(entry) = entry else { return };
-        let only_runs = matches!(statement.purpose, Purpose::Query | Purpose::Execute);
-        match statement.is_read && only_runs && !entry.relay.has_begun() {
+        let only_runs = matches!(statement.command.purpose, Purpose::Query | Purpose::Execute);
+        match statement.meaning.is_read && only_runs && !entry.relay.has_begun() {
             true => {
                 entry.relay.set_discard();
                 statement.ending = Some(Ending::Withheld);
