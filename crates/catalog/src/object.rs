@@ -70,14 +70,16 @@ impl Hidden {
     /// Only a reader has said what it is, as no writer could be asked: on the writer nothing is
     /// proven by that.
     pub const SEEN_ON_READER: Self = Self(1 << 8);
-    /// What it does can't be seen: it may do all of the above but the last.
+    /// Nobody has said what the name means: it was not known in time, or could not be asked.
+    pub const UNTOLD: Self = Self(1 << 9);
+    /// What it does can't be seen: it may do all of the above but the last two.
     pub const UNKNOWN: Self = Self(1 << 5);
 
     /// Code that can be seen and is not understood, or calls what is not: whoever runs it is held
     /// where it ran, as it may have left anything there.
     pub const OPAQUE: Self = Self(Self::UNKNOWN.0 | Self::LEAVES.0 | Self::STAYS.0);
 
-    const NAMES: [(Self, &'static str); 9] = [
+    const NAMES: [(Self, &'static str); 10] = [
         (Self::WRITES, "WRITES"),
         (Self::LEAVES, "LEAVES"),
         (Self::STAYS, "STAYS"),
@@ -86,6 +88,7 @@ impl Hidden {
         (Self::CHANGED, "CHANGED"),
         (Self::GIVES_VALUES, "GIVES_VALUES"),
         (Self::SEEN_ON_READER, "SEEN_ON_READER"),
+        (Self::UNTOLD, "UNTOLD"),
         (Self::UNKNOWN, "UNKNOWN"),
     ];
 

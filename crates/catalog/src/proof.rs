@@ -102,11 +102,11 @@ pub fn prove(analysis: &Analysis, place: Place<'_>, catalog: &Catalog, now_ms: u
             }
             Found::Untold(until) => {
                 until_ms = until_ms.min(until);
-                hidden.insert(Hidden::UNKNOWN);
+                hidden.insert(Hidden::UNKNOWN | Hidden::UNTOLD);
             }
             Found::Unknown => {
                 until_ms = now_ms;
-                hidden.insert(Hidden::UNKNOWN);
+                hidden.insert(Hidden::UNKNOWN | Hidden::UNTOLD);
                 missing.push(name);
             }
         }

@@ -6,9 +6,7 @@ use std::sync::Arc;
 use trunkline_catalog::Hidden;
 use trunkline_pool::{ConnId, ConnState};
 use trunkline_protocol::{
-    error::ClientError,
-    packet::{greeting::Flavor, status},
-    response::Outcome,
+    error::ClientError, packet::greeting::Flavor, packet::status, response::Outcome,
 };
 use trunkline_session::tracker::{
     PinReason, Trust, apply_outcome, reported_schema, reports_change, reports_lasting,
@@ -21,6 +19,7 @@ use crate::{
     ClientId,
     clients::client::{Ending, Phase, Purpose, Stage, Statement},
     exchange::lost::makes_state,
+    exchange::pins::may_have_run,
     rooms::{Core, Exchange},
     servers::dirt::{Dirt, dirt_of},
     servers::trackers::{Behind, ask_trackers},
@@ -490,7 +489,10 @@ impl Core {
         };
         let leaves =
             leaves && has_run || has_computed && (leaves || analysis.is_some_and(runs_unseen_code));
-        if leaves && (trust == Trust::Nothing || outcome.error.is_some()) {
+        let fails_untold = has_run
+            && hidden.has(Hidden::UNTOLD)
+            && outcome.error.as_ref().is_some_and(may_have_run);
+        if fails_untold || leaves && (trust == Trust::Nothing || outcome.error.is_some()) {
             // A view or trigger may have set a variable or taken a lock.
             pins.pin(PinReason::Routine);
         }

@@ -409,3 +409,11 @@ impl Exchange {
         true
     }
 }
+
+/// Errors of statements that have not begun: there is no such schema or table, or no right to it.
+const NOT_BEGUN: [u16; 8] = [1044, 1045, 1046, 1049, 1064, 1142, 1143, 1146];
+
+/// Whether a statement that failed may have run as far as a trigger or a view.
+pub(crate) fn may_have_run(error: &trunkline_protocol::response::ServerError) -> bool {
+    !NOT_BEGUN.contains(&error.code)
+}
