@@ -562,6 +562,54 @@ fn issue_16_nothing_runs_behind_an_error_that_ends_the_connection() -> Result<()
     Ok(())
 }
 
+/// Without autocommit, and with rules that take statements out of transactions, a session has two:
+/// `COMMIT` ends both, and commits the one that has written.
+#[test]
+fn issue_16_a_commit_ends_the_transaction_that_has_written() -> Result<()> {
+    on_each("issue_16_a_commit_ends_the_transaction_that_has_written", |server| {
+        let schema = new_schema(server, "CREATE TABLE t (a INT) ENGINE = InnoDB")?;
+        server.sql(&format!("CREATE TABLE {schema}.other (a INT) ENGINE = InnoDB"))?;
+        let config = one_server(server, 1, 4)
+            .replace("[[user]]\n", "[[user]]\ntransaction_persistent = false\n");
+        let address = format!("127.0.0.1:{}", server.port());
+        let rule = |id: u32, digest: &str, hostgroup: u32| {
+            format!(
+                "[[rule]]\nid = {id}\nmatch_digest = \"{digest}\"\n\
+                 destination_hostgroup = {hostgroup}\napply = true\n"
+            )
+        };
+        let proxy = Trunkline::start(&format!(
+            "{config}[[server]]\nhostgroup = 1\naddress = \"{address}\"\n{}{}{}",
+            rule(1, "other", 1),
+            rule(2, "^SELECT", 1),
+            rule(3, "^INSERT", 0),
+        ))?;
+        let rows = |table: &str| server.value(&format!("SELECT COUNT(*) FROM {schema}.{table}"));
+        for (end, count) in [("COMMIT", "1"), ("SET autocommit = 1", "2")] {
+            let mut session = client(&proxy, &schema)?;
+            session.sql("SET autocommit = 0")?;
+            session.sql("SELECT COUNT(*) FROM t")?;
+            session.sql("INSERT INTO t VALUES (1)")?;
+            session.sql(end)?;
+            ensure!(rows("t")?.as_deref() == Some(count), "{end}: {:?}", rows("t")?);
+        }
+        let mut session = client(&proxy, &schema)?;
+        // Two that have written can't be committed as one.
+        session.sql("SET autocommit = 0")?;
+        session.sql("INSERT INTO other VALUES (1)")?;
+        session.sql("INSERT INTO t VALUES (3)")?;
+        let told = fails(&mut session, "COMMIT", 1148)?;
+        ensure!(
+            told.contains("hostgroups 1 and 0") || told.contains("hostgroups 0 and 1"),
+            "{told}"
+        );
+        session.sql("ROLLBACK")?;
+        session.sql("SET autocommit = 1")?;
+        ensure!(rows("t")?.as_deref() == Some("2") && rows("other")?.as_deref() == Some("0"));
+        wait_pins(&proxy, &[])
+    })
+}
+
 /// A session that has lost what it held on one server while its statement ran on another one is
 /// told so, also when that statement is lost, too.
 #[test]

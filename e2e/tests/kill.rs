@@ -182,6 +182,37 @@ fn issue_16_kill_ends_what_runs_also_without_a_connection_at_rest() -> Result<()
     })
 }
 
+/// The read that runs was proven short, so that it shares its connection, the only one.
+#[test]
+fn issue_16_kill_ends_a_read_that_may_share_its_connection() -> Result<()> {
+    on_both("issue_16_kill_ends_a_read_that_may_share_its_connection", |server| {
+        let table = "CREATE TABLE killshared (id INT PRIMARY KEY) ENGINE = InnoDB; \
+                     INSERT INTO killshared VALUES (1), (2)";
+        let schema = new_schema(server, table)?;
+        let proxy = before(server, 1, 1)?;
+        let mut killer = client(&proxy, &schema)?;
+        let mut victim = client(&proxy, &schema)?;
+        let number = victim.connection_id();
+        let read = "SELECT id FROM killshared WHERE id = 1";
+        for _ in 0..40 {
+            victim.sql(read)?;
+        }
+        let mut holder = server.root()?;
+        holder.sql(&format!("LOCK TABLES {schema}.killshared WRITE"))?;
+        let outcome = std::thread::scope(|scope| {
+            let outcome = scope.spawn(|| victim.sql(read).map(drop));
+            wait_running(server, "WHERE id = 1")?;
+            killer.sql(&format!("KILL {number}"))?;
+            outcome.join().map_err(|_| anyhow::anyhow!("the victim panicked"))
+        })?;
+        ensure!(outcome.is_err(), "it was not ended");
+        wait_gone(server, "WHERE id = 1")?;
+        holder.sql("UNLOCK TABLES")?;
+        ensure!(text(&mut killer, "SELECT 6")? == "6");
+        wait_pins(&proxy, &[])
+    })
+}
+
 #[test]
 fn com_process_kill_ends_a_session() -> Result<()> {
     on_both("com_process_kill_ends_a_session", |server| {

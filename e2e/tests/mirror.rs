@@ -107,6 +107,24 @@ fn copies_run_once_and_only_elsewhere() -> Result<()> {
 }
 
 #[test]
+fn issue_16_writes_to_a_temporary_table_are_not_copied() -> Result<()> {
+    let rules = "[[rule]]\nid = 1\nmatch_digest = '.'\nmirror_hostgroup = 5\n";
+    let Some(scene) = Scene::new("", rules)? else { return Ok(()) };
+    let mut one = scene.client()?;
+    one.sql("INSERT INTO t (a) VALUES ('copied')")?;
+    scene.wait_run(1)?;
+    one.sql("CREATE TEMPORARY TABLE t (id INT, a VARCHAR(40))")?;
+    one.sql("INSERT INTO t (a) VALUES ('own')")?;
+    one.sql("DELETE FROM t")?;
+    one.sql("DROP TEMPORARY TABLE t")?;
+    one.sql("INSERT INTO t (a) VALUES ('copied again')")?;
+    scene.wait_run(2)?;
+    ensure!(scene.rows(scene.second)? == "copied,copied again", "{}", scene.rows(scene.second)?);
+    ensure!(scene.rows(scene.first)? == "copied,copied again");
+    Ok(())
+}
+
+#[test]
 fn answers_are_compared_with_their_copies() -> Result<()> {
     let rules = "[[rule]]\nid = 1\nmatch_digest = '^SELECT'\nmirror_hostgroup = 5\n\
                  attributes = '{\"mirror\": \"compare\"}'\n";

@@ -377,6 +377,32 @@ fn the_last_prepared_statement_is_run_by_minus_one() -> Result<()> {
 }
 
 #[test]
+fn issue_16_minus_one_stands_for_nothing_behind_a_prepare_that_the_proxy_refuses() -> Result<()> {
+    let test = "issue_16_minus_one_stands_for_nothing_behind_a_prepare_that_the_proxy_refuses";
+    if !is_available(Flavour::MariaDb, test) {
+        return Ok(());
+    }
+    let server = shared_server(Flavour::MariaDb)?;
+    let schema = new_schema(server, T)?;
+    let refuses = "[[rule]]\nid = 1\nmatch_pattern = \"nobody\"\nerror_msg = \"not here\"\n";
+    let proxy = Trunkline::start(&format!("{}{refuses}", one_server(server, 1, 1)))?;
+    let mut wire = Wire::login(&proxy, USER, PASSWORD, &schema)?;
+    wire.send(code::STMT_PREPARE, b"DELETE FROM t WHERE a = ?")?;
+    wire.reply_bytes(Shape::Prepare)?;
+    let count = |server: &Server| server.value(&format!("SELECT COUNT(*) FROM {schema}.t"));
+    let before = count(server)?;
+    wire.send(code::STMT_PREPARE, b"SELECT 'nobody' FROM t WHERE a = ?")?;
+    let body = [&u32::MAX.to_le_bytes()[..], &block(0, &[Param::Int(1)], true)].concat();
+    wire.send(code::STMT_EXECUTE, &body)?;
+    let refused = wire.reply_bytes(Shape::Prepare)?;
+    ensure!(refused.get(4) == Some(&0xFF), "{}", refused.escape_ascii());
+    let gone = wire.reply_bytes(Shape::Results)?;
+    ensure!(gone.get(5..7) == Some(&1243_u16.to_le_bytes()[..]), "{}", gone.escape_ascii());
+    ensure!(count(server)? == before, "the statement before was run");
+    Ok(())
+}
+
+#[test]
 fn what_a_prepared_statement_leaves_behind_pins_as_its_text_would() -> Result<()> {
     let test = "what_a_prepared_statement_leaves_behind_pins_as_its_text_would";
     on_each(test, T, |server, schema| {

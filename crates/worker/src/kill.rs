@@ -424,20 +424,23 @@ impl Exchange {
         }
         if let Some(conn) = conn {
             self.core.take_lease(id, conn);
-            match is_shared {
+            // As long as it stands, it is known that the number is still this connection's.
+            let stands = self.core.servers.awaits_kill(conn);
+            if let Some(conn) = self.core.servers.conns.get_mut(conn).filter(|_| stands) {
+                conn.holder.close_on_release = true;
+            }
+            match (is_shared, stands) {
                 // Those behind it that may not be sent elsewhere wait there still.
-                true => {
+                (true, true) => {
+                    self.core.leave_shared(id, conn);
+                    self.clean_shared(conn);
+                }
+                (true, false) => {
                     self.core.leave_shared(id, conn);
                     self.lose_conn(conn, "a session that shared it was killed");
                 }
-                // As long as it stands, it is known that the number is still this connection's.
-                false if self.core.servers.awaits_kill(conn) => {
-                    if let Some(conn) = self.core.servers.conns.get_mut(conn) {
-                        conn.holder.close_on_release = true;
-                    }
-                    self.core.free_after_session(conn);
-                }
-                false => self.core.drop_conn(conn),
+                (false, true) => self.core.free_after_session(conn),
+                (false, false) => self.core.drop_conn(conn),
             }
         }
         self.close_client(id);

@@ -19,6 +19,7 @@ use trunkline_protocol::{
     response::{Relay, ReplyFormat, ResponseShape},
 };
 use trunkline_rules::{Effects, Question};
+use trunkline_session::tracker::PinReason;
 use trunkline_sql::analysis::{Depends, TransactionEffect};
 use trunkline_topology::{Address, HostgroupId, Server};
 
@@ -27,10 +28,10 @@ use crate::{
     accept::arrival::Arrival,
     action::Peer,
     cache::capture::{Capture, numbered},
-    clients::Copies,
     clients::client::{
-        Client, LoggedIn, Origin, Phase, Purpose, Session, SessionSettings, Stage, Statement,
+        Client, Lease, LoggedIn, Origin, Phase, Purpose, Session, SessionSettings, Stage, Statement,
     },
+    clients::{Clients, Copies},
     env::Env,
     prepared::ClientStmts,
     rooms::{Commands, Core, Exchange},
@@ -39,6 +40,19 @@ use crate::{
     statement::analysis::Known,
 };
 
+/// What a session may have on its connection that changes what its statements do, and that a copy
+/// has not: its table of the same name is a base table.
+const OWN_STATE: [PinReason; 9] = [
+    PinReason::TemporaryTable,
+    PinReason::NextTransaction,
+    PinReason::UserVariable,
+    PinReason::UnknownVariable,
+    PinReason::ServerState,
+    PinReason::Routine,
+    PinReason::Role,
+    PinReason::Connection,
+    PinReason::Other,
+];
 /// A longer command is not mirrored, bytes; ProxySQL has the same limit.
 pub(crate) const COMMAND_LEN_MAX: usize = 15 << 20;
 /// Bytes of commands that may wait on one worker.
@@ -186,6 +200,10 @@ impl Commands {
             self.exchange.core.fx.stats.counters.mirrors_skipped += 1;
             return;
         };
+        if self.exchange.core.clients.has_state_of_its_own(id) {
+            self.exchange.core.fx.stats.counters.mirrors_skipped += 1;
+            return;
+        }
         let settings = &self.exchange.core.env.snapshot.settings;
         let queue_max = settings
             .mirror_max_queue_length
@@ -269,6 +287,15 @@ impl Commands {
         let is_answered = decision.answer().is_some();
         let hostgroup = decision.effects.destination_hostgroup.or(order.hostgroup);
         (!is_answered).then_some(hostgroup.unwrap_or(default))
+    }
+}
+
+impl Clients {
+    /// Whether a copy of its statement would do something else, as it lacks what the session has.
+    pub(crate) fn has_state_of_its_own(&self, id: ClientId) -> bool {
+        let session = self.get(id).and_then(|client| client.session.as_ref());
+        let has = |lease: &Lease| OWN_STATE.iter().any(|reason| lease.pins.has(*reason));
+        session.is_some_and(|session| session.leases.iter().any(has))
     }
 }
 

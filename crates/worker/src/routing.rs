@@ -7,6 +7,7 @@ pub(crate) mod kept;
 pub(crate) mod read_only;
 pub(crate) mod rewrite;
 pub(crate) mod route;
+pub(crate) mod several;
 pub(crate) mod split;
 
 use std::sync::Arc;

@@ -35,3 +35,15 @@ fn what_acts_is_on_the_writer_though_its_digest_is_cut() -> Result<()> {
     let settings = "query_digests_max_digest_length = 16";
     holds(Scene { settings, ..SPLIT }, include_str!("cases/readers_acting.txt"))
 }
+
+/// ProxySQL's.
+const CLASSIC: &str = "[[rule]]\nid = 1\nmatch_digest = \"^SELECT.*FOR UPDATE$\"\n\
+                       destination_hostgroup = 10\napply = true\n\
+                       [[rule]]\nid = 2\nmatch_digest = \"^SELECT\"\n\
+                       destination_hostgroup = 20\napply = true\n";
+
+#[test]
+fn issue_16_without_autocommit_no_rule_begins_a_transaction_on_a_reader() -> Result<()> {
+    let scene = Scene { rules: CLASSIC, ..SPLIT };
+    holds(scene, include_str!("cases/readers_without_autocommit.txt"))
+}

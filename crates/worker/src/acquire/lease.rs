@@ -251,6 +251,8 @@ impl Exchange {
             pins: Default::default(),
             is_in_trans: false,
             only_reads: false,
+            begun_apart: false,
+            has_written: false,
             pinned_by: None,
         });
         self.dispatch(id, conn_id);

@@ -90,6 +90,8 @@ pub(crate) struct Origin {
 pub(crate) struct ClientIo {
     /// Bytes that arrived and are not consumed: part of a command, or commands to come.
     pub inbox: Vec<u8>,
+    /// More has come behind the command that is being looked at, and is not in the inbox.
+    pub has_more: bool,
     pub outbox: Outbox,
     /// Compression, where it was agreed on.
     pub packing: Option<Box<Packing>>,
@@ -129,7 +131,7 @@ impl Client {
     /// Whether commands have come, or a part of one, that wait behind the one under way.
     pub(crate) fn has_sent_ahead(&self) -> bool {
         let packed = self.io.packing.as_deref().map_or(0, Packing::waiting_len);
-        !self.io.inbox.is_empty() || packed > 0
+        !self.io.inbox.is_empty() || self.io.has_more || packed > 0
     }
 
     /// Keeps a part of the answer to its statement, if that is to be stored.
@@ -252,6 +254,10 @@ pub(crate) struct Lease {
     pub is_in_trans: bool,
     /// The last reply on it said that the transaction there only reads.
     pub only_reads: bool,
+    /// Its transaction began with an access mode or isolation level of its own.
+    pub begun_apart: bool,
+    /// A statement has run in its transaction that writes, or may by its text.
+    pub has_written: bool,
     /// The statement that pinned it, and when, µs; `None` while nothing does.
     pub pinned_by: Option<(Option<Rc<Known>>, u64)>,
 }

@@ -104,7 +104,14 @@ pub(crate) fn put_text(out: &mut Vec<u8>, text: &[u8]) {
     }
 }
 
-impl Clients {}
+impl Clients {
+    /// Whether more has come behind the command that is being looked at.
+    fn has_more(&mut self, id: ClientId, is_so: bool) {
+        if let Some(client) = self.get_mut(id) {
+            client.io.has_more = is_so;
+        }
+    }
+}
 
 impl Env {
     /// The conditions that an answer tells which leaves them as they are.
@@ -192,7 +199,7 @@ impl Commands {
     pub(crate) fn commands_in(&mut self, id: ClientId, bytes: &[u8]) -> usize {
         let payload_max = self.exchange.core.env.snapshot.settings.max_allowed_packet;
         let waiting_max = self.exchange.core.env.snapshot.settings.client_buffer_max;
-        let mut consumed = 0;
+        let (mut consumed, mut has_more) = (0, false);
         while let Some(rest) = bytes.get(consumed..).filter(|rest| !rest.is_empty()) {
             match self.exchange.core.clients.get(id) {
                 // One that does not take its answers gets no more of them to pile up.
@@ -219,12 +226,19 @@ impl Commands {
                 CommandEnd::At(end, is_split) => {
                     consumed += end;
                     let Some(frames) = rest.get(..end) else { break };
+                    if has_more != (consumed < bytes.len()) {
+                        has_more = !has_more;
+                        self.exchange.core.clients.has_more(id, has_more);
+                    }
                     match is_split {
                         true => self.command(id, frames, &joined_payload(frames)),
                         false => self.command(id, frames, frames.get(HEADER_LEN..).unwrap_or(&[])),
                     }
                 }
             }
+        }
+        if has_more {
+            self.exchange.core.clients.has_more(id, false);
         }
         consumed
     }

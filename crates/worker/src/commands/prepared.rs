@@ -109,6 +109,10 @@ impl Commands {
     /// `COM_STMT_PREPARE`.
     pub(crate) fn prepare(&mut self, id: ClientId, frames: &[u8], text: &[u8]) {
         let Some(modes) = self.exchange.core.modes(id) else { return };
+        // Whatever comes of it: −1 never stands for what was prepared before.
+        if let Some(stmts) = self.exchange.core.clients.stmts_mut(id) {
+            stmts.forget_last();
+        }
         let known = self.exchange.statements.analyses.know(text, &modes);
         if ends_others(&known) {
             return self

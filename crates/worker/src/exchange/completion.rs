@@ -12,14 +12,14 @@ use trunkline_session::tracker::{
     PinReason, Trust, apply_outcome, reported_schema, reports_change, reports_lasting,
     runs_unseen_code,
 };
-use trunkline_sql::analysis::{Analysis, Depends, Effect};
+use trunkline_sql::analysis::{Access, Analysis, Depends, Effect};
 use trunkline_stats::{ClientRefusal, ErrorSample, ResetReason, StatementSample};
 
 use crate::{
     ClientId,
     clients::client::{Ending, Phase, Purpose, Stage, Statement},
     exchange::lost::makes_state,
-    exchange::pins::may_have_run,
+    exchange::pins::{follow_beginning, may_have_run},
     rooms::{Core, Exchange},
     servers::dirt::{Dirt, dirt_of},
     servers::trackers::{Behind, ask_trackers},
@@ -445,7 +445,11 @@ impl Core {
         };
         let is_dropped = has_plant!(self, PinDroppedEarly) && outcome.error.is_some();
         lease.pins.set(PinReason::Transaction, in_transaction && !is_dropped);
+        let writes = !analysis.is_some_and(|analysis| analysis.access == Access::CertainlyReads)
+            || statement.meaning.proof.hidden.has(Hidden::WRITES);
+        lease.has_written = in_transaction && (lease.has_written || writes);
         if let Some(flags) = outcome.status {
+            follow_beginning(lease, analysis, flags);
             lease.is_in_trans = flags & status::IN_TRANS != 0;
             lease.only_reads = flags & status::IN_TRANS_READONLY != 0;
         }

@@ -11,7 +11,7 @@ use trunkline_protocol::{
 };
 use trunkline_session::tracker::{
     Difference, PinReason, Pins, SessionState, Sync, Trust, apply_outcome, difference,
-    reports_change, sets_trackers,
+    reports_change, runs_unseen_code, sets_trackers,
 };
 use trunkline_sql::{
     analysis::{Access, Analysis, Effect, TransactionEffect, XaStep},
@@ -60,6 +60,46 @@ pub(crate) fn follow_status(
 
 pub(crate) fn prepares_xa(analysis: &Analysis) -> bool {
     analysis.effects.contains(&Effect::Xa(XaStep::Prepare))
+}
+
+/// Follows whether a transaction has begun with an access mode or isolation level of its own. Both
+/// servers end a transaction by `SET autocommit = 1` without giving these up (MySQL 9.7, MariaDB
+/// 10.11): they are those of the next one, and of the statements before it. So its session keeps
+/// the connection until that.
+pub(crate) fn follow_beginning(lease: &mut Lease, analysis: Option<&Analysis>, flags: u16) {
+    let was_open = lease.is_in_trans;
+    let says_how = |analysis: &Analysis| {
+        let is_said = |begin: TransactionEffect| {
+            matches!(begin, TransactionEffect::Begin { read_only, read_write, .. }
+                if read_only || read_write)
+        };
+        is_said(analysis.transaction)
+            || analysis
+                .effects
+                .iter()
+                .any(|effect| matches!(effect, Effect::Transaction(begin) if is_said(*begin)))
+    };
+    if flags & status::IN_TRANS != 0 {
+        lease.begun_apart = was_open && lease.begun_apart
+            || flags & status::IN_TRANS_READONLY != 0
+            || lease.pins.has(PinReason::NextTransaction)
+            || analysis.is_some_and(says_how);
+        return;
+    }
+    let ends_by_set = |analysis: &Analysis| {
+        let is_set = |transaction: TransactionEffect| {
+            matches!(transaction, TransactionEffect::SetAutocommit(_))
+        };
+        is_set(analysis.transaction)
+            || runs_unseen_code(analysis)
+            || analysis
+                .effects
+                .iter()
+                .any(|effect| matches!(effect, Effect::Transaction(set) if is_set(*set)))
+    };
+    if std::mem::take(&mut lease.begun_apart) && analysis.is_none_or(ends_by_set) {
+        lease.pins.pin(PinReason::NextTransaction);
+    }
 }
 
 /// Whether a transaction is open after a command with this purpose, or a savepoint may be. Asked

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 
 use trunkline_catalog::{Catalog, Proof};
 use trunkline_config::Snapshot;
-use trunkline_protocol::response::{Outcome, write::put_text_result};
+use trunkline_protocol::{response::Outcome, response::write::put_text_result};
 use trunkline_rules::{Answer, Decision, FirewallAsk, FirewallVerdict, Question};
 use trunkline_session::tracker::{
     Charset, PinReason, Pins, Schema, SessionState, Trust, apply_outcome,
@@ -27,7 +27,7 @@ use crate::{
     ClientId,
     rooms::{Core, Exchange},
     routing::kept::has_state,
-    routing::split::{Transactions, hinted, hinted_server, split},
+    routing::split::{Transactions, hinted, hinted_server, ruled, split},
     statement::analysis::digest_settings,
 };
 
@@ -381,14 +381,22 @@ pub(crate) fn destination(
         };
         return (hostgroup, reason.to_owned());
     }
+    let begins = asked.transactions.autocommit_off;
+    let as_said =
+        |named: HostgroupId, by: &str| match ruled(named, default, &snapshot.replication, begins) {
+            hostgroup if hostgroup == named => (hostgroup, format!("as {by} says")),
+            writer => {
+                (writer, format!("the writer of the readers that {by} names: autocommit is off"))
+            }
+        };
     if !decision.applied {
         let (schema, flag) = (asked.schema, decision.final_flag);
         if let Some(hostgroup) = snapshot.fast_routes.find(&user.name, schema, flag) {
-            return (hostgroup, "as fast routing says".to_owned());
+            return as_said(hostgroup, "fast routing");
         }
     }
     if let Some(hostgroup) = decision.effects.destination_hostgroup {
-        return (hostgroup, "as a rule says".to_owned());
+        return as_said(hostgroup, "a rule");
     }
     let reads = asked.proof.reads;
     let split = split(group, Some(analysis), reads, asked.transactions, is_online);

@@ -24,7 +24,7 @@ use crate::{
     routing::kept::{keeping_lease, variables_elsewhere},
     routing::read_only::only_looks,
     routing::rewrite::Rewritten,
-    routing::split::{Transactions, hinted, hinted_server, split},
+    routing::split::{Transactions, hinted, hinted_server, ruled, split},
     statement::analysis::Known,
     statement::proof::Proven,
 };
@@ -134,7 +134,7 @@ impl Commands {
         };
         let known = rewritten.as_ref().map_or(known, |rewritten| &rewritten.known);
         self.exchange.core.end_brief_pins(id, &known.analysis);
-        let mut hostgroup = ruling.hostgroup;
+        let mut hostgroup = ruling.hostgroup.map(|named| self.exchange.core.ruled(id, named));
         let mut server = None;
         if let Some(hints) = known
             .hints
@@ -159,6 +159,12 @@ impl Commands {
         };
         let known = Rc::clone(known);
         let route = limited.unwrap_or_else(|| {
+            if asking != Asking::Prepare {
+                match self.exchange.core.end_transactions(id, &known.analysis) {
+                    Ok(kept) => hostgroup = kept.or(hostgroup),
+                    Err(text) => return Route::Error(text.into()),
+                }
+            }
             if asking != Asking::Prepare
                 || may_compute(&known, own.proof, self.exchange.core.env.greeting.flavor())
             {
@@ -274,6 +280,15 @@ impl Core {
         let autocommit_off = session.settings.state.is_autocommit_off();
         let is_online = |readers| self.servers.pool.has_online(readers, self.env.now.ms());
         hinted(hints, default, groups, statement, autocommit_off, is_online)
+    }
+
+    /// The hostgroup of a statement that a rule sends to `named`.
+    pub(crate) fn ruled(&self, id: ClientId, named: HostgroupId) -> HostgroupId {
+        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
+        let Some(session) = session else { return named };
+        let begins =
+            session.settings.state.is_autocommit_off() && session.transaction_lease().is_none();
+        ruled(named, session.login.user.default_hostgroup, &self.env.snapshot.replication, begins)
     }
 
     /// The server that a statement's comments name, unless it is a reader and the statement may

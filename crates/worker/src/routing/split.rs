@@ -151,6 +151,19 @@ pub fn hinted(
     }
 }
 
+/// The hostgroup that a rule or fast routing names, for a user with this default. Without
+/// autocommit a statement begins a transaction, in which others may write: it begins on the
+/// writer, where a rule names the readers of a group.
+pub fn ruled(
+    named: HostgroupId,
+    default: HostgroupId,
+    groups: &[ReplicationGroup],
+    begins: bool,
+) -> HostgroupId {
+    let group = groups.iter().find(|group| group.reader_hostgroup == named);
+    group.filter(|_| begins && named != default).map_or(named, |group| group.writer_hostgroup)
+}
+
 /// The server that a statement's comments name (MaxScale's `route to server`), by its comment in
 /// the configuration, its address or its host; one of the user's own hostgroups goes before
 /// others. The flag says that it is a reader, where nothing is to be that may write. `None` when
