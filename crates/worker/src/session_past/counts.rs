@@ -112,7 +112,8 @@ impl FoundRows {
                     false => Self::Untold,
                 }
             }
-            Kind::Set if selects() => Self::StaysOnMySql,
+            // MySQL counts where it computes the subquery beforehand (`MAX` of an index).
+            Kind::Set if selects() => Self::Untold,
             Kind::Set => Self::Stays,
             Kind::Insert | Kind::Replace if !selects() => Self::Stays,
             Kind::Insert | Kind::Replace => Self::Counted,
