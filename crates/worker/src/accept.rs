@@ -3,4 +3,4 @@
 pub(crate) mod address_limits;
 pub(crate) mod arrival;
 pub(crate) mod host_names;
-pub(crate) mod tls;
+mod tls;

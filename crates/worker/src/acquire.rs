@@ -1,7 +1,7 @@
 //! Step 7: a statement gets a connection.
 
-pub(crate) mod forward;
-pub(crate) mod lease;
-pub(crate) mod past;
+mod forward;
+mod lease;
+mod past;
 pub(crate) mod sharing;
-pub(crate) mod start;
+mod start;

@@ -61,7 +61,7 @@ impl Commands {
 
     /// Bytes from a client, unpacked.
     #[inline]
-    pub(crate) fn client_read_plain(&mut self, id: ClientId, bytes: &[u8]) {
+    fn client_read_plain(&mut self, id: ClientId, bytes: &[u8]) {
         let Some(client) = self.exchange.core.clients.get_mut(id) else {
             return;
         };
@@ -84,7 +84,7 @@ impl Commands {
     }
 
     /// Bytes of a client that compresses.
-    pub(crate) fn packed_client_read(&mut self, id: ClientId, bytes: &[u8]) {
+    fn packed_client_read(&mut self, id: ClientId, bytes: &[u8]) {
         let received = match self.exchange.core.clients.get_mut(id) {
             Some(client) if !matches!(client.phase, Phase::Closing) => client.io.packing.as_mut(),
             _ => None,
@@ -168,7 +168,7 @@ impl Exchange {
 
     /// Bytes from a server, unpacked.
     #[inline]
-    pub(crate) fn server_read_plain(&mut self, id: ConnId, bytes: &[u8]) {
+    fn server_read_plain(&mut self, id: ConnId, bytes: &[u8]) {
         let Some(conn) = self.core.servers.conns.get(id) else {
             return;
         };
@@ -217,21 +217,16 @@ impl Exchange {
     }
 
     /// Bytes of a server that compresses.
-    pub(crate) fn packed_server_read(&mut self, id: ConnId, bytes: &[u8]) {
+    fn packed_server_read(&mut self, id: ConnId, bytes: &[u8]) {
         self.unpack_server(id, bytes, |conn| !conn.io.is_paused);
     }
 
     /// A server has closed: what it said before counts, whether its client keeps up or not.
-    pub(crate) fn unpack_last_words(&mut self, id: ConnId) {
+    fn unpack_last_words(&mut self, id: ConnId) {
         self.unpack_server(id, &[], |_| true);
     }
 
-    pub(crate) fn unpack_server(
-        &mut self,
-        id: ConnId,
-        bytes: &[u8],
-        goes_on: impl Fn(&Conn) -> bool,
-    ) {
+    fn unpack_server(&mut self, id: ConnId, bytes: &[u8], goes_on: impl Fn(&Conn) -> bool) {
         let packing =
             self.core.servers.conns.get_mut(id).and_then(|conn| conn.io.packing.as_deref_mut());
         let Some(packing) = packing else { return };

@@ -44,13 +44,13 @@ use crate::{
     routing::route::Route,
 };
 
-pub(crate) mod shared;
+mod shared;
 
 /// How many bytes at a key's beginning mean something to this process only.
-pub(crate) const LOCAL_LEN: usize = 16;
+const LOCAL_LEN: usize = 16;
 
 /// Which servers a hostgroup has, and since which start of each.
-pub(crate) fn servers_hash(snapshot: &Snapshot, hostgroup: HostgroupId) -> u64 {
+fn servers_hash(snapshot: &Snapshot, hostgroup: HostgroupId) -> u64 {
     let mut hasher = std::hash::DefaultHasher::new();
     let servers = snapshot.hostgroup(hostgroup).into_iter().flat_map(|group| &group.servers);
     servers.for_each(|server| {
@@ -60,13 +60,12 @@ pub(crate) fn servers_hash(snapshot: &Snapshot, hostgroup: HostgroupId) -> u64 {
 }
 
 /// A longer command is not cached, bytes.
-pub(crate) const COMMAND_LEN_MAX: usize = 64 * 1024;
+const COMMAND_LEN_MAX: usize = 64 * 1024;
 /// How long a statement waits for the answer to an equal one, where its rule does not say so, ms.
-pub(crate) const WAIT_MS: u32 = 1_000;
+const WAIT_MS: u32 = 1_000;
 /// What may hold a session on its connection while it is answered from the cache: none of it
 /// changes an answer.
-pub(crate) const HARMLESS_PINS: [PinReason; 3] =
-    [PinReason::Rule, PinReason::Warnings, PinReason::FoundRows];
+const HARMLESS_PINS: [PinReason; 3] = [PinReason::Rule, PinReason::Warnings, PinReason::FoundRows];
 /// Status flags of an answer that means something for its own connection only.
 pub(crate) const UNSTORED_STATUS: u16 =
     status::IN_TRANS | status::MORE_RESULTS | status::CURSOR_EXISTS;
@@ -75,11 +74,11 @@ pub(crate) const UNSTORED_STATUS: u16 =
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CacheOrder {
     /// How old an answer may be, ms; not 0.
-    pub(crate) ttl_ms: u32,
+    ttl_ms: u32,
     /// Whether answers without rows are stored; `None` as the setting says.
     pub(crate) stores_empty: Option<bool>,
     /// How long to wait for an equal statement's answer, ms.
-    pub(crate) wait_ms: u32,
+    wait_ms: u32,
     /// The rule; 0 for a hint.
     pub(crate) rule: u32,
     /// What varies is cached too.
@@ -122,13 +121,13 @@ pub(crate) struct CacheFill {
     pub(crate) key: Box<[u8]>,
     pub(crate) ticket: Ticket,
     /// What has come of the answer.
-    pub copy: Capture,
+    pub(crate) copy: Capture,
     /// Where it goes beside, if there is a shared cache.
     pub(crate) shared: Option<shared::SharedPlace>,
 }
 
 /// What the cache has for a statement.
-pub(crate) enum Found {
+enum Found {
     Answer(Arc<Reply>),
     /// Its answer is to be stored.
     Fill(Ticket),
@@ -183,7 +182,7 @@ impl Exchange {
     }
 
     /// Answers a statement with what the cache has.
-    pub(crate) fn answer_cached(
+    fn answer_cached(
         &mut self,
         id: ClientId,
         statement: &mut Statement,
@@ -246,7 +245,7 @@ impl Exchange {
         }
     }
 
-    pub(crate) fn go_on_with(&mut self, id: ClientId) {
+    fn go_on_with(&mut self, id: ClientId) {
         let Some(client) = self.core.clients.get_mut(id) else {
             return;
         };
@@ -293,7 +292,7 @@ impl Exchange {
 }
 
 impl Core {
-    pub(crate) fn new_fill(&self, key: &[u8], ticket: Ticket, route: &Route) -> Box<CacheFill> {
+    fn new_fill(&self, key: &[u8], ticket: Ticket, route: &Route) -> Box<CacheFill> {
         let settings_max = self.env.snapshot.settings.query_cache_result_max;
         let share = usize::try_from(self.env.shared.cache().reply_max()).unwrap_or(usize::MAX);
         Box::new(CacheFill {
@@ -305,13 +304,7 @@ impl Core {
         })
     }
 
-    pub(crate) fn look_up(
-        &mut self,
-        id: ClientId,
-        key: &[u8],
-        order: CacheOrder,
-        may_wait: bool,
-    ) -> Found {
+    fn look_up(&mut self, id: ClientId, key: &[u8], order: CacheOrder, may_wait: bool) -> Found {
         let now_us = self.env.now.us;
         let found = self.env.shared.cache().get(key, order.ttl_us(), now_us);
         self.fx.stats.counters.cache_lookups += 1;
@@ -335,7 +328,7 @@ impl Core {
     }
 
     /// Waits until an equal statement has been answered, or for as long as its rule says.
-    pub(crate) fn await_cached(
+    fn await_cached(
         &mut self,
         id: ClientId,
         waiting: Waiting,
@@ -359,13 +352,13 @@ impl Core {
     }
 
     /// A server is asked.
-    pub(crate) fn count_miss(&mut self, order: CacheOrder) {
+    fn count_miss(&mut self, order: CacheOrder) {
         self.fx.stats.cache_mut(order.rule).misses += 1;
     }
 
     /// Appends everything that changes the answer to a statement; `None` when it is not to be
     /// cached, or its session is in a state that no other one can be in.
-    pub(crate) fn put_key(
+    fn put_key(
         &mut self,
         id: ClientId,
         route: &Route,
@@ -457,7 +450,7 @@ pub(crate) fn is_cacheable(analysis: &Analysis, proof: Proof, order: CacheOrder)
 }
 
 /// Whether a session's answers are those that any other one in its state would get.
-pub(crate) fn is_free(session: &Session) -> bool {
+fn is_free(session: &Session) -> bool {
     let is_held = |pins: &trunkline_session::tracker::Pins| pins.has_other_than(&HARMLESS_PINS);
     !session.settings.state.is_autocommit_off()
         && session.settings.status & status::IN_TRANS == 0
@@ -465,14 +458,14 @@ pub(crate) fn is_free(session: &Session) -> bool {
 }
 
 /// Appends a part of a key, so that no two lists of parts are one key.
-pub(crate) fn put(key: &mut Vec<u8>, part: &[u8]) {
+fn put(key: &mut Vec<u8>, part: &[u8]) {
     let len = u32::try_from(part.len()).unwrap_or(u32::MAX);
     key.extend_from_slice(&len.to_le_bytes());
     key.extend_from_slice(part);
 }
 
 /// Variables that change no answer to a statement that is cached. `autocommit` is on for all.
-pub(crate) const WITHOUT_PART: [&str; 7] = [
+const WITHOUT_PART: [&str; 7] = [
     "autocommit",
     "foreign_key_checks",
     "interactive_timeout",
@@ -484,13 +477,13 @@ pub(crate) const WITHOUT_PART: [&str; 7] = [
 
 /// Appends a session's state. User variables are left out: a statement that reads any is not
 /// cached.
-pub(crate) fn put_state(key: &mut Vec<u8>, state: &SessionState) {
+fn put_state(key: &mut Vec<u8>, state: &SessionState) {
     put(key, state.schema.name());
     put_settings(key, state);
 }
 
 /// The state beside the schema.
-pub(crate) fn put_settings(key: &mut Vec<u8>, state: &SessionState) {
+fn put_settings(key: &mut Vec<u8>, state: &SessionState) {
     let (kind, bytes): (u8, &[u8]) = match &state.charset {
         Charset::Collation(id) => (b'c', &id.to_le_bytes()),
         Charset::Names(text) => (b'n', text),

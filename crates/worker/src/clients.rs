@@ -1,9 +1,9 @@
 //! The clients of a worker, and who of them waits for what outside of their statements.
 
-pub(crate) mod answers;
+mod answers;
 pub(crate) mod balance;
 pub(crate) mod client;
-pub(crate) mod statement;
+mod statement;
 
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},
@@ -20,48 +20,48 @@ use crate::{
 
 /// All clients of one worker.
 pub(crate) struct Clients {
-    pub table: Table<ClientId, Client>,
+    pub(crate) table: Table<ClientId, Client>,
     /// Clients by the numbers that they were greeted with.
-    pub numbers: HashMap<u32, ClientId, FixedState>,
+    pub(crate) numbers: HashMap<u32, ClientId, FixedState>,
     /// Where clients are that this worker gave their numbers and then to another worker.
-    pub away: HashMap<u32, usize, FixedState>,
+    pub(crate) away: HashMap<u32, usize, FixedState>,
     /// Clients that move to another worker when they rest, and where to.
-    pub leaving: Vec<(ClientId, usize)>,
+    pub(crate) leaving: Vec<(ClientId, usize)>,
     /// Bytes that wait for clients, of those for whom much does.
-    pub waiting_bytes: usize,
+    pub(crate) waiting_bytes: usize,
     /// The number that was given last; 0 before the first.
-    pub last_number: u32,
+    pub(crate) last_number: u32,
     /// When clients' statements are looked at again, ms.
-    pub timers: BTreeSet<(u64, ClientId)>,
-    pub logins: Logins,
-    pub copies: Copies,
+    pub(crate) timers: BTreeSet<(u64, ClientId)>,
+    pub(crate) logins: Logins,
+    pub(crate) copies: Copies,
     /// Clients whose awaited answers were stored in the cache, or will not be.
-    pub cache_woken: VecDeque<ClientId>,
+    pub(crate) cache_woken: VecDeque<ClientId>,
     /// Memory of statements that are over, for those to come.
     #[expect(clippy::vec_box, reason = "the boxes themselves are what is used again")]
-    pub spare_statements: Vec<Box<Statement>>,
+    pub(crate) spare_statements: Vec<Box<Statement>>,
 }
 
 /// Clients that log in, and what they wait for.
 #[derive(Default)]
 pub(crate) struct Logins {
     /// All of them, oldest first, with their deadlines in ms.
-    pub logging_in: VecDeque<(u64, ClientId)>,
+    pub(crate) logging_in: VecDeque<(u64, ClientId)>,
     /// Those that wait for what users the servers have.
-    pub looking_up: Vec<ClientId>,
+    pub(crate) looking_up: Vec<ClientId>,
     /// Whether that has been asked and not been answered.
-    pub has_asked_for_users: bool,
+    pub(crate) has_asked_for_users: bool,
     /// Those that wait for what their host is called, by its address.
-    pub naming: HashMap<IpAddr, Vec<ClientId>, FixedState>,
+    pub(crate) naming: HashMap<IpAddr, Vec<ClientId>, FixedState>,
 }
 
 /// Clients that run a copy of another client's statement.
 #[derive(Default)]
 pub(crate) struct Copies {
     /// How many there are: so many clients have no socket.
-    pub running: usize,
+    pub(crate) running: usize,
     /// Those whose statement is over; they go at the end of the batch.
-    pub over: Vec<ClientId>,
+    pub(crate) over: Vec<ClientId>,
 }
 
 impl Default for Clients {

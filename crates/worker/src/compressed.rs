@@ -24,27 +24,27 @@ use crate::{
 
 /// The highest level of zstd that a client gets: beyond it a worker would spend its time on one
 /// client's last percent.
-pub(crate) const ZSTD_LEVEL_MAX: u8 = 9;
+const ZSTD_LEVEL_MAX: u8 = 9;
 
 /// The compression of one socket.
 #[derive(Debug)]
 pub(crate) struct Packing {
     pub(crate) framing: Framing,
     pub(crate) method: Method,
-    pub(crate) peer: PackingPeer,
+    peer: PackingPeer,
     /// Bytes that came and are not unpacked: part of a packet, or packets that have to wait.
     pub(crate) received: Vec<u8>,
     /// Bytes that were unpacked, and how many of them went on.
     pub(crate) unpacked: (Vec<u8>, usize),
     /// Bytes for the socket, packed.
-    pub(crate) packed: Outbox,
+    packed: Outbox,
     /// Whether it is in [`Effects::unpacking`](crate::effects::Effects).
     pub(crate) is_listed: bool,
 }
 
 /// Who is at the other end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum PackingPeer {
+enum PackingPeer {
     Client,
     Server,
 }
@@ -52,7 +52,7 @@ pub(crate) enum PackingPeer {
 impl Packing {
     /// Compression from here on: what waits in `outbox` still goes as it is, and what was
     /// `received` already is compressed.
-    pub(crate) fn begin(
+    fn begin(
         peer: PackingPeer,
         method: Method,
         outbox: &mut Outbox,
@@ -112,7 +112,7 @@ impl Packing {
     }
 
     /// Packs what waits in `outbox`.
-    pub(crate) fn pack(
+    fn pack(
         &mut self,
         outbox: &mut Outbox,
         buffers: &mut Buffers,

@@ -55,19 +55,19 @@ pub(crate) enum Wake {
 
 /// What comes of events, until the driver and the statistics have it.
 pub(crate) struct Effects {
-    pub actions: Vec<Action>,
+    pub(crate) actions: Vec<Action>,
     /// In the order in which they became due.
-    pub wakes: VecDeque<Wake>,
+    pub(crate) wakes: VecDeque<Wake>,
     /// Sockets with bytes to write that the driver has not been told of.
-    pub dirty: Dirty<Side>,
+    pub(crate) dirty: Dirty<Side>,
     /// Memory of outboxes that are empty, for those that fill.
-    pub buffers: Buffers,
-    pub compressor: Box<dyn Compressor>,
+    pub(crate) buffers: Buffers,
+    pub(crate) compressor: Box<dyn Compressor>,
     /// Sockets whose packed bytes can be unpacked now.
-    pub unpacking: VecDeque<Side>,
-    pub stats: WorkerStats,
+    pub(crate) unpacking: VecDeque<Side>,
+    pub(crate) stats: WorkerStats,
     /// Log lines that may yet be written in this second.
-    pub log_budget: u32,
+    pub(crate) log_budget: u32,
 }
 
 impl Effects {

@@ -11,19 +11,19 @@ use crate::{Shared, WorkerOptions, time::Clock};
 /// The surroundings of a worker. Only a new batch, a reload and the driver's set-up change them.
 pub(crate) struct Env {
     #[cfg(feature = "plants")]
-    pub plant: Option<crate::plants::Plant>,
-    pub options: WorkerOptions,
-    pub snapshot: Arc<Snapshot>,
-    pub shared: Arc<Shared>,
+    pub(crate) plant: Option<crate::plants::Plant>,
+    pub(crate) options: WorkerOptions,
+    pub(crate) snapshot: Arc<Snapshot>,
+    pub(crate) shared: Arc<Shared>,
     /// What clients are greeted with.
-    pub greeting: Arc<Greeting>,
-    pub now: Clock,
+    pub(crate) greeting: Arc<Greeting>,
+    pub(crate) now: Clock,
     /// Since when the worker stops, ms.
-    pub stopping: Option<u64>,
+    pub(crate) stopping: Option<u64>,
     /// Whether the driver has been told that it has stopped.
-    pub is_stopped: bool,
+    pub(crate) is_stopped: bool,
     /// Whether the driver can show clients a certificate.
-    pub offers_tls: bool,
+    pub(crate) offers_tls: bool,
 }
 
 impl Env {

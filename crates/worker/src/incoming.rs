@@ -16,7 +16,7 @@ use crate::{
 impl Worker {
     /// Has something happen, and then whatever has become due.
     #[inline]
-    pub(crate) fn after<T>(&mut self, happens: impl FnOnce(&mut Self) -> T) -> T {
+    fn after<T>(&mut self, happens: impl FnOnce(&mut Self) -> T) -> T {
         let result = happens(self);
         while let Some(wake) = self.commands.exchange.core.fx.wakes.pop_front() {
             self.wake_up(wake);
@@ -24,7 +24,7 @@ impl Worker {
         result
     }
 
-    pub(crate) fn wake_up(&mut self, wake: Wake) {
+    fn wake_up(&mut self, wake: Wake) {
         match wake {
             Wake::Commands(id) => self.commands.drain_inbox(id),
             Wake::Returning(id) => self.commands.exchange.acquire_again(id),

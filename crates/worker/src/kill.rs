@@ -23,7 +23,7 @@ use crate::{
 
 /// How long a client waits for the answer to its `KILL`, ms. Whoever carries it out gives up
 /// before that.
-pub(crate) const ANSWER_MS_MAX: u64 = 20_000;
+const ANSWER_MS_MAX: u64 = 20_000;
 
 /// What ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,7 +73,7 @@ pub enum KillAnswer {
 }
 
 impl KillAnswer {
-    pub(crate) fn failed(text: String) -> Self {
+    fn failed(text: String) -> Self {
         Self::Failed(ErrorKind::NoConnection.says(text))
     }
 }
@@ -125,7 +125,7 @@ pub(crate) fn worker_of(number: u32, workers: usize) -> usize {
 
 impl Servers {
     /// How to number an error that breaks off the reply that comes in on this connection.
-    pub(crate) fn break_off_seq(&self, conn: trunkline_pool::ConnId, id: ClientId) -> Option<u8> {
+    fn break_off_seq(&self, conn: trunkline_pool::ConnId, id: ClientId) -> Option<u8> {
         let conn = self.conns.get(conn)?;
         if !matches!(conn.phase, ConnPhase::Ready) {
             return None;
@@ -158,7 +158,7 @@ impl Core {
 
     /// The client is not here: its home knows where it is, or that there is none. A client tells
     /// its home before it leaves for another place, so no request goes round twice.
-    pub(crate) fn forward_kill(&mut self, request: KillRequest) {
+    fn forward_kill(&mut self, request: KillRequest) {
         let home = worker_of(request.number, self.env.options.workers);
         let place = match home == self.env.options.index {
             true => self.clients.away.get(&request.number).copied(),
@@ -214,7 +214,7 @@ impl Exchange {
     }
 
     /// A statement that ends itself is interrupted; a session that ends itself is told so.
-    pub(crate) fn kill_oneself(&mut self, id: ClientId, scope: KillScope) {
+    fn kill_oneself(&mut self, id: ClientId, scope: KillScope) {
         match scope {
             KillScope::Statement => {
                 self.core.answer_error(id, ErrorKind::Interrupted.says(INTERRUPTED))
@@ -322,7 +322,7 @@ impl Exchange {
         self.core.drop_late_carriers();
     }
 
-    pub(crate) fn kill_statement(&mut self, id: ClientId, asker: KillAsker) {
+    fn kill_statement(&mut self, id: ClientId, asker: KillAsker) {
         let Some(client) = self.core.clients.get_mut(id) else {
             return;
         };
@@ -366,7 +366,7 @@ impl Exchange {
 
     /// Ends a session; what it has under way on a server ends there too. Its connection is never
     /// used again, so nobody else's statement can be hit.
-    pub(crate) fn kill_session(&mut self, id: ClientId, asker: KillAsker) {
+    fn kill_session(&mut self, id: ClientId, asker: KillAsker) {
         let Some(client) = self.core.clients.get(id) else {
             return;
         };
@@ -448,12 +448,11 @@ impl Exchange {
 }
 
 /// What a statement is answered with whose session was ended while it ran.
-pub(crate) const KILLED: &str =
-    "Lost connection to MySQL server during query (the session was killed)";
+const KILLED: &str = "Lost connection to MySQL server during query (the session was killed)";
 /// What an interrupted statement is answered with.
 pub(crate) const INTERRUPTED: &str = "Query execution was interrupted";
 
-pub(crate) fn unknown(number: u64) -> String {
+fn unknown(number: u64) -> String {
     format!("Unknown thread id: {number}")
 }
 

@@ -1,8 +1,8 @@
 //! Steps 1 and 2: a client connects, authenticates, and becomes a session.
 
 pub(crate) mod change_user;
-pub(crate) mod named_host;
-pub(crate) mod schema;
+mod named_host;
+mod schema;
 
 use std::sync::Arc;
 
@@ -52,15 +52,15 @@ pub(crate) const SPACES_IGNORED: &[u8] = b"CONCAT(@@GLOBAL.sql_mode,',IGNORE_SPA
 
 /// The most bytes that a client may send before it is authenticated: attributes are at most
 /// 64 KiB, the rest is short.
-pub(crate) const LOGIN_BYTES_MAX: usize = 96 * 1024;
+const LOGIN_BYTES_MAX: usize = 96 * 1024;
 /// A schema that a server confirmed for an account is believed this long, ms.
-pub(crate) const SCHEMA_BELIEVED_MS: u64 = 10_000;
+const SCHEMA_BELIEVED_MS: u64 = 10_000;
 /// Remembered schemas; more than that and all are asked again.
 pub(crate) const SCHEMAS_MAX: usize = 4_096;
 
 impl Env {
     /// What the configuration knows, completed by what this login and earlier ones proved.
-    pub(crate) fn server_credential(&self, user: &User, proven: &Credential) -> Credential {
+    fn server_credential(&self, user: &User, proven: &Credential) -> Credential {
         let mut credential = Credential::from_password(&user.password);
         credential.learn(&self.shared.learn_credential(&user.key(), proven));
         credential
@@ -191,7 +191,7 @@ impl Exchange {
         }
     }
 
-    pub(crate) fn login_resumed(
+    fn login_resumed(
         &mut self,
         id: ClientId,
         resume: impl FnOnce(&mut ClientHandshake, &dyn Accounts, &mut Vec<u8>) -> Step,
@@ -214,7 +214,7 @@ impl Exchange {
         self.login_read(id, &[]);
     }
 
-    pub(crate) fn login_step(&mut self, id: ClientId, step: Step) {
+    fn login_step(&mut self, id: ClientId, step: Step) {
         if matches!(step, Step::Accepted(_) | Step::Refused(_)) {
             self.core.fx.act(Action::Wipe);
         }
@@ -256,7 +256,7 @@ impl Exchange {
     }
 
     /// The client is who it says; it becomes a session if there is room and its schema exists.
-    pub(crate) fn authenticated(&mut self, id: ClientId, identity: ClientIdentity) {
+    fn authenticated(&mut self, id: ClientId, identity: ClientIdentity) {
         let user = Arc::clone(&identity.user);
         if let Some((hash, proof)) = &identity.proven_sha2 {
             self.core.env.shared.remember_verified(&user.key(), hash.expose().clone(), *proof);
@@ -330,7 +330,7 @@ impl Exchange {
     /// The login's schema is tried on a server, as a server itself would, unless that was done
     /// a moment ago. Where no connection stands, one is opened by it: the servers may be others by
     /// now, whose sessions begin otherwise.
-    pub(crate) fn log_in_to_schema(&mut self, id: ClientId, schema: &[u8], seq: u8) {
+    fn log_in_to_schema(&mut self, id: ClientId, schema: &[u8], seq: u8) {
         let Some(session) = self.core.clients.get(id).and_then(|client| client.session.as_ref())
         else {
             return;
@@ -364,16 +364,16 @@ impl Exchange {
 
 /// The character set of a collation, if statements can't be read in it: servers refuse such
 /// clients.
-pub(crate) fn unfit_charset(flavor: Flavor, collation: u16) -> Option<&'static str> {
+fn unfit_charset(flavor: Flavor, collation: u16) -> Option<&'static str> {
     let (charset, _) = trunkline_protocol::collation::lookup(flavor, collation)?;
     ["ucs2", "utf16", "utf16le", "utf32"].contains(&charset).then_some(charset)
 }
 
 /// Attributes that are kept while the client is connected, names and values, bytes. Those beyond
 /// it are left out.
-pub(crate) const ATTRIBUTES_KEPT_MAX: usize = 4_096;
+const ATTRIBUTES_KEPT_MAX: usize = 4_096;
 
-pub(crate) fn kept(attributes: Vec<Attribute>) -> Box<[Attribute]> {
+fn kept(attributes: Vec<Attribute>) -> Box<[Attribute]> {
     let mut room = ATTRIBUTES_KEPT_MAX;
     let fits = |(name, value): &Attribute| {
         let left = room.checked_sub(name.len() + value.len());
@@ -384,7 +384,7 @@ pub(crate) fn kept(attributes: Vec<Attribute>) -> Box<[Attribute]> {
 }
 
 /// Whether the first packet says that it is longer than a login ever is.
-pub(crate) fn is_oversized(bytes: &[u8]) -> bool {
+fn is_oversized(bytes: &[u8]) -> bool {
     frame::Header::read(bytes).is_some_and(|header| {
         header.payload_len + HEADER_LEN > LOGIN_BYTES_MAX || header.payload_len == PAYLOAD_MAX
     })
@@ -399,22 +399,17 @@ pub(crate) fn ignore_spaces(state: &mut SessionState, capabilities: Capabilities
 }
 
 /// What a login may ask of users.
-pub(crate) struct LoginAccounts<'a> {
-    pub(crate) snapshot: &'a Snapshot,
-    pub(crate) shared: &'a Shared,
-    pub(crate) host: String,
-    pub(crate) peer: &'a Peer,
-    pub(crate) is_secure: bool,
-    pub(crate) is_encrypted: bool,
+struct LoginAccounts<'a> {
+    snapshot: &'a Snapshot,
+    shared: &'a Shared,
+    host: String,
+    peer: &'a Peer,
+    is_secure: bool,
+    is_encrypted: bool,
 }
 
 impl<'a> LoginAccounts<'a> {
-    pub(crate) fn new(
-        snapshot: &'a Snapshot,
-        shared: &'a Shared,
-        peer: &'a Peer,
-        is_encrypted: bool,
-    ) -> Self {
+    fn new(snapshot: &'a Snapshot, shared: &'a Shared, peer: &'a Peer, is_encrypted: bool) -> Self {
         let is_secure = peer.is_local || is_encrypted;
         Self { snapshot, shared, host: peer.host(), peer, is_secure, is_encrypted }
     }

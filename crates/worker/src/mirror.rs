@@ -56,25 +56,25 @@ const OWN_STATE: [PinReason; 9] = [
 /// A longer command is not mirrored, bytes; ProxySQL has the same limit.
 pub(crate) const COMMAND_LEN_MAX: usize = 15 << 20;
 /// Bytes of commands that may wait on one worker.
-pub(crate) const QUEUED_BYTES_MAX: usize = 64 << 20;
+const QUEUED_BYTES_MAX: usize = 64 << 20;
 /// Answers longer than this are not compared, bytes.
-pub(crate) const COMPARED_LEN_MAX: usize = 1 << 20;
+const COMPARED_LEN_MAX: usize = 1 << 20;
 /// Statements whose copy, or original, has not been answered yet; beyond them all are forgotten.
 pub(crate) const HALVES_MAX: usize = 4_096;
 /// Copies begun in one batch.
-pub(crate) const BEGUN_MAX: usize = 64;
+const BEGUN_MAX: usize = 64;
 
 /// What a rule or a hint says of mirroring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MirrorOrder {
     /// Where the copy goes; `None` to the user's default hostgroup.
-    pub(crate) hostgroup: Option<HostgroupId>,
+    hostgroup: Option<HostgroupId>,
     /// The flag that the copy's own rules begin with.
-    pub(crate) flag: Option<u32>,
+    flag: Option<u32>,
     /// Whether the answers are compared.
-    pub(crate) compares: bool,
+    compares: bool,
     /// Whether its client says so, who may have nothing written to readers.
-    pub(crate) is_hint: bool,
+    is_hint: bool,
 }
 
 impl MirrorOrder {
@@ -100,15 +100,11 @@ pub(crate) struct MirrorSide {
     pub(crate) is_copy: bool,
     pub(crate) hostgroups: (HostgroupId, HostgroupId),
     /// What has come of the answer.
-    pub copy: Capture,
+    pub(crate) copy: Capture,
 }
 
 impl MirrorSide {
-    pub(crate) fn new(
-        ticket: u64,
-        is_copy: bool,
-        hostgroups: (HostgroupId, HostgroupId),
-    ) -> Box<Self> {
+    fn new(ticket: u64, is_copy: bool, hostgroups: (HostgroupId, HostgroupId)) -> Box<Self> {
         Box::new(Self { ticket, is_copy, hostgroups, copy: Capture::new(COMPARED_LEN_MAX) })
     }
 }
@@ -136,18 +132,18 @@ pub(crate) struct CopyOf {
 
 /// A copy that waits.
 #[derive(Debug)]
-pub(crate) struct Job {
-    pub(crate) peer: Arc<Peer>,
-    pub(crate) session: Box<Session>,
-    pub(crate) statement: Box<Statement>,
+struct Job {
+    peer: Arc<Peer>,
+    session: Box<Session>,
+    statement: Box<Statement>,
 }
 
 /// One worker's copies.
 #[derive(Debug, Default)]
 pub(crate) struct Mirrors {
-    pub(crate) queue: VecDeque<Job>,
-    pub(crate) queued_bytes: usize,
-    pub(crate) next_ticket: u64,
+    queue: VecDeque<Job>,
+    queued_bytes: usize,
+    next_ticket: u64,
     pub(crate) halves: HashMap<u64, Seen, FixedState>,
 }
 
@@ -249,7 +245,7 @@ impl Commands {
     }
 
     /// Where a copy goes: where its order says, or where its own rules send it.
-    pub(crate) fn mirror_place(
+    fn mirror_place(
         &mut self,
         id: ClientId,
         statement: &Statement,
@@ -292,7 +288,7 @@ impl Commands {
 
 impl Clients {
     /// Whether a copy of its statement would do something else, as it lacks what the session has.
-    pub(crate) fn has_state_of_its_own(&self, id: ClientId) -> bool {
+    fn has_state_of_its_own(&self, id: ClientId) -> bool {
         let session = self.get(id).and_then(|client| client.session.as_ref());
         let has = |lease: &Lease| OWN_STATE.iter().any(|reason| lease.pins.has(*reason));
         session.is_some_and(|session| session.leases.iter().any(has))
@@ -301,7 +297,7 @@ impl Clients {
 
 impl Core {
     /// Copies that may run at once on this worker.
-    pub(crate) fn mirrors_max(&self) -> usize {
+    fn mirrors_max(&self) -> usize {
         self.env
             .snapshot
             .settings
@@ -311,11 +307,7 @@ impl Core {
     }
 
     /// The session of a copy: the original's user and state, nothing of its past.
-    pub(crate) fn copied_session(
-        &mut self,
-        id: ClientId,
-        statement: &Statement,
-    ) -> Option<Box<Session>> {
+    fn copied_session(&mut self, id: ClientId, statement: &Statement) -> Option<Box<Session>> {
         let session = self.clients.get(id)?.session.as_deref()?;
         let prepared = match statement.prepared.stmt_id {
             None => ClientStmts::default(),
@@ -370,7 +362,7 @@ impl Exchange {
         !over.is_empty() || !self.mirrors.queue.is_empty() && has_room
     }
 
-    pub(crate) fn begin_copy(&mut self, job: Job) {
+    fn begin_copy(&mut self, job: Job) {
         let Job { peer, session, mut statement } = job;
         self.mirrors.queued_bytes -= statement.command.frames.len();
         self.core.clients.copies.running += 1;
@@ -450,7 +442,7 @@ pub(crate) fn checksum(bytes: &[u8], format: ReplyFormat) -> Option<u64> {
 }
 /// Whether two entries may stand for one server: an address of both, whatever they are called. A
 /// Unix socket may be that of any server on this machine.
-pub(crate) fn may_be_same(one: &Server, other: &Server) -> bool {
+fn may_be_same(one: &Server, other: &Server) -> bool {
     let here = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let addresses = |server: &Server| -> Vec<(IpAddr, Option<u16>)> {
         let Address::Tcp { port, .. } = &server.key.address else { return vec![(here, None)] };

@@ -5,13 +5,13 @@ use std::collections::VecDeque;
 /// Buffers lent to sockets while they have bytes in flight. An idle socket holds none.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
-    pub(crate) free: Vec<Vec<u8>>,
+    free: Vec<Vec<u8>>,
 }
 
 /// Buffers kept for reuse; more than that go back to the allocator.
-pub(crate) const FREE_MAX: usize = 256;
+const FREE_MAX: usize = 256;
 /// A buffer that grew beyond this is not kept, bytes.
-pub(crate) const KEPT_CAPACITY_MAX: usize = 64 * 1024;
+const KEPT_CAPACITY_MAX: usize = 64 * 1024;
 
 impl Buffers {
     /// An empty buffer.
@@ -32,11 +32,11 @@ impl Buffers {
 /// Bytes that wait to be written to one socket.
 #[derive(Debug, Default)]
 pub struct Outbox {
-    pub(crate) buf: Vec<u8>,
+    buf: Vec<u8>,
     /// Bytes at the front of `buf` that the kernel has taken.
-    pub(crate) written: usize,
+    written: usize,
     /// Bytes taken by the kernel since the connection began.
-    pub(crate) written_total: u64,
+    written_total: u64,
     pub(crate) is_listed: bool,
 }
 

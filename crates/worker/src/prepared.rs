@@ -20,14 +20,14 @@
 //!
 //! Why it is made so: `docs/decisions/0012`.
 
-pub(crate) mod client_stmts;
-pub(crate) mod columns;
-pub(crate) mod entry;
-pub(crate) mod moved;
+mod client_stmts;
+mod columns;
+mod entry;
+mod moved;
 pub(crate) mod outcome;
-pub(crate) mod reading;
-pub(crate) mod send;
-pub(crate) mod server_stmts;
+mod reading;
+mod send;
+mod server_stmts;
 
 pub(crate) use crate::commands::prepared::{Run, is_unanswered, may_compute};
 pub(crate) use client_stmts::{ClientStmt, ClientStmts, LongDataError};

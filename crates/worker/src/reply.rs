@@ -1,6 +1,6 @@
 //! Step 9: a server's bytes are given to whoever each reply belongs to.
 
-pub(crate) mod own_commands;
+mod own_commands;
 
 use trunkline_pool::ConnId;
 use trunkline_protocol::{codec::frame, response::Outcome};
@@ -21,11 +21,11 @@ use crate::{
 /// Bytes that may wait for each client while too many wait in all (`buffers_max`).
 pub(crate) const SCARCE_LEN_MAX: usize = 16 * 1024;
 /// Bytes of an answer that nobody gets which are read for the sake of its connection.
-pub(crate) const UNWANTED_LEN_MAX: usize = 1024 * 1024;
+const UNWANTED_LEN_MAX: usize = 1024 * 1024;
 
 impl Servers {
     /// The reply in front has just asked for its client's file.
-    pub(crate) fn file_request(&mut self, id: ConnId) -> Option<u8> {
+    fn file_request(&mut self, id: ConnId) -> Option<u8> {
         self.conns.get_mut(id)?.in_flight.front_mut()?.relay.take_file_request()
     }
 }
@@ -97,7 +97,7 @@ impl Exchange {
     }
 
     /// Bytes that no command asked for: a server says why it ends the connection.
-    pub(crate) fn unsolicited(&mut self, id: ConnId, bytes: &[u8]) {
+    fn unsolicited(&mut self, id: ConnId, bytes: &[u8]) {
         let error = frame::split_packet(bytes).and_then(|(_, payload, _)| read_error(payload));
         match error {
             Some((code, text)) => {
@@ -108,7 +108,7 @@ impl Exchange {
     }
 
     /// A command has been answered.
-    pub(crate) fn answered(&mut self, id: ConnId, owner: Owner, outcome: Outcome, service_us: u64) {
+    fn answered(&mut self, id: ConnId, owner: Owner, outcome: Outcome, service_us: u64) {
         let leaves_conditions = outcome.warnings > 0 || outcome.error.is_some();
         if let (true, Some(conn)) = (leaves_conditions, self.core.servers.conns.get_mut(id)) {
             conn.left.conditions_turn = match owner {
@@ -172,7 +172,7 @@ impl Exchange {
     }
 
     /// State was brought over; a statement that waited for the last of it goes out.
-    pub(crate) fn synchronised(&mut self, client: ClientId, id: ConnId, set: Option<u64>) {
+    fn synchronised(&mut self, client: ClientId, id: ConnId, set: Option<u64>) {
         if let Some(set) = set {
             self.core.servers.prove(id, set);
         }
@@ -194,7 +194,7 @@ impl Exchange {
 impl Core {
     /// Closes a connection whose answer nobody gets, if that is long: the server would go on for as
     /// long as somebody reads, and directly it would have noticed that its client has gone.
-    pub(crate) fn gives_up(&mut self, id: ConnId, len: usize) -> bool {
+    fn gives_up(&mut self, id: ConnId, len: usize) -> bool {
         let Some(conn) = self.servers.conns.get_mut(id) else {
             return true;
         };
@@ -209,7 +209,7 @@ impl Core {
     }
 
     /// Stops reading from a server whose client does not keep up.
-    pub(crate) fn hold_back(&mut self, client: ClientId, conn_id: ConnId) {
+    fn hold_back(&mut self, client: ClientId, conn_id: ConnId) {
         self.clients.count_waiting(client);
         let max = self.buffer_max();
         let is_full = self.clients.get(client).is_some_and(|client| client.io.outbox.len() > max);
@@ -230,7 +230,7 @@ impl Core {
     }
 
     /// Reads on from a server that was held back.
-    pub(crate) fn let_go_on(&mut self, conn_id: ConnId) {
+    fn let_go_on(&mut self, conn_id: ConnId) {
         let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };

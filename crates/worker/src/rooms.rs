@@ -8,22 +8,22 @@ use crate::{
 
 /// Client and server connections, and what is written to them.
 pub(crate) struct Core {
-    pub env: Env,
-    pub clients: Clients,
-    pub servers: Servers,
-    pub fx: Effects,
+    pub(crate) env: Env,
+    pub(crate) clients: Clients,
+    pub(crate) servers: Servers,
+    pub(crate) fx: Effects,
 }
 
 /// Statements on their way to a server connection and back.
 pub(crate) struct Exchange {
-    pub core: Core,
-    pub statements: Statements,
+    pub(crate) core: Core,
+    pub(crate) statements: Statements,
     /// Copies of statements for other hostgroups.
-    pub mirrors: Mirrors,
+    pub(crate) mirrors: Mirrors,
 }
 
 /// Clients' commands, and where they go.
 pub(crate) struct Commands {
-    pub exchange: Exchange,
-    pub router: Router,
+    pub(crate) exchange: Exchange,
+    pub(crate) router: Router,
 }

@@ -5,9 +5,9 @@ pub(crate) mod directives;
 pub(crate) mod explain;
 pub(crate) mod kept;
 pub(crate) mod read_only;
-pub(crate) mod rewrite;
+mod rewrite;
 pub(crate) mod route;
-pub(crate) mod several;
+mod several;
 pub(crate) mod split;
 
 use std::sync::Arc;
@@ -19,16 +19,16 @@ use crate::{WorkerOptions, routing::admission::share_of, routing::route::DECISIO
 
 /// Decisions, counts and limits of the rules.
 pub(crate) struct Router {
-    pub decisions: Memory,
-    pub hits: Hits,
+    pub(crate) decisions: Memory,
+    pub(crate) hits: Hits,
     /// This worker's share of the limits.
-    pub limits: Limits,
+    pub(crate) limits: Limits,
     /// The lists that the limits were made of.
-    pub guards: Arc<Guards>,
+    pub(crate) guards: Arc<Guards>,
     /// Rules that the last statement matched, where a limit is about rules.
-    pub matched_rules: Vec<u32>,
+    matched_rules: Vec<u32>,
     /// The latest of a sequence of numbers by chance; never 0.
-    pub chance: u64,
+    pub(crate) chance: u64,
 }
 
 impl Router {

@@ -61,7 +61,7 @@ pub(crate) fn compression_wanted(compression: ServerCompression) -> Capabilities
 }
 
 /// The most bytes that a server may send before the login is over.
-pub(crate) const LOGIN_BYTES_MAX: usize = 64 * 1024;
+const LOGIN_BYTES_MAX: usize = 64 * 1024;
 
 impl Env {}
 
@@ -125,7 +125,7 @@ impl Exchange {
         self.server_login_resumed(id, |handshake, out| handshake.on_derived(seed, out));
     }
 
-    pub(crate) fn server_login_resumed(
+    fn server_login_resumed(
         &mut self,
         id: ConnId,
         resume: impl FnOnce(&mut ServerHandshake, &mut Vec<u8>) -> ServerStep,
@@ -142,7 +142,7 @@ impl Exchange {
         self.server_login_read(id, &[]);
     }
 
-    pub(crate) fn server_step(&mut self, id: ConnId, step: ServerStep) {
+    fn server_step(&mut self, id: ConnId, step: ServerStep) {
         match step {
             ServerStep::Continue => {}
             ServerStep::StartTls => self.start_server_tls(id),
@@ -157,7 +157,7 @@ impl Exchange {
         }
     }
 
-    pub(crate) fn server_ready(&mut self, id: ConnId, identity: ServerIdentity) {
+    fn server_ready(&mut self, id: ConnId, identity: ServerIdentity) {
         let Some(conn) = self.core.servers.conns.get_mut(id) else {
             return;
         };
@@ -204,7 +204,7 @@ impl Exchange {
     /// The server refused the login. Wrong credentials are the account's fault, so those who
     /// wait as this account are told at once; a wrong schema is the fast-forward client's that
     /// named it; anything else counts against the server.
-    pub(crate) fn login_failed(&mut self, id: ConnId, failure: ServerFailure) {
+    fn login_failed(&mut self, id: ConnId, failure: ServerFailure) {
         let Some(conn) = self.core.servers.conns.get(id) else {
             return;
         };
@@ -249,7 +249,7 @@ impl Exchange {
         self.core.fx.wake(Wake::Queue(hostgroup));
     }
 
-    pub(crate) fn start_server_tls(&mut self, id: ConnId) {
+    fn start_server_tls(&mut self, id: ConnId) {
         let Some(conn) = self.core.servers.conns.get(id) else {
             return;
         };
@@ -266,7 +266,7 @@ impl Exchange {
 
     /// The server refused the account's password: the other one is tried, if there is one that was
     /// not refused just before. Whether it is.
-    pub(crate) fn try_other_password(&mut self, id: ConnId) -> bool {
+    fn try_other_password(&mut self, id: ConnId) -> bool {
         let Some(conn) = self.core.servers.conns.get(id) else {
             return false;
         };
@@ -294,7 +294,7 @@ impl Exchange {
 
 impl Core {
     /// A server does not take an account: if it comes from a server, it may be another one now.
-    pub(crate) fn doubt(&mut self, account: AccountId) {
+    fn doubt(&mut self, account: AccountId) {
         if self.servers.logins.accounts.key(account).is_some_and(AccountKey::is_granted) {
             self.look_up_users(None);
         }
@@ -309,7 +309,7 @@ pub(crate) fn as_sent(attributes: &[Attribute]) -> Vec<(Vec<u8>, Vec<u8>)> {
 /// Whether a server's session tracker tells the change of each variable under that one's name.
 /// Measured: MariaDB 11.8 tells those that have no place of their own (`last_insert_id`,
 /// `timestamp`, …) as `last_gtid`; 10.11 does not.
-pub(crate) fn names_changes(greeting: &Greeting) -> bool {
+fn names_changes(greeting: &Greeting) -> bool {
     let version = ServerVersion::of_greeting(&greeting.server_version);
     greeting.flavor() == Flavor::MySql || version < ServerVersion::new(11, 0)
 }

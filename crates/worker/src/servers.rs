@@ -3,19 +3,19 @@
 
 pub(crate) mod closing;
 pub(crate) mod conn;
-pub(crate) mod credentials;
-pub(crate) mod defaults;
+mod credentials;
+mod defaults;
 pub(crate) mod dirt;
-pub(crate) mod handover;
-pub(crate) mod kills;
-pub(crate) mod opening;
-pub(crate) mod reset;
-pub(crate) mod resting;
-pub(crate) mod sessions;
-pub(crate) mod state;
-pub(crate) mod traces;
+mod handover;
+mod kills;
+mod opening;
+mod reset;
+mod resting;
+mod sessions;
+mod state;
+mod traces;
 pub(crate) mod trackers;
-pub(crate) mod writing;
+mod writing;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -39,32 +39,32 @@ use crate::{
 
 /// All server connections of one worker.
 pub(crate) struct Servers {
-    pub conns: Table<ConnId, Conn>,
-    pub pool: Pool<ClientId>,
-    pub logins: ServerLogins,
+    pub(crate) conns: Table<ConnId, Conn>,
+    pub(crate) pool: Pool<ClientId>,
+    pub(crate) logins: ServerLogins,
     /// Hashes of `SET` texts that a server has accepted on some connection.
-    pub accepted_sets: HashSet<(SlotId, u32, u64), FixedState>,
+    pub(crate) accepted_sets: HashSet<(SlotId, u32, u64), FixedState>,
     /// Servers that have carried out a reset.
-    pub resetting: HashSet<SlotId, FixedState>,
+    pub(crate) resetting: HashSet<SlotId, FixedState>,
     /// What sessions and connections may be in: each state once.
-    pub states: StateTable,
-    pub defaults: Defaults,
+    pub(crate) states: StateTable,
+    pub(crate) defaults: Defaults,
     /// Lists of statements that servers are told to keep none of.
-    pub lists_off: Lists,
-    pub kills: Kills,
-    pub peers: Peers,
-    pub sharing: Sharing,
+    lists_off: Lists,
+    pub(crate) kills: Kills,
+    peers: Peers,
+    pub(crate) sharing: Sharing,
 }
 
 /// How sessions reach servers: accounts, passwords, schemas.
 #[derive(Default)]
 pub(crate) struct ServerLogins {
-    pub accounts: Accounts,
-    pub password_turns: PasswordTurns,
+    pub(crate) accounts: Accounts,
+    pub(crate) password_turns: PasswordTurns,
     /// Why the last connection to each hostgroup did not come up, until one does.
-    pub last_failures: HashMap<HostgroupId, String, FixedState>,
+    pub(crate) last_failures: HashMap<HostgroupId, String, FixedState>,
     /// Schemas that a server confirmed lately, by account: ms of the confirmation.
-    pub schemas: HashMap<(AccountId, Box<[u8]>), u64, FixedState>,
+    pub(crate) schemas: HashMap<(AccountId, Box<[u8]>), u64, FixedState>,
 }
 
 impl Servers {
@@ -88,42 +88,42 @@ impl Servers {
 /// What sessions begin with on the servers.
 #[derive(Default)]
 pub(crate) struct Defaults {
-    pub modes: DefaultModes,
+    pub(crate) modes: DefaultModes,
     /// What [`Shared::globals_set`](crate::Shared) said when the modes were learnt.
-    pub modes_seen: u64,
+    pub(crate) modes_seen: u64,
     /// What it said when connections were looked at last.
-    pub globals_seen: u64,
+    globals_seen: u64,
 }
 
 /// `KILL`s on their way to servers.
 #[derive(Default)]
 pub(crate) struct Kills {
-    pub commands: Vec<KillCommand>,
+    pub(crate) commands: Vec<KillCommand>,
     /// The number of the next one.
-    pub next: u64,
+    pub(crate) next: u64,
 }
 
 /// Idle connections that workers ask each other for.
 #[derive(Default)]
-pub(crate) struct Peers {
+struct Peers {
     /// Other workers that asked for an idle connection to a server.
-    pub asked: VecDeque<Ask>,
+    asked: VecDeque<Ask>,
     /// When others were asked last for one to a server, ms.
-    pub asked_ms: HashMap<ServerKey, u64, FixedState>,
+    asked_ms: HashMap<ServerKey, u64, FixedState>,
 }
 
 /// How reads share connections.
 #[derive(Default)]
 pub(crate) struct Sharing {
-    pub patience: Patience,
-    pub coalescing: Coalescing,
+    pub(crate) patience: Patience,
+    pub(crate) coalescing: Coalescing,
 }
 
 /// Accounts by number, and back.
 #[derive(Debug, Default)]
 pub(crate) struct Accounts {
-    pub(crate) by_key: HashMap<AccountKey, AccountId, FixedState>,
-    pub(crate) keys: Vec<AccountKey>,
+    by_key: HashMap<AccountKey, AccountId, FixedState>,
+    keys: Vec<AccountKey>,
 }
 
 impl Accounts {

@@ -5,11 +5,11 @@
 //! fetched when the connection changes hands, in the same write as the next session's statement:
 //! so nothing is asked that nobody may miss.
 
-pub(crate) mod again;
+mod again;
 pub(crate) mod ask;
-pub(crate) mod counts;
+mod counts;
 pub(crate) mod insert_id;
-pub(crate) mod prepared;
+mod prepared;
 pub(crate) mod warnings;
 
 use std::sync::Arc;
@@ -44,7 +44,7 @@ use insert_id::InsertId;
 use warnings::Warnings;
 
 /// The most bytes of warnings that are kept for a session; the rest of them is lost.
-pub(crate) const WARNINGS_LEN_MAX: usize = 256 * 1024;
+const WARNINGS_LEN_MAX: usize = 256 * 1024;
 
 /// What is fetched from a connection that changes hands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,7 +61,7 @@ pub(crate) enum Trace {
 #[derive(Debug, Default)]
 pub(crate) struct LastStatement {
     /// What `ROW_COUNT()` gives.
-    pub(crate) row_count: i64,
+    row_count: i64,
     /// Whether the connection of the last statement has another row count, for what counted last
     /// was answered by the proxy or ran elsewhere.
     pub(crate) is_row_count_apart: bool,
@@ -69,10 +69,10 @@ pub(crate) struct LastStatement {
     pub(crate) found_rows: Option<u64>,
     /// The connection that has it too, and its turn then.
     pub(crate) found_conn: Option<(ConnId, u64)>,
-    pub conditions: Conditions,
+    pub(crate) conditions: Conditions,
     /// The GTID of the last write, as MariaDB reports it; all 0 before the first.
     pub(crate) last_gtid: Gtid,
-    pub(crate) insert_id: InsertId,
+    insert_id: InsertId,
     pub(crate) awaits_found_rows: Option<ConnId>,
     pub(crate) awaits_insert_id: Option<ConnId>,
 }
@@ -82,10 +82,10 @@ pub(crate) struct LastStatement {
 pub(crate) struct Conditions {
     pub(crate) warnings: u16,
     /// Whether a later statement has shown the conditions.
-    pub(crate) is_shown: bool,
+    is_shown: bool,
     pub(crate) error: Option<Box<ServerError>>,
     /// The text of the read that left the warnings, where they went with a shared connection.
-    pub(crate) again: Option<Again>,
+    again: Option<Again>,
     /// The warnings themselves, fetched when their connection changed hands.
     pub(crate) fetched: Option<Box<Warnings>>,
     /// The connections that they are being fetched from.
@@ -94,12 +94,12 @@ pub(crate) struct Conditions {
 
 /// A read that is run again for its warnings.
 #[derive(Debug, Clone)]
-pub(crate) struct Again {
-    pub(crate) text: Box<[u8]>,
+struct Again {
+    text: Box<[u8]>,
     /// How long it is proven to read; `None`, always, where it names no table.
-    pub(crate) validity: Option<Validity>,
+    validity: Option<Validity>,
     /// What the session's state was: in another schema it reads other tables.
-    pub(crate) state: Arc<SessionState>,
+    state: Arc<SessionState>,
 }
 
 impl LastStatement {
@@ -195,7 +195,7 @@ impl LastStatement {
     }
 
     /// The proxy has carried a statement out itself, which leaves this row count and no conditions.
-    pub(crate) fn succeeded(&mut self, count: i64) {
+    fn succeeded(&mut self, count: i64) {
         self.conditions.warnings = 0;
         self.conditions.is_shown = false;
         self.conditions.again = None;
@@ -216,7 +216,7 @@ impl LastStatement {
     }
 
     /// The proxy has shown what conditions there are.
-    pub(crate) fn has_shown(&mut self) {
+    fn has_shown(&mut self) {
         self.conditions.is_shown = true;
     }
 
@@ -224,7 +224,7 @@ impl LastStatement {
         self.conditions.warnings > 0 || self.conditions.error.is_some()
     }
 
-    pub(crate) fn counts(&self) -> (u64, u64) {
+    fn counts(&self) -> (u64, u64) {
         match &self.conditions.fetched {
             Some(fetched) => fetched.counts(),
             None => {
@@ -288,7 +288,7 @@ impl Core {
     }
 
     /// Fetches from a connection at rest what was left there, and there is something.
-    pub(crate) fn fetch_from_idle(&mut self, conn_id: ConnId) {
+    fn fetch_from_idle(&mut self, conn_id: ConnId) {
         self.servers.take_free(conn_id);
         self.fetch_before_parting(conn_id);
     }
@@ -304,7 +304,7 @@ pub(crate) struct Left {
 }
 
 impl Left {
-    pub(crate) fn is_any(&self) -> bool {
+    fn is_any(&self) -> bool {
         self.warnings || self.found_rows || self.insert_id
     }
 }

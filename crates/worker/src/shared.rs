@@ -25,35 +25,35 @@ use crate::{
 /// Counts and proofs that hold over all workers.
 #[derive(Debug, Default)]
 pub struct Shared {
-    pub(crate) clients: AtomicU32,
-    pub(crate) schemas_defined: AtomicU64,
-    pub(crate) finds_by_null: AtomicBool,
+    clients: AtomicU32,
+    schemas_defined: AtomicU64,
+    finds_by_null: AtomicBool,
     /// [`ServerVersion::to_bits`] of the version that all servers have.
-    pub(crate) server_version: AtomicU16,
+    server_version: AtomicU16,
     /// Whether clients are greeted as by MariaDB.
-    pub(crate) is_mariadb: AtomicBool,
-    pub(crate) globals_set: AtomicU64,
+    is_mariadb: AtomicBool,
+    globals_set: AtomicU64,
     /// What that may have made of how servers read texts.
-    pub(crate) modes_set: Mutex<DefaultModes>,
-    pub(crate) users: Mutex<HashMap<String, UserFacts>>,
-    pub(crate) public_key_pem: Option<Vec<u8>>,
-    pub(crate) verified_max: usize,
-    pub(crate) attributes: Vec<Attribute>,
-    pub(crate) addresses: Arc<Addresses>,
-    pub(crate) host_names: HostNames,
+    modes_set: Mutex<DefaultModes>,
+    users: Mutex<HashMap<String, UserFacts>>,
+    public_key_pem: Option<Vec<u8>>,
+    verified_max: usize,
+    attributes: Vec<Attribute>,
+    addresses: Arc<Addresses>,
+    host_names: HostNames,
     /// Commands of the last second, by worker.
-    pub(crate) loads: Mutex<Vec<Option<u64>>>,
-    pub(crate) cache: Arc<Cache>,
-    pub(crate) catalog: Arc<Catalog>,
+    loads: Mutex<Vec<Option<u64>>>,
+    cache: Arc<Cache>,
+    catalog: Arc<Catalog>,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct UserFacts {
-    pub(crate) connections: Arc<AtomicU32>,
+struct UserFacts {
+    connections: Arc<AtomicU32>,
     /// What logins have proven: enough to log in to servers as the user.
-    pub(crate) credential: Credential,
+    credential: Credential,
     /// `SHA256(SHA256(password))`, proven by a full authentication, and the hash that it proves.
-    pub(crate) verified: Option<(Vec<u8>, [u8; 32])>,
+    verified: Option<(Vec<u8>, [u8; 32])>,
 }
 
 impl Shared {
@@ -215,7 +215,7 @@ impl Shared {
         }
     }
 
-    pub(crate) fn users(&self) -> MutexGuard<'_, HashMap<String, UserFacts>> {
+    fn users(&self) -> MutexGuard<'_, HashMap<String, UserFacts>> {
         self.users.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -261,7 +261,7 @@ impl Shared {
     }
 }
 
-pub(crate) fn take(counter: &AtomicU32, max: u32) -> bool {
+fn take(counter: &AtomicU32, max: u32) -> bool {
     counter.fetch_update(Relaxed, Relaxed, |count| (count < max).then_some(count + 1)).is_ok()
 }
 

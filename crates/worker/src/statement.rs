@@ -1,8 +1,8 @@
 //! What a worker remembers of statements' texts, from one to the next.
 
 pub(crate) mod analysis;
-pub(crate) mod definition;
-pub(crate) mod pace;
+mod definition;
+mod pace;
 pub(crate) mod proof;
 pub(crate) mod sql_modes;
 
@@ -16,17 +16,17 @@ use crate::{prepared::Entries, statement::analysis::Analyses, statement::definit
 
 /// Memories of texts and of what is known of them.
 pub(crate) struct Statements {
-    pub analyses: Analyses,
+    pub(crate) analyses: Analyses,
     /// Prepared texts.
-    pub entries: Entries,
+    pub(crate) entries: Entries,
     /// Names that a statement has waited for in vain.
-    pub unanswered: HashSet<Name, FixedState>,
+    unanswered: HashSet<Name, FixedState>,
     /// Definitions whose answers nobody awaits.
-    pub orphans: Vec<Orphan>,
+    orphans: Vec<Orphan>,
     /// Statements that were looked at for the query log.
-    pub query_events: u64,
+    pub(crate) query_events: u64,
     /// Room for the key under which an answer is looked up in the cache.
-    pub cache_key: Vec<u8>,
+    pub(crate) cache_key: Vec<u8>,
 }
 
 impl Statements {

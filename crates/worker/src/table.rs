@@ -36,8 +36,8 @@ key!(ConnId);
 /// Entries by key; a key of an entry that has gone finds nothing.
 #[derive(Debug)]
 pub(crate) struct Table<K, T> {
-    pub(crate) entries: Slab<(K, T)>,
-    pub(crate) generation: u32,
+    entries: Slab<(K, T)>,
+    generation: u32,
 }
 
 impl<K: Key, T> Table<K, T> {

@@ -19,25 +19,25 @@ use crate::{
 };
 
 /// How often the worker looks at deadlines while somebody waits, ms.
-pub(crate) const WAITING_TICK_MS: u64 = 10;
+const WAITING_TICK_MS: u64 = 10;
 /// How often it looks at everything else, ms.
-pub(crate) const SWEEP_EVERY_MS: u64 = 1_000;
+const SWEEP_EVERY_MS: u64 = 1_000;
 /// How often it looks at clients that rest, while sessions want to be ended soon, ms.
-pub(crate) const REST_SWEEP_EVERY_MS: u64 = 250;
+const REST_SWEEP_EVERY_MS: u64 = 250;
 /// What a session calls soon: a `wait_timeout` of up to this, ms.
-pub(crate) const SHORT_REST_MS: u64 = 10_000;
+const SHORT_REST_MS: u64 = 10_000;
 /// A statement that runs longer than this does not keep others from running beside it, µs.
-pub(crate) const STUCK_AFTER_US: u64 = 10_000;
+const STUCK_AFTER_US: u64 = 10_000;
 /// Warnings and found rows hold an idle session on its connection for this long, ms. After that
 /// they can still be read as long as nobody else has used the connection.
-pub(crate) const BRIEF_PIN_MS: u64 = 1_000;
+const BRIEF_PIN_MS: u64 = 1_000;
 /// Cached answers whose time has passed that it lets go of in one look.
-pub(crate) const SWEPT_MAX: usize = 4_096;
+const SWEPT_MAX: usize = 4_096;
 /// MySQL's words for a session that has rested for too long.
-pub(crate) const INACTIVITY: &str = "The client was disconnected by the server because of inactivity. See \
+const INACTIVITY: &str = "The client was disconnected by the server because of inactivity. See \
                           wait_timeout and interactive_timeout for configuring this behavior.";
 /// A client that does not take its last bytes within this time is closed all the same, ms.
-pub(crate) const CLOSING_MS_MAX: u64 = 10_000;
+const CLOSING_MS_MAX: u64 = 10_000;
 
 impl Clients {}
 
@@ -113,7 +113,7 @@ impl Worker {
         self.commands.exchange.check_stop();
     }
 
-    pub(crate) fn expire_waiters(&mut self) {
+    fn expire_waiters(&mut self) {
         let now_ms = self.commands.exchange.core.env.now.ms();
         if self.upkeep.waiters_checked_ms == now_ms
             || has_plant!(self.commands.exchange.core, QueueTimeoutForgotten)
@@ -146,7 +146,7 @@ impl Worker {
         }
     }
 
-    pub(crate) fn sweep_clients(&mut self) {
+    fn sweep_clients(&mut self) {
         let now_ms = self.commands.exchange.core.env.now.ms();
         let is_stuck = |client: &crate::clients::client::Client| {
             matches!(client.phase, Phase::Closing)
@@ -167,7 +167,7 @@ impl Worker {
     }
 
     /// Ends sessions that have rested for longer than the configuration or they themselves allow.
-    pub(crate) fn close_resting(&mut self) {
+    fn close_resting(&mut self) {
         let now_ms = self.commands.exchange.core.env.now.ms();
         let wait_timeout = match self.commands.exchange.core.env.snapshot.settings.wait_timeout {
             0 => u64::MAX,
@@ -199,7 +199,7 @@ impl Worker {
         }
     }
 
-    pub(crate) fn sweep_conns(&mut self) {
+    fn sweep_conns(&mut self) {
         let now_ms = self.commands.exchange.core.env.now.ms();
         if self.upkeep.conns_swept_ms == now_ms / 100 {
             return;
@@ -257,7 +257,7 @@ impl Core {
     }
 
     /// The last reader went offline after reads were sent its way: the writer serves them.
-    pub(crate) fn leave_readers(&mut self, hostgroup: HostgroupId) {
+    fn leave_readers(&mut self, hostgroup: HostgroupId) {
         let groups = &self.env.snapshot.replication;
         let group = groups.iter().find(|group| {
             group.reader_hostgroup == hostgroup && group.read_write_split == ReadWriteSplit::Auto
@@ -286,7 +286,7 @@ impl Core {
     }
 
     /// Connections whose statement runs for long make room for others beside them.
-    pub(crate) fn count_stuck(&mut self) {
+    fn count_stuck(&mut self) {
         let since_us = self.env.now.us.saturating_sub(STUCK_AFTER_US);
         let mut stuck: HashMap<SlotId, u32> = HashMap::new();
         self.servers.conns.for_each(|_, conn| {
@@ -303,7 +303,7 @@ impl Core {
 
     /// Closes a connection whose server does not end the answer to somebody who has gone: its
     /// place is somebody else's, and the statement ends as it would with its client's connection.
-    pub(crate) fn drop_abandoned(&mut self, id: ConnId, waited_ms: u64) {
+    fn drop_abandoned(&mut self, id: ConnId, waited_ms: u64) {
         let Some(conn) = self.servers.conns.get(id) else { return };
         let (slot, hostgroup) = (conn.slot, conn.hostgroup);
         let address = self.servers.pool.slot(slot).map(|slot| slot.server.key.address.to_string());
@@ -320,7 +320,7 @@ impl Core {
     }
 
     /// Keeps an idle connection alive, and notices when it is not.
-    pub(crate) fn ping_idle(&mut self, id: ConnId) {
+    fn ping_idle(&mut self, id: ConnId) {
         if self.servers.take_free(id) {
             self.close_surplus(id);
             self.ping(id);
@@ -329,7 +329,7 @@ impl Core {
 }
 
 impl Exchange {
-    pub(crate) fn expire_logins(&mut self) {
+    fn expire_logins(&mut self) {
         let now_ms = self.core.env.now.ms();
         while let Some((deadline, id)) = self.core.clients.logins.logging_in.front().copied() {
             let client = self.core.clients.get(id);
@@ -348,12 +348,12 @@ impl Exchange {
 }
 
 /// Whether nobody waits for what the server answers here.
-pub(crate) fn is_abandoned(conn: &Conn) -> bool {
+fn is_abandoned(conn: &Conn) -> bool {
     conn.in_flight.front().is_some_and(|entry| entry.owner == Owner::Nobody)
 }
 
 /// The `wait_timeout` that a session has set for itself, ms.
-pub(crate) fn own_wait_timeout(state: &SessionState) -> Option<u64> {
+fn own_wait_timeout(state: &SessionState) -> Option<u64> {
     let text = std::str::from_utf8(state.variable("wait_timeout")?).ok()?;
     let seconds: u64 = text.trim().parse().ok()?;
     Some(seconds.max(1).saturating_mul(1_000))

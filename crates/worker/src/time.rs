@@ -19,9 +19,9 @@ impl Now {
 /// The same with what is asked for many times in a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Clock {
-    pub us: u64,
-    pub unix_sec: u64,
-    pub(crate) ms: u64,
+    pub(crate) us: u64,
+    pub(crate) unix_sec: u64,
+    ms: u64,
 }
 
 impl From<Now> for Clock {

@@ -9,48 +9,48 @@ use std::{
 
 /// Addresses whose failed logins are remembered; beyond it the one that failed longest ago is
 /// forgotten.
-pub(crate) const FAILING_MAX: usize = 16_384;
+const FAILING_MAX: usize = 16_384;
 
 /// Counts by address.
 #[derive(Debug, Default)]
 pub(crate) struct Addresses {
-    pub(crate) clients: Mutex<HashMap<IpAddr, u32>>,
-    pub(crate) failing: Mutex<HashMap<IpAddr, Failing>>,
-    pub(crate) handshakes: Mutex<Handshakes>,
+    clients: Mutex<HashMap<IpAddr, u32>>,
+    failing: Mutex<HashMap<IpAddr, Failing>>,
+    handshakes: Mutex<Handshakes>,
 }
 
 /// Full handshakes of TLS in one second.
 #[derive(Debug, Default)]
-pub(crate) struct Handshakes {
+struct Handshakes {
     /// Which second.
-    pub(crate) at_sec: u64,
-    pub(crate) counts: HashMap<IpAddr, u32>,
+    at_sec: u64,
+    counts: HashMap<IpAddr, u32>,
 }
 
 /// Failed logins in a row.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Failing {
-    pub(crate) failures: u32,
+struct Failing {
+    failures: u32,
     /// When the last one was, ms.
-    pub(crate) last_ms: u64,
+    last_ms: u64,
     /// Nobody from there logs in before this, ms.
-    pub(crate) until_ms: u64,
+    until_ms: u64,
 }
 
 /// How failed logins are answered.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct FailedLoginLimit {
+pub(super) struct FailedLoginLimit {
     /// Failures in a row before an address waits; 0 is no limit.
-    pub max: u32,
+    pub(crate) max: u32,
     /// The first wait, ms.
-    pub delay_ms: u64,
+    pub(crate) delay_ms: u64,
     /// The longest wait, ms.
-    pub delay_max_ms: u64,
+    pub(crate) delay_max_ms: u64,
 }
 
 impl FailedLoginLimit {
     /// How long an address waits after so many failures in a row, ms: twice as long after each.
-    pub(crate) fn delay_after(&self, failures: u32) -> u64 {
+    fn delay_after(&self, failures: u32) -> u64 {
         match failures.checked_sub(self.max) {
             None => 0,
             Some(beyond) => {
@@ -61,12 +61,12 @@ impl FailedLoginLimit {
     }
 }
 
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What counts as one address: with IPv6 a machine has 2^64 of them.
-pub(crate) fn machine(addr: IpAddr) -> IpAddr {
+fn machine(addr: IpAddr) -> IpAddr {
     match addr.to_canonical() {
         IpAddr::V4(addr) => addr.into(),
         IpAddr::V6(addr) => Ipv6Addr::from_bits(addr.to_bits() >> 64 << 64).into(),
@@ -75,7 +75,7 @@ pub(crate) fn machine(addr: IpAddr) -> IpAddr {
 
 impl Addresses {
     /// Takes a place under an address's cap.
-    pub(crate) fn take(self: &Arc<Self>, addr: IpAddr, max: u32) -> Option<AddressPlace> {
+    pub(super) fn take(self: &Arc<Self>, addr: IpAddr, max: u32) -> Option<AddressPlace> {
         let addr = machine(addr);
         let mut clients = lock(&self.clients);
         let count = clients.get(&addr).copied().unwrap_or_default();
@@ -87,13 +87,13 @@ impl Addresses {
     }
 
     /// How long an address has to wait still, ms; 0 when it need not.
-    pub(crate) fn blocked_ms(&self, addr: IpAddr, now_ms: u64) -> u64 {
+    pub(super) fn blocked_ms(&self, addr: IpAddr, now_ms: u64) -> u64 {
         let failing = lock(&self.failing);
         failing.get(&machine(addr)).map_or(0, |known| known.until_ms.saturating_sub(now_ms))
     }
 
     /// A login from there failed. How long the address waits from now on, ms.
-    pub(crate) fn failed(&self, addr: IpAddr, now_ms: u64, limit: FailedLoginLimit) -> u64 {
+    pub(super) fn failed(&self, addr: IpAddr, now_ms: u64, limit: FailedLoginLimit) -> u64 {
         let addr = machine(addr);
         let mut failing = lock(&self.failing);
         if failing.len() >= FAILING_MAX && !failing.contains_key(&addr) {
@@ -118,7 +118,7 @@ impl Addresses {
 
     /// Takes one of an address's `max` full handshakes of this second; whether there is one left.
     /// Addresses beyond those that are remembered are not limited.
-    pub(crate) fn take_handshake(&self, addr: IpAddr, now_ms: u64, max: u32) -> bool {
+    pub(super) fn take_handshake(&self, addr: IpAddr, now_ms: u64, max: u32) -> bool {
         let addr = machine(addr);
         let mut handshakes = lock(&self.handshakes);
         let now_sec = now_ms / 1_000;
@@ -136,7 +136,7 @@ impl Addresses {
     }
 
     /// It was none: the session was resumed.
-    pub(crate) fn give_back_handshake(&self, addr: IpAddr) {
+    pub(super) fn give_back_handshake(&self, addr: IpAddr) {
         if let Some(count) = lock(&self.handshakes).counts.get_mut(&machine(addr)) {
             *count = count.saturating_sub(1);
         }
@@ -154,7 +154,7 @@ impl Addresses {
     }
 
     /// A login from there succeeded.
-    pub(crate) fn succeeded(&self, addr: IpAddr) {
+    pub(super) fn succeeded(&self, addr: IpAddr) {
         lock(&self.failing).remove(&machine(addr));
     }
 }
@@ -162,8 +162,8 @@ impl Addresses {
 /// One of an address's places; given back when dropped.
 #[derive(Debug)]
 pub(crate) struct AddressPlace {
-    pub(crate) addresses: Arc<Addresses>,
-    pub(crate) addr: IpAddr,
+    addresses: Arc<Addresses>,
+    addr: IpAddr,
 }
 
 impl Drop for AddressPlace {

@@ -44,7 +44,7 @@ pub(crate) enum Turned {
 }
 
 impl Turned {
-    pub(crate) fn cause(self) -> ClientRefusal {
+    fn cause(self) -> ClientRefusal {
         match self {
             Self::NotAllowed => ClientRefusal::AddressNotAllowed,
             Self::Blocked(_) => ClientRefusal::AddressBlocked,
@@ -80,7 +80,7 @@ impl Env {
     }
 
     /// Judges an address that is known; its place under the cap, where there is one.
-    pub(crate) fn judge(&self, peer: &Peer) -> Result<Option<AddressPlace>, Turned> {
+    fn judge(&self, peer: &Peer) -> Result<Option<AddressPlace>, Turned> {
         let settings = &self.snapshot.settings;
         let own = self.snapshot.listen_allow(peer.listener);
         // Where a name may let it in, it is judged when that is known.
@@ -105,7 +105,7 @@ impl Env {
     }
 
     /// Whether a balancer's header may come from there.
-    pub(crate) fn may_tell_header(&self, peer: &Peer) -> bool {
+    fn may_tell_header(&self, peer: &Peer) -> bool {
         self.snapshot.settings.proxy_protocol_networks.includes(peer.client_addr)
     }
 }
@@ -131,7 +131,7 @@ impl Core {
     }
 
     /// Who has been greeted guesses no further when others from there have failed meanwhile.
-    pub(crate) fn judge_again(&mut self, id: ClientId) {
+    fn judge_again(&mut self, id: ClientId) {
         let now_ms = self.env.now.ms();
         let is_limited = self.env.snapshot.settings.failed_logins_max > 0;
         let Some(client) = self.clients.get_mut(id).filter(|_| is_limited) else {
@@ -224,7 +224,7 @@ impl Exchange {
         true
     }
 
-    pub(crate) fn refuse_header(&mut self, id: ClientId, error: HeaderError) {
+    fn refuse_header(&mut self, id: ClientId, error: HeaderError) {
         let host =
             self.core.clients.get(id).map(|client| client.origin.peer.host()).unwrap_or_default();
         self.core
@@ -287,4 +287,4 @@ impl Exchange {
 }
 
 /// The number of an answer to a client's first packet.
-pub(crate) const FIRST_ANSWER_SEQ: u8 = 2;
+const FIRST_ANSWER_SEQ: u8 = 2;

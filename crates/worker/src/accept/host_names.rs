@@ -13,7 +13,7 @@ use trunkline_topology::HostName;
 use crate::{action::Peer, rooms::Exchange};
 
 /// Addresses whose names are remembered; with more of them all are asked for again.
-pub(crate) const NAMES_MAX: usize = 16_384;
+const NAMES_MAX: usize = 16_384;
 /// How long an answer is remembered, ms.
 pub(crate) const NAME_KEPT_MS: u64 = 60_000;
 /// How long it is remembered that nobody could say, ms.
@@ -24,17 +24,17 @@ pub(crate) const ASKING_MAX: usize = 1_024;
 /// Names by address.
 #[derive(Debug, Default)]
 pub(crate) struct HostNames {
-    pub(crate) known: Mutex<HashMap<IpAddr, Known>>,
+    known: Mutex<HashMap<IpAddr, Known>>,
 }
 
 #[derive(Debug)]
-pub(crate) struct Known {
-    pub(crate) name: HostName,
-    pub(crate) until_ms: u64,
+struct Known {
+    name: HostName,
+    until_ms: u64,
 }
 
 impl HostNames {
-    pub(crate) fn known(&self) -> MutexGuard<'_, HashMap<IpAddr, Known>> {
+    fn known(&self) -> MutexGuard<'_, HashMap<IpAddr, Known>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

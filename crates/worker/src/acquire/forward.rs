@@ -79,12 +79,7 @@ impl Exchange {
         }
     }
 
-    pub(crate) fn refuse_forward(
-        &mut self,
-        id: ClientId,
-        hostgroup: HostgroupId,
-        cause: RefusalCause,
-    ) {
+    fn refuse_forward(&mut self, id: ClientId, hostgroup: HostgroupId, cause: RefusalCause) {
         self.core.fx.stats.refused(cause);
         let why = self.core.refusal_text(hostgroup, cause);
         let text = format!(
@@ -143,7 +138,7 @@ impl Core {
     /// Whether a user with `fast_forward` is one whose statements the firewall judges: they can't
     /// be looked at, so it runs none. One whose statements are only told of goes on, and is told
     /// of once.
-    pub(crate) fn is_forward_denied(&mut self, id: ClientId) -> bool {
+    fn is_forward_denied(&mut self, id: ClientId) -> bool {
         let settings = &self.env.snapshot.settings;
         let Some(client) = self.clients.get(id).filter(|_| settings.firewall_whitelist_enabled)
         else {

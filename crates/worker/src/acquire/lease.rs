@@ -18,33 +18,33 @@ use crate::{
 
 /// A connection that rested longer than this is looked at before a statement is written to it,
 /// ms: its server may have closed it.
-pub(crate) const PROBE_AFTER_MS: u64 = 1_000;
+const PROBE_AFTER_MS: u64 = 1_000;
 
 /// Who waits before a statement.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct QueueAhead {
+struct QueueAhead {
     /// More than there are connections coming up.
-    pub(crate) is_long: bool,
+    is_long: bool,
     /// Somebody of its account.
-    pub(crate) has_account: bool,
+    has_account: bool,
 }
 
 /// Whom [`Exchange::pump`] could not serve.
 #[derive(Debug, Default)]
-pub(crate) struct Skipped {
+struct Skipped {
     /// How many, from the front of the queue.
-    pub(crate) waiters: usize,
+    waiters: usize,
     /// The servers that they wait for; a hostgroup has few.
-    pub(crate) servers: Vec<Option<SlotId>>,
+    servers: Vec<Option<SlotId>>,
     /// There would be a connection if another worker gave one.
-    pub(crate) is_at_cap: bool,
+    is_at_cap: bool,
 }
 
 impl Servers {
     /// Whether nothing of a connection's account is left there when another one logs in on it. A
     /// MariaDB keeps the default role of its user, and with it the rights; any server the client
     /// certificate of whoever opened it.
-    pub(crate) fn may_change_user(&self, conn: ConnId, account: AccountId) -> bool {
+    fn may_change_user(&self, conn: ConnId, account: AccountId) -> bool {
         let Some(conn) = self.conns.get(conn) else { return false };
         let name = |account| self.logins.accounts.key(account).map(AccountKey::server_user);
         let (Some(own), Some(other)) = (name(conn.login.account), name(account)) else {
@@ -100,12 +100,7 @@ impl Exchange {
     }
 
     /// One more than a server may have; only a planted bug asks for it.
-    pub(crate) fn opens_beyond(
-        &mut self,
-        id: ClientId,
-        hostgroup: HostgroupId,
-        account: AccountId,
-    ) -> bool {
+    fn opens_beyond(&mut self, id: ClientId, hostgroup: HostgroupId, account: AccountId) -> bool {
         let is_at_cap = |slot: &Slot| {
             slot.server.key.hostgroup == hostgroup
                 && slot.server.health.connections() == slot.server.max_connections
@@ -125,7 +120,7 @@ impl Exchange {
 
     /// A statement that reads what the last one left behind gets the same connection again, if
     /// nobody has used it since. One that may write goes nowhere but to its own hostgroup.
-    pub(crate) fn acquire_last(&mut self, id: ClientId) -> bool {
+    fn acquire_last(&mut self, id: ClientId) -> bool {
         let Some(client) = self.core.clients.get(id) else {
             return false;
         };
@@ -157,7 +152,7 @@ impl Exchange {
         true
     }
 
-    pub(crate) fn enqueue(
+    pub(super) fn enqueue(
         &mut self,
         id: ClientId,
         hostgroup: HostgroupId,
@@ -189,7 +184,7 @@ impl Exchange {
     }
 
     /// An idle connection, already off its list, becomes the session's; the statement goes out.
-    pub(crate) fn lease(&mut self, id: ClientId, conn_id: ConnId) {
+    fn lease(&mut self, id: ClientId, conn_id: ConnId) {
         if self.core.prove_again(id) {
             self.core.requeue(id);
             return self.core.freed(conn_id);
@@ -202,7 +197,7 @@ impl Exchange {
 
     /// Leases an idle connection, already off its list, to a session whose statement has been
     /// proven just now.
-    pub(crate) fn lease_proven(&mut self, id: ClientId, conn_id: ConnId) {
+    fn lease_proven(&mut self, id: ClientId, conn_id: ConnId) {
         let is_shared = self
             .core
             .servers
@@ -214,7 +209,7 @@ impl Exchange {
 
     /// Leases an idle connection, already off its list, to one session or, as the first of several,
     /// to a statement that others may follow.
-    pub(crate) fn lease_as(&mut self, id: ClientId, conn_id: ConnId, is_shared: bool) {
+    pub(super) fn lease_as(&mut self, id: ClientId, conn_id: ConnId, is_shared: bool) {
         let now_ms = self.core.env.now.ms();
         // On a shared connection nothing is kept for anybody.
         self.core.fetch_traces(conn_id, Some(id), !is_shared);
@@ -365,12 +360,7 @@ impl Exchange {
 impl Core {
     /// Who waits before this statement for what it wants. Who waits for another server than it may
     /// run on, or for one alone where it may run on any, does not keep it.
-    pub(crate) fn ahead_of(
-        &mut self,
-        id: ClientId,
-        hostgroup: HostgroupId,
-        account: AccountId,
-    ) -> QueueAhead {
+    fn ahead_of(&mut self, id: ClientId, hostgroup: HostgroupId, account: AccountId) -> QueueAhead {
         let mut ahead = QueueAhead::default();
         if self.servers.pool.waiters(hostgroup).is_empty() {
             return ahead;
@@ -398,7 +388,7 @@ impl Core {
 
     /// Closes an idle connection, already off its list, and opens one in its place, unless
     /// another worker was quicker to take that.
-    pub(crate) fn replace(
+    pub(super) fn replace(
         &mut self,
         slot: SlotId,
         idle: ConnId,
@@ -415,19 +405,14 @@ impl Core {
     }
 
     /// The server that the statement under way is to run on, if it is one alone.
-    pub(crate) fn named_server(&self, id: ClientId) -> Option<SlotId> {
+    fn named_server(&self, id: ClientId) -> Option<SlotId> {
         let Phase::Running(statement) = &self.clients.get(id)?.phase else {
             return None;
         };
         self.servers.pool.slot_of(statement.target.pinned_server.as_deref()?)
     }
 
-    pub(crate) fn choose(
-        &mut self,
-        id: ClientId,
-        hostgroup: HostgroupId,
-        account: AccountId,
-    ) -> Choice {
+    fn choose(&mut self, id: ClientId, hostgroup: HostgroupId, account: AccountId) -> Choice {
         let named = self.named_server(id);
         let (accounts, now_ms) = (&self.servers.logins.accounts, self.env.now.ms());
         let wanted = accounts.key(account).map(|key| key.behaviour);
@@ -442,7 +427,7 @@ impl Core {
     }
 
     /// Takes whoever waits longest for a connection like this out of the queue.
-    pub(crate) fn next_waiter(
+    fn next_waiter(
         &mut self,
         hostgroup: HostgroupId,
         account: AccountId,
@@ -460,7 +445,7 @@ impl Core {
         self.servers.pool.waiters(hostgroup).take(fits)
     }
 
-    pub(crate) fn count_queue_time(&mut self, since_us: u64) {
+    pub(super) fn count_queue_time(&mut self, since_us: u64) {
         let counters = &mut self.fx.stats.counters;
         counters.statements_queued += 1;
         counters.queue_time_us += self.env.now.us.saturating_sub(since_us);

@@ -39,7 +39,7 @@ impl Exchange {
 
     /// Sets a statement on its way that reads what an earlier one left. Its text is the last
     /// `text_len` bytes of its only packet.
-    pub(crate) fn follow_past(
+    pub(super) fn follow_past(
         &mut self,
         id: ClientId,
         route: Route,
@@ -160,7 +160,7 @@ impl Exchange {
     }
 
     /// Warnings and errors whose connection has served others since.
-    pub(crate) fn show_past(
+    fn show_past(
         &mut self,
         id: ClientId,
         route: Route,
@@ -218,12 +218,7 @@ impl Exchange {
     }
 
     /// Sets an execution on its way that reads what an earlier statement left.
-    pub(crate) fn follow_past_prepared(
-        &mut self,
-        id: ClientId,
-        route: Route,
-        mut statement: Box<Statement>,
-    ) {
+    fn follow_past_prepared(&mut self, id: ClientId, route: Route, mut statement: Box<Statement>) {
         let Some(client) = self.core.clients.get(id) else { return };
         let (Some(session), Some(known)) =
             (client.session.as_ref(), statement.meaning.known.as_ref())

@@ -28,19 +28,19 @@ use crate::{
 };
 
 /// A longer command has a connection of its own, bytes.
-pub(crate) const COMMAND_LEN_MAX: usize = 16 * 1024;
+const COMMAND_LEN_MAX: usize = 16 * 1024;
 /// A client that has this much of its answers yet to take holds nobody else up, bytes.
 pub(crate) const BEHIND_LEN_MAX: usize = 64 * 1024;
 /// A statement that takes longer than this holds nobody else up, µs. More while the server is so
 /// busy that many would be sent again.
-pub(crate) const STUCK_US_MIN: u64 = 20_000;
-pub(crate) const STUCK_US_MAX: u64 = 320_000;
+const STUCK_US_MIN: u64 = 20_000;
+const STUCK_US_MAX: u64 = 320_000;
 
 /// How long statements behind a slow one wait, and what came of it in the last second.
 #[derive(Debug)]
 pub(crate) struct Patience {
-    pub(crate) stuck_us: u64,
-    pub(crate) shared: u64,
+    stuck_us: u64,
+    shared: u64,
     pub(crate) resent: u64,
 }
 
@@ -52,7 +52,7 @@ impl Default for Patience {
 
 impl Patience {
     /// A second is over: when one in a hundred was sent again the servers are busy, not stuck.
-    pub(crate) fn adapt(&mut self) {
+    fn adapt(&mut self) {
         let is_impatient = self.resent > 8 && self.resent * 100 > self.shared;
         self.stuck_us = match is_impatient {
             true => (self.stuck_us * 2).min(STUCK_US_MAX),
@@ -70,7 +70,7 @@ impl Servers {
 }
 
 impl Clients {
-    pub(crate) fn executes(&self, id: ClientId) -> bool {
+    fn executes(&self, id: ClientId) -> bool {
         self.get(id).is_some_and(|client| {
             matches!(&client.phase, Phase::Running(statement)
                 if statement.command.purpose == Purpose::Execute)
@@ -81,7 +81,7 @@ impl Clients {
 impl Core {
     /// How many may be in flight on the connection that the statement of `id` shares; `None` when
     /// it has to be alone.
-    pub(crate) fn depth_max(&self, id: ClientId, hostgroup: HostgroupId) -> Option<usize> {
+    fn depth_max(&self, id: ClientId, hostgroup: HostgroupId) -> Option<usize> {
         let client = self.clients.get(id)?;
         let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session) else {
             return None;
@@ -121,14 +121,14 @@ impl Core {
 
     /// Whether the statement of `id` can follow what is in flight on a shared connection, or be
     /// the first on one that is shared from now on.
-    pub(crate) fn fits_to_share(&self, id: ClientId, conn: &Conn) -> bool {
+    pub(super) fn fits_to_share(&self, id: ClientId, conn: &Conn) -> bool {
         let depth_max = self.depth_max(id, conn.hostgroup);
         depth_max.is_some_and(|depth_max| self.has_room_for(id, conn, depth_max))
     }
 
     /// Whether a statement that need not be alone fits on this connection: in its session's state,
     /// with fewer than `depth_max` in flight.
-    pub(crate) fn has_room_for(&self, id: ClientId, conn: &Conn, depth_max: usize) -> bool {
+    fn has_room_for(&self, id: ClientId, conn: &Conn, depth_max: usize) -> bool {
         let session = self.clients.get(id).and_then(|client| client.session.as_ref());
         conn.left.dirt.is_none()
             && session.is_some_and(|session| Arc::ptr_eq(&conn.state, &session.settings.state))
@@ -168,7 +168,7 @@ impl Core {
 impl Exchange {
     /// Finds a place for a statement behind others, or a connection that others will follow on.
     /// False when it has to be alone.
-    pub(crate) fn acquire_shared(
+    pub(super) fn acquire_shared(
         &mut self,
         id: ClientId,
         hostgroup: HostgroupId,
@@ -223,7 +223,7 @@ impl Exchange {
     }
 
     /// A connection off its list runs this statement first, and others behind it.
-    pub(crate) fn share(&mut self, id: ClientId, conn_id: ConnId) {
+    pub(super) fn share(&mut self, id: ClientId, conn_id: ConnId) {
         let Some(conn) = self.core.servers.conns.get_mut(conn_id) else {
             return;
         };
@@ -236,7 +236,7 @@ impl Exchange {
         self.fill(conn_id);
     }
 
-    pub(crate) fn join(&mut self, id: ClientId, conn_id: ConnId) {
+    fn join(&mut self, id: ClientId, conn_id: ConnId) {
         if let Some(session) =
             self.core.clients.get_mut(id).and_then(|client| client.session.as_mut())
         {

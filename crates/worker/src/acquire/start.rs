@@ -55,7 +55,7 @@ impl Exchange {
     }
 
     #[inline(always)]
-    pub(crate) fn start(
+    fn start(
         &mut self,
         id: ClientId,
         route: Route,
@@ -114,7 +114,7 @@ impl Exchange {
 }
 
 impl Core {
-    pub(crate) fn hold_for(
+    fn hold_for(
         &mut self,
         id: ClientId,
         route: Route,
@@ -129,14 +129,14 @@ impl Core {
         self.clients.set_timer(id, until_ms);
     }
 
-    pub(crate) fn awaits_copies(&self, statement: &Statement) -> bool {
+    fn awaits_copies(&self, statement: &Statement) -> bool {
         let waited_us = self.env.now.us.saturating_sub(statement.command.begun_us);
         let is_long = waited_us / 1_000 > self.env.snapshot.settings.catalog_age_max;
         !is_long && self.catalog().has_copies()
     }
 
     /// Nothing of a statement goes to a server.
-    pub(crate) fn give_up_unsent(&mut self, id: ClientId, statement: Box<Statement>) {
+    fn give_up_unsent(&mut self, id: ClientId, statement: Box<Statement>) {
         self.long_data_used(id, &statement);
         self.fx.buffers.give(statement.command.frames);
     }

@@ -5,9 +5,9 @@ use trunkline_protocol::response::{Relay, ReplyFormat, ResponseShape};
 /// What has come of an answer.
 #[derive(Debug)]
 pub(crate) struct Capture {
-    pub(crate) bytes: Vec<u8>,
-    pub(crate) bytes_max: usize,
-    pub(crate) is_too_long: bool,
+    bytes: Vec<u8>,
+    bytes_max: usize,
+    is_too_long: bool,
 }
 
 impl Capture {
@@ -17,7 +17,7 @@ impl Capture {
     }
 
     /// The longest answer that it takes.
-    pub(crate) fn bytes_max(&self) -> usize {
+    pub(super) fn bytes_max(&self) -> usize {
         self.bytes_max
     }
 

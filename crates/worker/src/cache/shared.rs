@@ -29,7 +29,7 @@ impl Core {
     /// The place of an answer, if there is a shared cache that answers. The numbers of hostgroups
     /// and the names of users mean something for one proxy only: the servers, and who its user is
     /// there, take part in the key.
-    pub(crate) fn shared_place(&self, key: &[u8], route: &Route) -> Option<SharedPlace> {
+    pub(super) fn shared_place(&self, key: &[u8], route: &Route) -> Option<SharedPlace> {
         let shared = self.env.shared.cache().shared();
         let (Route::Hostgroup(hostgroup) | Route::Reader(hostgroup) | Route::Lease(hostgroup, _)) =
             route
@@ -58,7 +58,7 @@ impl Core {
         Some(SharedPlace { key: whole.into(), generation: shared.generation() })
     }
 
-    pub(crate) fn has_shared_place(&self, statement: &Statement) -> bool {
+    pub(super) fn has_shared_place(&self, statement: &Statement) -> bool {
         statement.beside.fill.as_ref().is_some_and(|fill| fill.shared.is_some())
     }
 
@@ -76,7 +76,7 @@ impl Core {
 impl Exchange {
     /// Holds a statement back until the shared cache has been asked, or for as long as the
     /// settings say.
-    pub(crate) fn ask_shared(
+    pub(super) fn ask_shared(
         &mut self,
         id: ClientId,
         route: Route,
@@ -109,7 +109,7 @@ impl Exchange {
     }
 
     /// The shared cache has been asked: what it had is on the first level by now.
-    pub(crate) fn go_on_from_shared(
+    pub(super) fn go_on_from_shared(
         &mut self,
         id: ClientId,
         route: Route,

@@ -3,25 +3,25 @@
 use crate::ClientId;
 
 /// Sessions that one worker gives away in one second.
-pub(crate) const SESSIONS_MAX: usize = 16;
+const SESSIONS_MAX: usize = 16;
 /// A worker that has served fewer commands in a second is not busy.
-pub(crate) const COMMANDS_MIN: u64 = 10;
+const COMMANDS_MIN: u64 = 10;
 
 /// A session that may move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Candidate {
     /// Its commands of the last second.
-    pub commands: u32,
-    pub id: ClientId,
+    pub(crate) commands: u32,
+    pub(crate) id: ClientId,
     /// The worker that it came to first: it moves away from there, or back.
-    pub home: usize,
+    pub(crate) home: usize,
 }
 
 /// Sessions to be moved, each when it rests.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
-    pub to: usize,
-    pub sessions: Vec<ClientId>,
+    pub(crate) to: usize,
+    pub(crate) sessions: Vec<ClientId>,
 }
 
 /// Decides for worker `own`. `loads` are commands of the last second by worker, `threshold` is how

@@ -49,67 +49,67 @@ pub struct ClientId {
 /// One client connection.
 #[derive(Debug)]
 pub(crate) struct Client {
-    pub origin: Origin,
-    pub phase: Phase,
-    pub io: ClientIo,
+    pub(crate) origin: Origin,
+    pub(crate) phase: Phase,
+    pub(crate) io: ClientIo,
     /// When it was last heard of, ms.
-    pub active_ms: u64,
-    pub session: Option<Box<Session>>,
+    pub(crate) active_ms: u64,
+    pub(crate) session: Option<Box<Session>>,
     /// When its statement is looked at again, ms; 0 never.
-    pub timer_ms: u64,
+    pub(crate) timer_ms: u64,
     /// Commands since its worker last looked how busy it is.
-    pub recent_commands: u32,
-    pub change: UserChange,
+    pub(crate) recent_commands: u32,
+    pub(crate) change: UserChange,
     /// There is no socket: it runs one copy of another client's statement, and nobody reads what
     /// comes of it.
-    pub is_mirror: bool,
+    pub(crate) is_mirror: bool,
 }
 
 /// Where a client comes from, and how it is known.
 #[derive(Debug)]
 pub(crate) struct Origin {
-    pub peer: Arc<Peer>,
+    pub(crate) peer: Arc<Peer>,
     /// The number that it was greeted with.
-    pub number: u32,
+    pub(crate) number: u32,
     /// The nonce of the last authentication exchange; `COM_CHANGE_USER` hashes with it.
-    pub nonce: [u8; 20],
+    pub(crate) nonce: [u8; 20],
     /// What is settled of where it comes from.
-    pub arrival: Arrival,
+    pub(crate) arrival: Arrival,
     /// Its address's place under the cap; given back with the client.
-    pub _address_place: Option<AddressPlace>,
+    pub(crate) _address_place: Option<AddressPlace>,
     /// What is known of its encryption, where it is encrypted.
-    pub tls: Option<Box<TlsFacts>>,
+    pub(crate) tls: Option<Box<TlsFacts>>,
     /// What a login is acknowledged with, to prove the certificate.
-    pub proof: Option<Box<[u8]>>,
+    pub(crate) proof: Option<Box<[u8]>>,
     /// Whether it counts under the cap on all clients.
-    pub has_place: bool,
+    pub(crate) has_place: bool,
 }
 
 /// What goes over a client's socket.
 #[derive(Debug, Default)]
 pub(crate) struct ClientIo {
     /// Bytes that arrived and are not consumed: part of a command, or commands to come.
-    pub inbox: Vec<u8>,
+    pub(crate) inbox: Vec<u8>,
     /// More has come behind the command that is being looked at, and is not in the inbox.
-    pub has_more: bool,
-    pub outbox: Outbox,
+    pub(crate) has_more: bool,
+    pub(crate) outbox: Outbox,
     /// Compression, where it was agreed on.
-    pub packing: Option<Box<Packing>>,
+    pub(crate) packing: Option<Box<Packing>>,
     /// Whether the driver was told not to read from it.
-    pub is_paused: bool,
+    pub(crate) is_paused: bool,
     /// What of [`Clients::waiting_bytes`](crate::clients::Clients) is its.
-    pub waiting_held: usize,
+    pub(crate) waiting_held: usize,
 }
 
 /// A change of user, under way or tried.
 #[derive(Debug, Default)]
 pub(crate) struct UserChange {
     /// It has asked for another user, and is not told yet what came of it.
-    pub changes_user: bool,
+    pub(crate) changes_user: bool,
     /// Changes of user that have failed.
-    pub failed_changes: u8,
+    pub(crate) failed_changes: u8,
     /// The session before the change of user that is under way, without connections.
-    pub former: Option<Box<Session>>,
+    pub(crate) former: Option<Box<Session>>,
 }
 
 impl Client {
@@ -171,99 +171,99 @@ pub(crate) enum Phase {
 #[derive(Debug)]
 pub(crate) struct AwaitKill {
     /// Tells it from an earlier one.
-    pub ticket: u64,
+    pub(crate) ticket: u64,
     /// Whom it names.
-    pub number: u32,
+    pub(crate) number: u32,
     /// When the client is told that nobody knows what came of it, ms.
-    pub deadline_ms: u64,
+    pub(crate) deadline_ms: u64,
 }
 
 /// What the proxy knows of a logged-in client.
 #[derive(Debug)]
 pub(crate) struct Session {
-    pub login: LoggedIn,
-    pub settings: SessionSettings,
+    pub(crate) login: LoggedIn,
+    pub(crate) settings: SessionSettings,
     /// At most one per hostgroup; empty between statements unless pinned.
-    pub leases: Vec<Lease>,
+    pub(crate) leases: Vec<Lease>,
     /// What `LAST_INSERT_ID()` gives.
-    pub last_insert_id: u64,
+    pub(crate) last_insert_id: u64,
     /// The connection that ran the last statement, and its turn then.
-    pub last_conn: Option<(ConnId, u64)>,
+    pub(crate) last_conn: Option<(ConnId, u64)>,
     /// The same for the statement that set `last_insert_id`.
-    pub insert_conn: Option<(ConnId, u64)>,
+    pub(crate) insert_conn: Option<(ConnId, u64)>,
     /// What else the last statement left.
-    pub past: LastStatement,
+    pub(crate) past: LastStatement,
     /// Statements prepared by command.
-    pub prepared: ClientStmts,
+    pub(crate) prepared: ClientStmts,
     /// Connections that its statements have left dirty, which it may have left since.
-    pub soiled: Vec<ConnId>,
+    pub(crate) soiled: Vec<ConnId>,
     /// Whether its command under way has waited for what its names mean.
-    pub has_asked_names: bool,
+    pub(crate) has_asked_names: bool,
     /// Its transaction, which only reads, is to leave a reader: it begins anew on the writer before
     /// the statement under way.
-    pub begins_read_only: bool,
+    pub(crate) begins_read_only: bool,
     /// Why a lease with state was lost; the next command is answered with it, and the end.
-    pub lost: Option<String>,
+    pub(crate) lost: Option<String>,
 }
 
 /// As whom, and with what agreed on, a client has logged in.
 #[derive(Debug)]
 pub(crate) struct LoggedIn {
-    pub user: Arc<User>,
+    pub(crate) user: Arc<User>,
     /// The user's place under its cap; given back with the session.
-    pub place: Option<UserPlace>,
-    pub account: AccountId,
-    pub credential: Arc<Credential>,
-    pub capabilities: Capabilities,
+    pub(crate) place: Option<UserPlace>,
+    pub(crate) account: AccountId,
+    pub(crate) credential: Arc<Credential>,
+    pub(crate) capabilities: Capabilities,
     /// What the client told of itself, as far as it is kept.
-    pub attributes: Box<[Attribute]>,
+    pub(crate) attributes: Box<[Attribute]>,
     /// What a client with zstd wants to be answered with.
-    pub zstd_level: u8,
+    pub(crate) zstd_level: u8,
     /// Framing of replies.
-    pub format: ReplyFormat,
+    pub(crate) format: ReplyFormat,
     /// The character set of the handshake; a reset returns to it.
-    pub handshake_charset: Charset,
+    pub(crate) handshake_charset: Charset,
 }
 
 /// What a session is set to.
 #[derive(Debug)]
 pub(crate) struct SessionSettings {
-    pub state: Arc<SessionState>,
-    pub modes: Modes,
+    pub(crate) state: Arc<SessionState>,
+    pub(crate) modes: Modes,
     /// What of `state` decides how texts are read.
-    pub reading: Reading,
+    pub(crate) reading: Reading,
     /// Which changes of session state the client is told.
-    pub told: TrackerFilter,
+    pub(crate) told: TrackerFilter,
     /// Status flags of the last reply.
-    pub status: u16,
+    pub(crate) status: u16,
     /// The flag that the next statement's rules begin with.
-    pub next_flag: u32,
+    pub(crate) next_flag: u32,
     /// Hashes of `SET` texts that servers accepted from it without a warning, latest last.
-    pub accepted_sets: Vec<u64>,
+    pub(crate) accepted_sets: Vec<u64>,
     /// A text that it has prepared by `PREPARE … FROM` may define what names mean.
-    pub prepares_definitions: bool,
+    pub(crate) prepares_definitions: bool,
 }
 
 /// A server connection that is this session's alone.
 #[derive(Debug)]
 pub(crate) struct Lease {
-    pub hostgroup: HostgroupId,
-    pub conn: ConnId,
-    pub pins: Pins,
+    pub(crate) hostgroup: HostgroupId,
+    pub(crate) conn: ConnId,
+    pub(crate) pins: Pins,
     /// Whether the last reply that could say so told of an open transaction.
-    pub is_in_trans: bool,
+    pub(crate) is_in_trans: bool,
     /// The last reply on it said that the transaction there only reads.
-    pub only_reads: bool,
+    pub(crate) only_reads: bool,
     /// Its transaction began with an access mode or isolation level of its own.
-    pub begun_apart: bool,
+    pub(crate) begun_apart: bool,
     /// A statement has run in its transaction that writes, or may by its text.
-    pub has_written: bool,
+    pub(crate) has_written: bool,
     /// The statement that pinned it, and when, µs; `None` while nothing does.
-    pub pinned_by: Option<(Option<Rc<Known>>, u64)>,
+    pub(crate) pinned_by: Option<(Option<Rc<Known>>, u64)>,
 }
 
 /// `SET` texts of one session that are remembered.
-pub(crate) const ACCEPTED_SETS_MAX: usize = 16;
+const ACCEPTED_SETS_MAX: usize = 16;
 
 impl SessionSettings {
     /// What a session begins with, in this state.
@@ -335,112 +335,112 @@ impl Session {
 /// A command under way.
 #[derive(Debug)]
 pub(crate) struct Statement {
-    pub command: CommandSent,
-    pub meaning: Meaning,
-    pub prepared: Preparation,
+    pub(crate) command: CommandSent,
+    pub(crate) meaning: Meaning,
+    pub(crate) prepared: Preparation,
     /// It is to end, or be answered, otherwise than by itself.
-    pub ending: Option<Ending>,
-    pub target: Target,
+    pub(crate) ending: Option<Ending>,
+    pub(crate) target: Target,
     /// When it has run out of its time, ms; 0 never.
-    pub deadline_ms: u64,
+    pub(crate) deadline_ms: u64,
     /// How it goes on when the time has come that it is held back for; it is `Queued` until then,
     /// without a place in any queue.
-    pub held_back: Option<Box<Waiting>>,
-    pub beside: Beside,
-    pub stage: Stage,
+    pub(crate) held_back: Option<Box<Waiting>>,
+    pub(crate) beside: Beside,
+    pub(crate) stage: Stage,
     /// Set while it waits, `Queued`, for what an earlier statement left to be fetched.
-    pub waiting: Option<Box<Waiting>>,
-    pub sent: Sent,
+    pub(crate) waiting: Option<Box<Waiting>>,
+    pub(crate) sent: Sent,
 }
 
 /// What its client has sent.
 #[derive(Debug)]
 pub(crate) struct CommandSent {
     /// The command, packet headers and all, in the form of clients without query attributes.
-    pub frames: Vec<u8>,
+    pub(crate) frames: Vec<u8>,
     /// Its query attributes: what precedes the text, or all that follows the statement id.
-    pub attributes: Option<Box<[u8]>>,
+    pub(crate) attributes: Option<Box<[u8]>>,
     /// The number that its client awaits the answer with.
-    pub answer_seq: u8,
-    pub shape: ResponseShape,
-    pub purpose: Purpose,
+    pub(crate) answer_seq: u8,
+    pub(crate) shape: ResponseShape,
+    pub(crate) purpose: Purpose,
     /// When the command was complete, µs.
-    pub begun_us: u64,
+    pub(crate) begun_us: u64,
 }
 
 /// What a statement is, and what is proven of it.
 #[derive(Debug)]
 pub(crate) struct Meaning {
     /// Text and analysis, for commands that have a text.
-    pub known: Option<Rc<Known>>,
+    pub(crate) known: Option<Rc<Known>>,
     /// What it defines is unknown to everybody while it runs.
-    pub definition: Option<Box<DefinitionTicket>>,
+    pub(crate) definition: Option<Box<DefinitionTicket>>,
     /// Proven to be without effects: may be sent twice.
-    pub is_read: bool,
+    pub(crate) is_read: bool,
     /// What is proven of it.
-    pub proof: Proof,
+    pub(crate) proof: Proof,
     /// How long the proof holds; `None`, always, for one that names nothing.
-    pub validity: Option<Validity>,
+    pub(crate) validity: Option<Validity>,
     /// Its text has the answers to what it asks of its session's past.
-    pub is_recalled: bool,
+    pub(crate) is_recalled: bool,
 }
 
 /// What a statement has to do with prepared ones.
 #[derive(Debug)]
 pub(crate) struct Preparation {
     /// The client's prepared statement that it makes, runs or fetches from.
-    pub stmt_id: Option<u32>,
+    pub(crate) stmt_id: Option<u32>,
     /// What is run in place of the client's statement: its text with answers in it, once.
-    pub entry: Option<Rc<Entry>>,
+    pub(crate) entry: Option<Rc<Entry>>,
     /// The server's id of the statement that it runs.
-    pub server_stmt: u32,
+    pub(crate) server_stmt: u32,
     /// It is run as the statement that its connection prepares just before.
-    pub runs_last: bool,
+    pub(crate) runs_last: bool,
     /// Why it could not be prepared: the client's answer, in place of the reply to come.
-    pub prepare_error: Option<Box<ServerError>>,
+    pub(crate) prepare_error: Option<Box<ServerError>>,
 }
 
 /// Where a statement is to run.
 #[derive(Debug)]
 pub(crate) struct Target {
     /// What rules and hints ask for.
-    pub orders: Directives,
-    pub hostgroup: HostgroupId,
+    pub(crate) orders: Directives,
+    pub(crate) hostgroup: HostgroupId,
     /// The only server of the hostgroup that it is to run on, as a comment of its says.
-    pub pinned_server: Option<Box<ServerKey>>,
+    pub(crate) pinned_server: Option<Box<ServerKey>>,
     /// The split, not a rule, sent it to a reader hostgroup: the writer will do.
-    pub may_leave_reader: bool,
-    pub retries_left: u32,
+    pub(crate) may_leave_reader: bool,
+    pub(crate) retries_left: u32,
     /// Shares no connection any more: it was sent on one before.
-    pub never_share: bool,
+    pub(crate) never_share: bool,
 }
 
 /// What a statement does beside being answered.
 #[derive(Debug)]
 pub(crate) struct Beside {
     /// What is stored of its answer.
-    pub fill: Option<Box<CacheFill>>,
+    pub(crate) fill: Option<Box<CacheFill>>,
     /// It is the original or the copy of a mirrored statement, and this is to be compared.
-    pub mirrored: Option<Box<MirrorSide>>,
+    pub(crate) mirrored: Option<Box<MirrorSide>>,
     /// Of a copy: what it is of.
-    pub copy_of: Option<Box<CopyOf>>,
+    pub(crate) copy_of: Option<Box<CopyOf>>,
     /// The file that its server asks the client for.
-    pub upload: Upload,
+    pub(crate) upload: Upload,
 }
 
 /// When and where a statement was sent.
 #[derive(Debug, Default)]
 pub(crate) struct Sent {
     /// When it was sent to a server, µs; 0 before.
-    pub sent_us: u64,
+    pub(crate) sent_us: u64,
     /// Its first byte's position in the server connection's stream, to know whether any was
     /// written.
-    pub sent_at: u64,
+    pub(crate) sent_at: u64,
 }
 
 impl Statement {
     /// A statement of which nothing is known beyond its command.
-    pub(crate) fn new(command: CommandSent, retries_left: u32) -> Self {
+    pub(super) fn new(command: CommandSent, retries_left: u32) -> Self {
         Self {
             command,
             meaning: Meaning {
@@ -503,11 +503,11 @@ pub(crate) enum Ending {
 /// How a statement goes on when what it waits for has come.
 #[derive(Debug)]
 pub(crate) struct Waiting {
-    pub route: Route,
+    pub(crate) route: Route,
     /// Bytes of its text, which is the end of its frames.
-    pub text_len: usize,
+    pub(crate) text_len: usize,
     /// The key of the answer that it waits for, if it does.
-    pub awaits_cache: Option<Box<[u8]>>,
+    pub(crate) awaits_cache: Option<Box<[u8]>>,
 }
 
 /// How far a command has come.

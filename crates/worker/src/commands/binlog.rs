@@ -6,14 +6,14 @@ use crate::{ClientId, clients::client::Purpose, rooms::Exchange};
 
 impl Exchange {
     /// `COM_REGISTER_SLAVE`: the server knows the connection as a replica's from then on.
-    pub(crate) fn register_replica(&mut self, id: ClientId, frames: &[u8]) {
+    pub(super) fn register_replica(&mut self, id: ClientId, frames: &[u8]) {
         let statement = self.core.statement(frames, ResponseShape::Single, Purpose::Register);
         let route = self.core.route_plain(id);
         self.run_on_route(id, route, statement);
     }
 
     /// `COM_BINLOG_DUMP` or `COM_BINLOG_DUMP_GTID`.
-    pub(crate) fn dump_binlog(&mut self, id: ClientId, frames: &[u8]) {
+    pub(super) fn dump_binlog(&mut self, id: ClientId, frames: &[u8]) {
         let statement = self.core.statement(frames, ResponseShape::None, Purpose::Dump);
         let route = self.core.route_plain(id);
         self.run_on_route(id, route, statement);

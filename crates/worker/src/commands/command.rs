@@ -37,7 +37,7 @@ pub(crate) const SERVERS_CHARSET: Charset = Charset::Collation(0);
 
 /// Where the first command in `bytes` ends.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum CommandEnd {
+enum CommandEnd {
     /// More bytes are needed.
     Partial,
     /// After this many bytes; the flag says that its payload is in several packets.
@@ -48,7 +48,7 @@ pub(crate) enum CommandEnd {
     OutOfOrder,
 }
 
-pub(crate) fn command_end(bytes: &[u8], payload_max: usize) -> CommandEnd {
+fn command_end(bytes: &[u8], payload_max: usize) -> CommandEnd {
     let mut end = 0;
     let mut payload_len = 0;
     let mut seq = 0_u8;
@@ -93,7 +93,7 @@ pub(crate) fn joined_payload(mut frames: &[u8]) -> Vec<u8> {
 }
 
 /// Appends a `COM_QUERY` without attributes.
-pub(crate) fn put_text(out: &mut Vec<u8>, text: &[u8]) {
+fn put_text(out: &mut Vec<u8>, text: &[u8]) {
     if text.len() + 1 < PAYLOAD_MAX {
         let start = begin_packet(out, 0);
         out.push(0x03);
@@ -115,7 +115,7 @@ impl Clients {
 
 impl Env {
     /// The conditions that an answer tells which leaves them as they are.
-    pub(crate) fn told_conditions(&self, session: &Session) -> u16 {
+    fn told_conditions(&self, session: &Session) -> u16 {
         match self.greeting.flavor() {
             Flavor::MySql => session.past.told_conditions(),
             Flavor::MariaDb => 0,
@@ -196,7 +196,7 @@ impl Commands {
     }
 
     /// Runs whole commands while the client is idle; returns how many bytes they took.
-    pub(crate) fn commands_in(&mut self, id: ClientId, bytes: &[u8]) -> usize {
+    fn commands_in(&mut self, id: ClientId, bytes: &[u8]) -> usize {
         let payload_max = self.exchange.core.env.snapshot.settings.max_allowed_packet;
         let waiting_max = self.exchange.core.env.snapshot.settings.client_buffer_max;
         let (mut consumed, mut has_more) = (0, false);
@@ -244,7 +244,7 @@ impl Commands {
     }
 
     /// One whole command of an idle client.
-    pub(crate) fn command(&mut self, id: ClientId, frames: &[u8], payload: &[u8]) {
+    fn command(&mut self, id: ClientId, frames: &[u8], payload: &[u8]) {
         let Some(client) = self.exchange.core.clients.get_mut(id) else {
             return;
         };
@@ -264,7 +264,7 @@ impl Commands {
     }
 
     /// A command that has waited begins its way anew.
-    pub(crate) fn command_again(&mut self, id: ClientId, frames: &[u8]) {
+    pub(super) fn command_again(&mut self, id: ClientId, frames: &[u8]) {
         let session =
             self.exchange.core.clients.get_mut(id).and_then(|client| client.session.as_mut());
         if let Some(cause) = session.and_then(|session| session.lost.take()) {
@@ -278,7 +278,7 @@ impl Commands {
         }
     }
 
-    pub(crate) fn run_command(&mut self, id: ClientId, frames: &[u8], payload: &[u8]) {
+    fn run_command(&mut self, id: ClientId, frames: &[u8], payload: &[u8]) {
         let command = match Command::decode(payload) {
             Ok(command) => command,
             Err(_) => {
@@ -343,7 +343,7 @@ impl Commands {
     }
 
     /// `COM_QUERY`.
-    pub(crate) fn query(&mut self, id: ClientId, frames: &[u8], body: &[u8]) {
+    fn query(&mut self, id: ClientId, frames: &[u8], body: &[u8]) {
         let (text, attributes) =
             match self.exchange.core.clients.has_capability(id, Capabilities::QUERY_ATTRIBUTES) {
                 false => (body, None),
@@ -435,7 +435,7 @@ impl Core {
 
     /// `COM_PING`. Of what the statement before has left, it changes the row count alone; MySQL
     /// tells how many conditions there are.
-    pub(crate) fn answer_ping(&mut self, id: ClientId) {
+    fn answer_ping(&mut self, id: ClientId) {
         self.clients.counts_rows(id, 0);
         let Some(session) = self.clients.get(id).and_then(|client| client.session.as_ref()) else {
             return;
@@ -450,7 +450,7 @@ impl Core {
 
     /// `COM_SET_OPTION`: multi-statements on (0) or off (1). The next connection is one that was
     /// opened so; a held one is told by the same command.
-    pub(crate) fn set_option(&mut self, id: ClientId, option: u16) {
+    fn set_option(&mut self, id: ClientId, option: u16) {
         // On other connections than it has now, it finds nothing of its own.
         self.fetch_all_left(id);
         let Some(session) = self.clients.get_mut(id).and_then(|client| client.session.as_mut())
@@ -497,7 +497,7 @@ impl Core {
 
 impl Exchange {
     /// Answers what is for the proxy itself, and what it refuses. False for what is not.
-    pub(crate) fn answer_itself(&mut self, id: ClientId, known: &Known, text: &[u8]) -> bool {
+    fn answer_itself(&mut self, id: ClientId, known: &Known, text: &[u8]) -> bool {
         match kill_of(&known.analysis) {
             KillText::None => {}
             KillText::One(scope, number) => {
@@ -523,7 +523,7 @@ impl Exchange {
     }
 
     /// A command without a text that a server answers.
-    pub(crate) fn plain(&mut self, id: ClientId, frames: &[u8], shape: ResponseShape) {
+    fn plain(&mut self, id: ClientId, frames: &[u8], shape: ResponseShape) {
         let mut statement = self.core.statement(frames, shape, Purpose::Other);
         statement.meaning.proof.hidden = Hidden::empty();
         let route = self.core.route_plain(id);
@@ -531,7 +531,7 @@ impl Exchange {
     }
 
     /// `COM_FIELD_LIST`.
-    pub(crate) fn describe(&mut self, id: ClientId, frames: &[u8], proof: Proof) {
+    fn describe(&mut self, id: ClientId, frames: &[u8], proof: Proof) {
         let mut statement = self.core.statement(frames, ResponseShape::FieldList, Purpose::Other);
         statement.meaning.proof = proof;
         let route = self.core.route_plain(id);
@@ -539,7 +539,7 @@ impl Exchange {
     }
 
     /// `COM_RESET_CONNECTION`: on the lease, if there is one; else the record alone changes.
-    pub(crate) fn reset_session(&mut self, id: ClientId, frames: &[u8]) {
+    fn reset_session(&mut self, id: ClientId, frames: &[u8]) {
         self.core.follow_globals();
         self.core.keep_one_lease(id);
         let Some(session) = self.core.clients.get(id).and_then(|client| client.session.as_ref())
@@ -559,7 +559,7 @@ impl Exchange {
     }
 
     /// `COM_QUIT`.
-    pub(crate) fn quit(&mut self, id: ClientId) {
+    fn quit(&mut self, id: ClientId) {
         self.close_client(id);
     }
 }

@@ -8,10 +8,10 @@ use trunkline_stats::HeldConn;
 use crate::{ClientId, json::Json, rooms::Core};
 
 /// The words of the command.
-pub(crate) const WORDS: [&[u8]; 3] = [b"PROXYSQL", b"INTERNAL", b"SESSION"];
+const WORDS: [&[u8]; 3] = [b"PROXYSQL", b"INTERNAL", b"SESSION"];
 
 /// Whether a text is the command and nothing else.
-pub(crate) fn asks_for_session(analysis: &Analysis, text: &[u8]) -> bool {
+pub(super) fn asks_for_session(analysis: &Analysis, text: &[u8]) -> bool {
     if analysis.kind != StatementKind::Unknown {
         return false;
     }
@@ -23,7 +23,7 @@ pub(crate) fn asks_for_session(analysis: &Analysis, text: &[u8]) -> bool {
 
 impl Core {
     /// Answers with one row of one column.
-    pub(crate) fn answer_session(&mut self, id: ClientId) {
+    pub(super) fn answer_session(&mut self, id: ClientId) {
         let Some(client) = self.clients.get(id) else {
             return;
         };
@@ -82,7 +82,7 @@ impl Core {
     }
 }
 
-pub(crate) fn held(json: &mut Json, held: &HeldConn) {
+fn held(json: &mut Json, held: &HeldConn) {
     json.object(|json| {
         json.number("hostgroup_id", held.hostgroup);
         json.text("server", &held.server);

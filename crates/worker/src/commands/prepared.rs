@@ -36,7 +36,7 @@ pub(crate) enum Run {
 }
 
 /// The code of `COM_STMT_BULK_EXECUTE`.
-pub(crate) const BULK_EXECUTE: u8 = 0xFA;
+const BULK_EXECUTE: u8 = 0xFA;
 
 /// The parameters of an execution, from its frames; `None` when they are cut short.
 pub(crate) fn execution_in(frames: &[u8], params: u16) -> Option<Execution<'_>> {
@@ -92,7 +92,7 @@ impl ClientStmt {
 
 impl Clients {
     /// Whether a client has agreed on this.
-    pub(crate) fn has_capability(&self, id: ClientId, capability: Capabilities) -> bool {
+    pub(super) fn has_capability(&self, id: ClientId, capability: Capabilities) -> bool {
         let session = self.get(id).and_then(|client| client.session.as_ref());
         session.is_some_and(|session| session.login.capabilities.contains(capability))
     }
@@ -100,14 +100,14 @@ impl Clients {
 
 impl Statements {
     #[cold]
-    pub(crate) fn know_again(&mut self, entry: &Entry) -> Rc<Known> {
+    fn know_again(&mut self, entry: &Entry) -> Rc<Known> {
         self.analyses.know(&entry.text, &entry.modes)
     }
 }
 
 impl Commands {
     /// `COM_STMT_PREPARE`.
-    pub(crate) fn prepare(&mut self, id: ClientId, frames: &[u8], text: &[u8]) {
+    pub(super) fn prepare(&mut self, id: ClientId, frames: &[u8], text: &[u8]) {
         let Some(modes) = self.exchange.core.modes(id) else { return };
         // Whatever comes of it: −1 never stands for what was prepared before.
         if let Some(stmts) = self.exchange.core.clients.stmts_mut(id) {
@@ -169,7 +169,7 @@ impl Commands {
     }
 
     /// `COM_STMT_EXECUTE` and `COM_STMT_BULK_EXECUTE`.
-    pub(crate) fn execute(
+    pub(super) fn execute(
         &mut self,
         id: ClientId,
         frames: &[u8],
@@ -262,7 +262,7 @@ impl Commands {
 }
 
 impl Core {
-    pub(crate) fn refuse_prepare(&mut self, id: ClientId, error: ClientError) {
+    fn refuse_prepare(&mut self, id: ClientId, error: ClientError) {
         if let Some(stmts) = self.clients.stmts_mut(id) {
             stmts.forget_last();
         }
@@ -270,7 +270,7 @@ impl Core {
     }
 
     /// The statement that this id stands for; `None` after an answer that there is none.
-    pub(crate) fn resolve(&mut self, id: ClientId, stmt_id: u32, function: &str) -> Option<u32> {
+    fn resolve(&mut self, id: ClientId, stmt_id: u32, function: &str) -> Option<u32> {
         let resolved = self.clients.stmts_mut(id)?.resolve(stmt_id);
         if resolved.is_none() {
             let function = match self.env.greeting.flavor() {
@@ -286,7 +286,7 @@ impl Core {
 
     /// Whether a session reads texts as when this one was prepared, and did when it ran last.
     #[inline]
-    pub(crate) fn reads_as_prepared(&mut self, id: ClientId, stmt_id: u32, entry: &Entry) -> bool {
+    fn reads_as_prepared(&mut self, id: ClientId, stmt_id: u32, entry: &Entry) -> bool {
         if !self.modes(id).is_some_and(|modes| entry.is_read_in(&modes)) {
             return false;
         }
@@ -299,7 +299,7 @@ impl Core {
         })
     }
 
-    pub(crate) fn refuse_execution(&mut self, id: ClientId, error: ExecutionError) {
+    fn refuse_execution(&mut self, id: ClientId, error: ExecutionError) {
         let error = match error {
             ExecutionError::Malformed(_) => {
                 ErrorKind::MalformedPacket.says("Malformed communication packet.")
@@ -312,7 +312,7 @@ impl Core {
     }
 
     /// What servers answer to an execution whose long data was wrong.
-    pub(crate) fn refuse_long_data(&mut self, id: ClientId, error: LongDataError) {
+    fn refuse_long_data(&mut self, id: ClientId, error: LongDataError) {
         let error = match (error, self.env.greeting.flavor()) {
             (LongDataError::TooLong, _) => ErrorKind::LongDataTooLong.says(
                 "Parameter of prepared statement which is set through mysql_send_long_data() is \
@@ -329,7 +329,7 @@ impl Core {
     }
 
     /// `COM_STMT_RESET`: nothing of it is on a server but a cursor.
-    pub(crate) fn reset_stmt(&mut self, id: ClientId, stmt_id: u32) {
+    pub(super) fn reset_stmt(&mut self, id: ClientId, stmt_id: u32) {
         let Some(stmt_id) = self.resolve(id, stmt_id, "mysqld_stmt_reset") else { return };
         self.close_cursor(id, stmt_id);
         if let Some(stmts) = self.clients.stmts_mut(id) {
@@ -340,7 +340,7 @@ impl Core {
     }
 
     /// `COM_STMT_CLOSE`, which nobody answers. Connections keep what is prepared on them.
-    pub(crate) fn close_stmt(&mut self, id: ClientId, stmt_id: u32) {
+    pub(super) fn close_stmt(&mut self, id: ClientId, stmt_id: u32) {
         let Some(stmt_id) = self.clients.stmts_mut(id).and_then(|stmts| stmts.resolve(stmt_id))
         else {
             return;
@@ -353,7 +353,7 @@ impl Core {
 
     /// `COM_STMT_SEND_LONG_DATA`, which nobody answers. It is kept for the execution, wherever
     /// that will be.
-    pub(crate) fn long_data(&mut self, id: ClientId, frames: &[u8], stmt_id: u32, param: u16) {
+    pub(super) fn long_data(&mut self, id: ClientId, frames: &[u8], stmt_id: u32, param: u16) {
         let max = self.env.snapshot.settings.max_allowed_packet;
         let Some(stmts) = self.clients.stmts_mut(id) else { return };
         if let Some(stmt_id) = stmts.resolve(stmt_id) {
@@ -366,7 +366,7 @@ impl Exchange {
     /// The analysis of a prepared statement by the settings and servers of now, in the modes that
     /// it was prepared in. Servers may read it again in those of now.
     #[inline]
-    pub(crate) fn known_now(&mut self, id: ClientId, stmt_id: u32, entry: &Entry) -> Rc<Known> {
+    fn known_now(&mut self, id: ClientId, stmt_id: u32, entry: &Entry) -> Rc<Known> {
         let known = match entry.known.edition == self.statements.analyses.edition() {
             true => Rc::clone(&entry.known),
             false => self.statements.know_again(entry),
@@ -379,7 +379,7 @@ impl Exchange {
 
     /// The analysis of a prepared statement whose session may read its text in another way by now.
     #[cold]
-    pub(crate) fn known_otherwise(
+    fn known_otherwise(
         &mut self,
         id: ClientId,
         stmt_id: u32,
@@ -400,7 +400,7 @@ impl Exchange {
     }
 
     /// `COM_STMT_FETCH`.
-    pub(crate) fn fetch(&mut self, id: ClientId, frames: &[u8], stmt_id: u32) {
+    pub(super) fn fetch(&mut self, id: ClientId, frames: &[u8], stmt_id: u32) {
         let Some(stmt_id) = self.core.resolve(id, stmt_id, "mysqld_stmt_fetch") else { return };
         let Some(session) = self.core.clients.get(id).and_then(|client| client.session.as_ref())
         else {
@@ -420,21 +420,13 @@ impl Exchange {
 }
 
 /// An execution of a client with query attributes, in the form of those without.
-pub(crate) fn plain_execution(
-    stmt: &ClientStmt,
-    raw: &[u8],
-) -> Result<PlainExecution, ExecutionError> {
+fn plain_execution(stmt: &ClientStmt, raw: &[u8]) -> Result<PlainExecution, ExecutionError> {
     let is_long = |param| stmt.long.as_ref().is_some_and(|long| long.has(param));
     PlainExecution::parse(raw, stmt.entry.params, is_long)
 }
 
 /// Puts an execution's plain form in the place of what came, and keeps its attributes.
-pub(crate) fn take_plain(
-    statement: &mut Statement,
-    stmt_id: u32,
-    plain: &PlainExecution,
-    came: &[u8],
-) {
+fn take_plain(statement: &mut Statement, stmt_id: u32, plain: &PlainExecution, came: &[u8]) {
     let (code, raw) = (came.get(..1).unwrap_or_default(), came.get(5..).unwrap_or_default());
     let payload = [code, &stmt_id.to_le_bytes(), &plain.raw].concat();
     statement.command.frames.clear();
@@ -443,8 +435,7 @@ pub(crate) fn take_plain(
 }
 
 /// What a client is told that wants to prepare what can't be.
-pub(crate) const NOT_PREPARED: &str =
-    "This command is not supported in the prepared statement protocol yet";
+const NOT_PREPARED: &str = "This command is not supported in the prepared statement protocol yet";
 
 /// Whether a server may call something while it prepares a text: MariaDB does with what is
 /// constant, as an argument of some functions, in the text or in the views that it reads. MySQL
@@ -475,7 +466,7 @@ pub(crate) fn may_compute(known: &Known, proof: Proof, flavor: Flavor) -> bool {
 
 /// Whether it is a `KILL`, or may hold one: its number may be a parameter, and is one of ours in
 /// any case.
-pub(crate) fn ends_others(known: &Known) -> bool {
+fn ends_others(known: &Known) -> bool {
     let analysis = &known.analysis;
     analysis.is_cut || analysis.effects.iter().any(|effect| matches!(effect, Effect::Kill { .. }))
 }

@@ -6,7 +6,7 @@ impl Commands {
     /// Answers a statement from the cache, or sets it on its route, now or when the time has come
     /// that it is held back for. `text_len` is the length of its text, which is the end of its
     /// frames.
-    pub(crate) fn submit(
+    pub(super) fn submit(
         &mut self,
         id: ClientId,
         route: Route,
@@ -21,7 +21,7 @@ impl Commands {
 
     /// The same for one that is to be mirrored, or may be answered from the cache.
     #[cold]
-    pub(crate) fn depart_ordered(
+    fn depart_ordered(
         &mut self,
         id: ClientId,
         route: Route,

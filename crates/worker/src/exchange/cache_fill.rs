@@ -17,7 +17,7 @@ use crate::{
 
 impl Core {
     /// The statement has been answered: its answer is stored if it is fit for that.
-    pub(crate) fn finish_fill(
+    pub(super) fn finish_fill(
         &mut self,
         conn_id: ConnId,
         statement: &mut Statement,
@@ -57,7 +57,7 @@ impl Core {
     }
 
     /// What is stored of an answer: all of it, numbered from 1. `None` when it is not fit.
-    pub(crate) fn stored(
+    fn stored(
         &self,
         conn_id: ConnId,
         statement: &Statement,
@@ -100,7 +100,7 @@ impl Core {
         })
     }
 
-    pub(crate) fn wake_waiters(&mut self, waiters: Vec<Waiter>) {
+    fn wake_waiters(&mut self, waiters: Vec<Waiter>) {
         let mut others: Vec<(usize, Vec<ClientId>)> = Vec::new();
         for Waiter { worker, index, generation } in waiters {
             let id = ClientId { index, generation };
@@ -119,7 +119,7 @@ impl Core {
     }
 
     /// Sends an answer that was stored here to the shared cache too.
-    pub(crate) fn store_shared(&mut self, fill: &CacheFill, reply: &Reply) {
+    fn store_shared(&mut self, fill: &CacheFill, reply: &Reply) {
         let Some(place) = fill.shared.as_ref().filter(|_| fill.cache.is_current(fill.ticket))
         else {
             return;

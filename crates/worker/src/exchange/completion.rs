@@ -30,13 +30,13 @@ use crate::{
 };
 
 /// Status flags that describe the session and not one result.
-pub(crate) const LASTING_STATUS: u16 = status::IN_TRANS
+const LASTING_STATUS: u16 = status::IN_TRANS
     | status::AUTOCOMMIT
     | status::NO_BACKSLASH_ESCAPES
     | status::IN_TRANS_READONLY;
 
 /// Statements kept for reuse; more than that go back to the allocator.
-pub(crate) const SPARE_STATEMENTS_MAX: usize = 256;
+const SPARE_STATEMENTS_MAX: usize = 256;
 
 impl Exchange {
     /// The reply to a client's command has been relayed to its end.
@@ -157,7 +157,7 @@ impl Exchange {
     }
 
     /// What a command means beyond its reply.
-    pub(crate) fn finish_purpose(
+    fn finish_purpose(
         &mut self,
         id: ClientId,
         conn_id: ConnId,
@@ -245,7 +245,7 @@ impl Exchange {
     }
 
     /// Ends a statement with an error, as packet `seq` of a reply that has begun.
-    pub(crate) fn fail_statement_numbered(&mut self, id: ClientId, seq: u8, error: ClientError) {
+    pub(super) fn fail_statement_numbered(&mut self, id: ClientId, seq: u8, error: ClientError) {
         if self.tell_failure(id, seq, &error) {
             self.after_statement(id);
         }
@@ -253,7 +253,7 @@ impl Exchange {
 
     /// Ends a statement with an error, as packet `seq`, without beginning what the client has sent
     /// behind it. False when the session is over.
-    pub(crate) fn tell_failure(&mut self, id: ClientId, seq: u8, error: &ClientError) -> bool {
+    pub(super) fn tell_failure(&mut self, id: ClientId, seq: u8, error: &ClientError) -> bool {
         let Some(client) = self.core.clients.get_mut(id) else {
             return false;
         };
@@ -280,7 +280,7 @@ impl Exchange {
     }
 
     /// The client goes while its statement is under way.
-    pub(crate) fn leave_statement(&mut self, id: ClientId) {
+    pub(super) fn leave_statement(&mut self, id: ClientId) {
         let Some(client) = self.core.clients.get_mut(id) else {
             return;
         };
@@ -308,13 +308,7 @@ impl Exchange {
     }
 
     /// Counts a statement that a server answered.
-    pub(crate) fn account(
-        &mut self,
-        id: ClientId,
-        conn_id: ConnId,
-        statement: &Statement,
-        outcome: &Outcome,
-    ) {
+    fn account(&mut self, id: ClientId, conn_id: ConnId, statement: &Statement, outcome: &Outcome) {
         let slot = self.core.servers.slot_of(conn_id);
         if let Some(slot) = slot.and_then(|slot| self.core.servers.pool.slot_mut(slot)) {
             slot.width().answered(self.core.env.now.us, 0);
@@ -323,7 +317,7 @@ impl Exchange {
     }
 
     /// Counts a statement that the proxy answered with an error.
-    pub(crate) fn account_failed(&mut self, id: ClientId, statement: &Statement, code: u16) {
+    fn account_failed(&mut self, id: ClientId, statement: &Statement, code: u16) {
         self.sample(id, statement, None, None, Some(code));
     }
 
@@ -394,7 +388,7 @@ impl Exchange {
 
 impl Core {
     /// The session's record takes over what the statement changed.
-    pub(crate) fn learn(
+    fn learn(
         &mut self,
         id: ClientId,
         conn_id: ConnId,
@@ -561,7 +555,7 @@ impl Core {
     }
 
     /// The connection is in the session's state: what changed it changed both.
-    pub(crate) fn agree(&mut self, id: ClientId, conn_id: ConnId) {
+    fn agree(&mut self, id: ClientId, conn_id: ConnId) {
         let session = self.clients.get(id).and_then(|client| client.session.as_ref());
         if let (Some(session), Some(conn)) = (session, self.servers.conns.get_mut(conn_id)) {
             conn.state = Arc::clone(&session.settings.state);
@@ -582,7 +576,7 @@ impl Core {
         self.unpin_where(id, |_| true);
     }
 
-    pub(crate) fn unpin_where(&mut self, id: ClientId, ends: impl Fn(PinReason) -> bool) {
+    fn unpin_where(&mut self, id: ClientId, ends: impl Fn(PinReason) -> bool) {
         let Some(session) = self.clients.get_mut(id).and_then(|client| client.session.as_mut())
         else {
             return;

@@ -22,7 +22,7 @@ impl Clients {
 
 impl Exchange {
     /// The connection is in the session's state, and it is this client's until either ends.
-    pub(crate) fn begin_dump(&mut self, id: ClientId, conn_id: ConnId) {
+    pub(super) fn begin_dump(&mut self, id: ClientId, conn_id: ConnId) {
         let Some(client) = self.core.clients.get_mut(id) else {
             return;
         };
@@ -73,7 +73,7 @@ impl Exchange {
 impl Core {
     /// Whether a dump has to wait: nothing else may be in flight when bytes
     /// begin to go straight through.
-    pub(crate) fn waits_to_dump(&mut self, id: ClientId, conn_id: ConnId) -> bool {
+    pub(super) fn waits_to_dump(&mut self, id: ClientId, conn_id: ConnId) -> bool {
         let is_quiet =
             self.servers.conns.get(conn_id).is_some_and(|conn| conn.in_flight.is_empty());
         if is_quiet {

@@ -38,12 +38,7 @@ pub(crate) fn may_read_past(
 
 /// What a statement that looks at something may read.
 #[inline(never)]
-pub(crate) fn past_reads(
-    statement: &Statement,
-    known: &Known,
-    flavor: Flavor,
-    by_null: bool,
-) -> PastReads {
+fn past_reads(statement: &Statement, known: &Known, flavor: Flavor, by_null: bool) -> PastReads {
     if is_step_of_xa(&known.analysis) {
         return PastReads::default();
     }
@@ -73,7 +68,7 @@ pub(crate) fn past_reads(
 
 /// Whether it is a step of an XA transaction and nothing else. It runs no code, and behind `XA END`
 /// servers refuse whatever would be set for it.
-pub(crate) fn is_step_of_xa(analysis: &Analysis) -> bool {
+fn is_step_of_xa(analysis: &Analysis) -> bool {
     analysis.is_complete && analysis.statements == 1 && matches!(*analysis.effects, [Effect::Xa(_)])
 }
 
@@ -92,7 +87,7 @@ pub(crate) fn looks_at_nothing(
 
 /// A session for which `IS NULL` finds the row that it inserted last stays where it has written:
 /// MariaDB finds the row once, and only on the connection that inserted it.
-pub(crate) fn hold(
+pub(super) fn hold(
     pins: &mut Pins,
     state: &SessionState,
     analysis: Option<&Analysis>,

@@ -24,7 +24,7 @@ impl Core {
 
     /// A session's next statement waits while the connection that it goes to may still be hit by
     /// a `KILL` for the last one. True when it does.
-    pub(crate) fn waits_for_kills(&mut self, id: ClientId, conn_id: ConnId) -> bool {
+    pub(super) fn waits_for_kills(&mut self, id: ClientId, conn_id: ConnId) -> bool {
         let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return false;
         };

@@ -20,7 +20,7 @@ use crate::{
 
 impl Core {
     /// A server said that the account may use this schema.
-    pub(crate) fn confirm_schema(&mut self, id: ClientId, schema: &[u8]) {
+    pub(super) fn confirm_schema(&mut self, id: ClientId, schema: &[u8]) {
         let Some(session) = self.clients.get(id).and_then(|client| client.session.as_ref()) else {
             return;
         };
@@ -114,7 +114,7 @@ impl Exchange {
 
 impl Clients {
     /// The change has succeeded, or the first login.
-    pub(crate) fn forget_former(&mut self, id: ClientId) {
+    fn forget_former(&mut self, id: ClientId) {
         if let Some(client) = self.get_mut(id) {
             client.change.former = None;
             client.change.changes_user = false;

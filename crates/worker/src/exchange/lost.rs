@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Connects to one server that fail one behind the other, before the next one waits for a moment.
-pub(crate) const FAILURES_AT_ONCE_MAX: u32 = 8;
+const FAILURES_AT_ONCE_MAX: u32 = 8;
 
 impl Exchange {
     /// A server connection ended, for this reason.
@@ -88,7 +88,7 @@ impl Exchange {
     }
 
     /// A connection that took commands ended.
-    pub(crate) fn lose_ready(&mut self, id: ConnId, reason: &str) {
+    fn lose_ready(&mut self, id: ConnId, reason: &str) {
         let Some(mut conn) = self.core.forget_conn(id) else {
             return;
         };
@@ -116,7 +116,7 @@ impl Exchange {
 
     /// A session's connection is gone. What can safely be sent again is sent elsewhere; anything
     /// else is an error, and a session that had state there ends.
-    pub(crate) fn lose_lease(&mut self, client_id: ClientId, loss: &Loss, reason: &str) {
+    fn lose_lease(&mut self, client_id: ClientId, loss: &Loss, reason: &str) {
         let phase = self.core.clients.get(client_id).map(|client| &client.phase);
         if matches!(phase, Some(Phase::Running(it)) if it.stage.conn() == Some(loss.conn)) {
             // Whether it may be sent again is what is proven of it by now.
@@ -270,7 +270,7 @@ impl Exchange {
 
 /// Whether a statement that loses its connection is to be answered that its time ran out. What may
 /// have been carried out is not said to have been interrupted.
-pub(crate) fn has_timed_out(ending: Option<Ending>, was_sent: bool) -> bool {
+fn has_timed_out(ending: Option<Ending>, was_sent: bool) -> bool {
     match ending {
         Some(Ending::Withheld) => true,
         Some(Ending::TimedOut) => !was_sent,
@@ -280,7 +280,7 @@ pub(crate) fn has_timed_out(ending: Option<Ending>, was_sent: bool) -> bool {
 
 /// Who loses something with a connection: whether any of its answer has come, and the number of an
 /// error that breaks the answer off.
-pub(crate) fn losers(conn: &mut Conn) -> Vec<(ClientId, bool, Option<u8>)> {
+fn losers(conn: &mut Conn) -> Vec<(ClientId, bool, Option<u8>)> {
     let mut losers = Vec::new();
     for entry in &conn.in_flight {
         if let Owner::Client(client) = entry.owner {
@@ -295,7 +295,7 @@ pub(crate) fn losers(conn: &mut Conn) -> Vec<(ClientId, bool, Option<u8>)> {
 
 /// Whether a statement was to change what its session's next ones find: it begins a transaction,
 /// sets something, chooses a schema.
-pub(crate) fn makes_state(statement: &Statement, session: &Session) -> bool {
+pub(super) fn makes_state(statement: &Statement, session: &Session) -> bool {
     let is_state = |known: &Known| {
         let analysis = &known.analysis;
         let lasts = |effect: &Effect| !matches!(effect, Effect::CalcFoundRows);
@@ -312,19 +312,19 @@ pub(crate) fn makes_state(statement: &Statement, session: &Session) -> bool {
 }
 
 /// What was lost with a connection.
-pub(crate) struct Loss {
-    pub(crate) conn: ConnId,
-    pub(crate) slot: SlotId,
+struct Loss {
+    conn: ConnId,
+    slot: SlotId,
     /// Whether any byte of the reply had come.
-    pub(crate) begun: bool,
+    begun: bool,
     /// How to number an error packet that breaks the reply off; `None` inside a packet.
-    pub(crate) break_off_seq: Option<u8>,
+    break_off_seq: Option<u8>,
     /// Bytes that the kernel took for this connection in all.
-    pub(crate) written: u64,
+    written: u64,
 }
 
 /// Whether a statement is answered in parts, each of which may have changed the session.
-pub(crate) fn has_parts(statement: &Statement) -> bool {
+fn has_parts(statement: &Statement) -> bool {
     statement.meaning.known.as_ref().is_some_and(|known| {
         let analysis = &known.analysis;
         analysis.statements != 1

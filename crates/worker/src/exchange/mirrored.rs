@@ -71,7 +71,7 @@ impl Exchange {
     }
 
     /// One of two statements whose answers are compared has been answered.
-    pub(crate) fn finish_half(
+    pub(super) fn finish_half(
         &mut self,
         conn_id: ConnId,
         statement: &mut Statement,
@@ -119,7 +119,7 @@ impl Exchange {
 
 impl Core {
     /// Counts a copy that was answered, or was not.
-    pub(crate) fn count_mirrored(&mut self, server: Option<usize>, error: Option<u16>) {
+    pub(super) fn count_mirrored(&mut self, server: Option<usize>, error: Option<u16>) {
         let counters = &mut self.fx.stats.counters;
         counters.mirrors_run += 1;
         counters.mirrors_failed += u64::from(error.is_some());

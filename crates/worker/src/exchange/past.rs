@@ -14,7 +14,7 @@ use crate::{
 impl Core {
     /// Before the proxy runs something of its own there that finds rows: asks the connection for
     /// the session's `FOUND_ROWS()`, where no reply told. True when the statement waits for it.
-    pub(crate) fn asks_for_found_rows(&mut self, id: ClientId, conn_id: ConnId) -> bool {
+    pub(super) fn asks_for_found_rows(&mut self, id: ClientId, conn_id: ConnId) -> bool {
         let turn = self.servers.conns.get(conn_id).map(|conn| conn.holder.turn);
         let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
         let (Some(turn), Some(session)) = (turn, session) else { return false };
@@ -32,7 +32,7 @@ impl Core {
 
     /// Before a statement that reads the last insert id: asks the connection for it, where the
     /// replies do not tell. True when the statement waits for the answer.
-    pub(crate) fn asks_for_insert_id(&mut self, id: ClientId, conn_id: ConnId) -> bool {
+    pub(super) fn asks_for_insert_id(&mut self, id: ClientId, conn_id: ConnId) -> bool {
         let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
         let Some(session) = session.filter(|session| session.past.is_insert_id_reported()) else {
             return false;
@@ -51,7 +51,7 @@ impl Core {
 impl Exchange {
     /// Refuses a statement that has a connection already, if it reads an id which was lost with
     /// another one meanwhile. True when it has.
-    pub(crate) fn refuses_lost_insert_id(&mut self, id: ClientId) -> bool {
+    pub(super) fn refuses_lost_insert_id(&mut self, id: ClientId) -> bool {
         let Some(client) = self.core.clients.get(id) else { return false };
         let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session) else {
             return false;

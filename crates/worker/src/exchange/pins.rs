@@ -31,7 +31,7 @@ use crate::{
 
 /// What the status flags of a reply say of a session's pins. `reads`: it is proven to have no
 /// effects.
-pub(crate) fn follow_status(
+pub(super) fn follow_status(
     pins: &mut Pins,
     analysis: Option<&Analysis>,
     reads: bool,
@@ -58,7 +58,7 @@ pub(crate) fn follow_status(
     }
 }
 
-pub(crate) fn prepares_xa(analysis: &Analysis) -> bool {
+fn prepares_xa(analysis: &Analysis) -> bool {
     analysis.effects.contains(&Effect::Xa(XaStep::Prepare))
 }
 
@@ -66,7 +66,7 @@ pub(crate) fn prepares_xa(analysis: &Analysis) -> bool {
 /// servers end a transaction by `SET autocommit = 1` without giving these up (MySQL 9.7, MariaDB
 /// 10.11): they are those of the next one, and of the statements before it. So its session keeps
 /// the connection until that.
-pub(crate) fn follow_beginning(lease: &mut Lease, analysis: Option<&Analysis>, flags: u16) {
+pub(super) fn follow_beginning(lease: &mut Lease, analysis: Option<&Analysis>, flags: u16) {
     let was_open = lease.is_in_trans;
     let says_how = |analysis: &Analysis| {
         let is_said = |begin: TransactionEffect| {
@@ -104,7 +104,7 @@ pub(crate) fn follow_beginning(lease: &mut Lease, analysis: Option<&Analysis>, f
 
 /// Whether a transaction is open after a command with this purpose, or a savepoint may be. Asked
 /// before the session knows of the reply.
-pub(crate) fn is_in_transaction(
+pub(super) fn is_in_transaction(
     session: &Session,
     conn: ConnId,
     purpose: &Purpose,
@@ -128,7 +128,7 @@ pub(crate) fn is_in_transaction(
 /// Whether a savepoint may be left behind a reply that tells of no transaction, with autocommit
 /// off: neither server says `IN_TRANS` for a savepoint alone. One that is there lasts until the
 /// transaction ends that `IN_TRANS` tells of, or with `COMMIT` or `ROLLBACK`.
-pub(crate) fn may_have_savepoint(lease: Option<&Lease>, analysis: Option<&Analysis>) -> bool {
+fn may_have_savepoint(lease: Option<&Lease>, analysis: Option<&Analysis>) -> bool {
     if analysis.is_some_and(may_set_savepoint) {
         return true;
     }
@@ -144,7 +144,7 @@ pub(crate) fn may_have_savepoint(lease: Option<&Lease>, analysis: Option<&Analys
 
 /// Whether a text may set a savepoint: it says so, or what it runs is not in it. Functions have
 /// savepoints of their own, which end with them.
-pub(crate) fn may_set_savepoint(analysis: &Analysis) -> bool {
+fn may_set_savepoint(analysis: &Analysis) -> bool {
     let is_unseen = |effect: &Effect| {
         matches!(
             effect,
@@ -159,7 +159,7 @@ pub(crate) fn may_set_savepoint(analysis: &Analysis) -> bool {
 
 /// Whether a statement sets something for the next transaction only. Servers report the end of
 /// that to those who asked to be told before.
-pub(crate) fn sets_next_transaction(statement: &Statement) -> bool {
+pub(super) fn sets_next_transaction(statement: &Statement) -> bool {
     let analysis = statement.meaning.known.as_ref().map(|known| &known.analysis);
     let effects = analysis.map_or(&[][..], |analysis| &analysis.effects);
     effects.iter().any(|effect| match effect {
@@ -169,14 +169,14 @@ pub(crate) fn sets_next_transaction(statement: &Statement) -> bool {
     })
 }
 
-pub(crate) fn is_for_next(assignment: &Assignment) -> bool {
+fn is_for_next(assignment: &Assignment) -> bool {
     matches!(assignment, Assignment::Variable { scope: Scope::NextTransaction, .. })
         || matches!(assignment, Assignment::Transaction(setting)
             if setting.scope == TransactionScope::Next)
 }
 
 /// Whether a text is one `SET` of variables and nothing else.
-pub(crate) fn is_plain_set(analysis: &Analysis) -> bool {
+fn is_plain_set(analysis: &Analysis) -> bool {
     matches!(&*analysis.effects, [Effect::Set(_)])
         && analysis.statements == 1
         && analysis.is_complete
@@ -185,7 +185,7 @@ pub(crate) fn is_plain_set(analysis: &Analysis) -> bool {
 
 /// Whether a text is one `SET` of what is its session's alone. What servers and accounts have may
 /// have been set otherwise meanwhile, by anybody.
-pub(crate) fn is_own_set(analysis: &Analysis) -> bool {
+pub(super) fn is_own_set(analysis: &Analysis) -> bool {
     let is_own = |assignment: &Assignment| match assignment {
         // What a default is, is the server's business too.
         Assignment::Variable { value: Value::Default, .. } => false,
@@ -211,7 +211,7 @@ pub(crate) fn is_own_set(analysis: &Analysis) -> bool {
 /// Session variables that change no other one and that no statement changes unless it names them.
 /// A `SET` of any other is carried out each time: what it sets may be otherwise by now, or what it
 /// changes beside (`max_join_size` switches `sql_big_selects`).
-pub(crate) const PLAIN_VARIABLES: [&[u8]; 28] = [
+pub(super) const PLAIN_VARIABLES: [&[u8]; 28] = [
     b"autocommit",
     b"div_precision_increment",
     b"foreign_key_checks",
@@ -243,7 +243,7 @@ pub(crate) const PLAIN_VARIABLES: [&[u8]; 28] = [
 ];
 
 /// Whether a text is one `SET` that does nothing when the session has all of it already.
-pub(crate) fn is_left_out(analysis: &Analysis) -> bool {
+fn is_left_out(analysis: &Analysis) -> bool {
     let is_plain = |assignment: &Assignment| match assignment {
         Assignment::Variable { scope: Scope::Session | Scope::LocalDefault, name, .. } => {
             let is_isolation = matches!(&**name, b"transaction_isolation" | b"tx_isolation");
@@ -261,7 +261,7 @@ pub(crate) fn is_left_out(analysis: &Analysis) -> bool {
 }
 
 /// Whether a text is one `SET` without expressions, so that it can't begin a transaction.
-pub(crate) fn reads_no_table(analysis: &Analysis) -> bool {
+fn reads_no_table(analysis: &Analysis) -> bool {
     let is_expression = |assignment: &Assignment| {
         matches!(assignment, Assignment::Variable { value: Value::Expression(_), .. })
     };
@@ -275,7 +275,7 @@ pub(crate) fn reads_no_table(analysis: &Analysis) -> bool {
 
 /// Whether a statement has ended its session: `COMMIT RELEASE` or `ROLLBACK RELEASE`, by itself or
 /// as `completion_type` says. Its server closes the connection behind the answer.
-pub(crate) fn is_released(session: &Session, statement: &Statement, outcome: &Outcome) -> bool {
+fn is_released(session: &Session, statement: &Statement, outcome: &Outcome) -> bool {
     let Some(known) = statement.meaning.known.as_ref().filter(|_| outcome.error.is_none()) else {
         return false;
     };
@@ -294,7 +294,7 @@ pub(crate) fn is_released(session: &Session, statement: &Statement, outcome: &Ou
 
 /// Whether the session has set what `RELEASE` does for each end of a transaction whose text does
 /// not say `NO RELEASE`.
-pub(crate) fn releases_by_default(session: &Session, statement: &Statement) -> bool {
+fn releases_by_default(session: &Session, statement: &Statement) -> bool {
     let word = b"RELEASE";
     let is_word = |part: &[u8]| part.eq_ignore_ascii_case(word);
     let is_set = session.settings.state.variable("completion_type").is_some_and(|value| {
@@ -311,14 +311,14 @@ pub(crate) fn releases_by_default(session: &Session, statement: &Statement) -> b
 /// Source: MySQL's and MariaDB's error references (`ER_SERVER_SHUTDOWN`, `ER_NET_…`,
 /// `ER_NEW_ABORTING_CONNECTION`, `ER_CONNECTION_KILLED`, `ER_SESSION_WAS_KILLED`,
 /// `ER_CLIENT_INTERACTION_TIMEOUT`).
-pub(crate) fn ends_connection(code: u16) -> bool {
+fn ends_connection(code: u16) -> bool {
     matches!(code, 1053 | 1152 | 1153 | 1156..=1161 | 1184 | 1927 | 3169 | 4031)
 }
 
 impl Core {
     /// Whether a session ends with this answer, which its client is told before. Where the server
     /// closes the connection behind it, nobody else gets that.
-    pub(crate) fn ends_session(
+    pub(super) fn ends_session(
         &mut self,
         id: ClientId,
         conn_id: ConnId,
@@ -347,7 +347,7 @@ impl Core {
     }
 
     /// Notes which statement pinned a session.
-    pub(crate) fn note_pins(&mut self, id: ClientId, conn_id: ConnId, statement: &Statement) {
+    pub(super) fn note_pins(&mut self, id: ClientId, conn_id: ConnId, statement: &Statement) {
         let now_us = self.env.now.us;
         let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
         let Some(lease) = session.and_then(|session| session.lease_mut(conn_id)) else {
@@ -364,7 +364,7 @@ impl Core {
 
     /// A server accepted a `SET` (see [`is_own_set`]) without a word: said again in the same
     /// state it changes nothing.
-    pub(crate) fn remember_set(
+    pub(super) fn remember_set(
         &mut self,
         id: ClientId,
         conn_id: ConnId,
@@ -418,12 +418,7 @@ impl Exchange {
     }
 
     #[inline(never)]
-    pub(crate) fn answer_left_out(
-        &mut self,
-        id: ClientId,
-        statement: &Statement,
-        known: &Known,
-    ) -> bool {
+    fn answer_left_out(&mut self, id: ClientId, statement: &Statement, known: &Known) -> bool {
         let session = self.core.clients.get_mut(id).and_then(|client| client.session.as_mut());
         let Some(session) = session else { return false };
         let text = text_hash(statement.command.frames.get(HEADER_LEN..).unwrap_or_default());
@@ -454,6 +449,6 @@ impl Exchange {
 const NOT_BEGUN: [u16; 8] = [1044, 1045, 1046, 1049, 1064, 1142, 1143, 1146];
 
 /// Whether a statement that failed may have run as far as a trigger or a view.
-pub(crate) fn may_have_run(error: &trunkline_protocol::response::ServerError) -> bool {
+pub(super) fn may_have_run(error: &trunkline_protocol::response::ServerError) -> bool {
     !NOT_BEGUN.contains(&error.code)
 }

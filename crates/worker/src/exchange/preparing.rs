@@ -17,7 +17,7 @@ use crate::{
 impl Exchange {
     /// Sees to it that what `id` wants to run is prepared on its connection. False when the
     /// execution has to wait for that, or has failed.
-    pub(crate) fn is_prepared(&mut self, id: ClientId, conn_id: ConnId) -> bool {
+    pub(super) fn is_prepared(&mut self, id: ClientId, conn_id: ConnId) -> bool {
         let missing = match self.core.missing(id, conn_id) {
             Ok(None) => return true,
             Ok(Some(missing)) => missing,

@@ -20,38 +20,38 @@ use crate::{
 };
 
 /// The longest text of a statement in a line, bytes.
-pub(crate) const TEXT_LEN_MAX: usize = 16 * 1_024;
+const TEXT_LEN_MAX: usize = 16 * 1_024;
 
 /// A statement that has ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct QueryEvent {
-    pub(crate) event: &'static str,
-    pub(crate) thread_id: u32,
-    pub(crate) username: String,
-    pub(crate) schemaname: String,
-    pub(crate) client: String,
-    pub(crate) hostgroup: i64,
-    pub(crate) server: String,
-    pub(crate) duration_us: u64,
-    pub(crate) digest: u64,
-    pub(crate) query: String,
+    event: &'static str,
+    thread_id: u32,
+    username: String,
+    schemaname: String,
+    client: String,
+    hostgroup: i64,
+    server: String,
+    duration_us: u64,
+    digest: u64,
+    query: String,
     /// Of a prepared statement, where texts are shown.
-    pub(crate) parameters: Option<Vec<ShownValue>>,
-    pub(crate) rows_affected: u64,
-    pub(crate) rows_sent: u64,
-    pub(crate) errno: Option<u16>,
+    parameters: Option<Vec<ShownValue>>,
+    rows_affected: u64,
+    rows_sent: u64,
+    errno: Option<u16>,
 }
 
 /// Something that happened to a session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SessionEvent {
-    pub(crate) event: &'static str,
-    pub(crate) thread_id: u32,
-    pub(crate) username: String,
-    pub(crate) schemaname: String,
-    pub(crate) client: String,
-    pub(crate) is_encrypted: bool,
-    pub(crate) extra: String,
+    event: &'static str,
+    thread_id: u32,
+    username: String,
+    schemaname: String,
+    client: String,
+    is_encrypted: bool,
+    extra: String,
 }
 
 impl QueryEvent {
@@ -115,7 +115,7 @@ impl SessionEvent {
 
 impl Exchange {
     /// Puts a statement into the query log, if it belongs there.
-    pub(crate) fn log_query(
+    pub(super) fn log_query(
         &mut self,
         id: ClientId,
         statement: &Statement,
@@ -219,7 +219,7 @@ impl Core {
     }
 
     /// Logs a statement as a rule wants it: who, where and how, and never its text.
-    pub(crate) fn log_statement(
+    pub(super) fn log_statement(
         &mut self,
         id: ClientId,
         statement: &Statement,
@@ -247,16 +247,16 @@ impl Core {
 }
 
 /// `COM_STMT_EXECUTE`.
-pub(crate) const EXECUTE: u8 = 0x17;
+const EXECUTE: u8 = 0x17;
 /// `COM_STMT_BULK_EXECUTE`, which has rows of parameters: they are not shown.
-pub(crate) const BULK_EXECUTE: u8 = 0xFA;
+const BULK_EXECUTE: u8 = 0xFA;
 /// The most parameters of a line.
-pub(crate) const PARAMETERS_MAX: usize = 256;
+const PARAMETERS_MAX: usize = 256;
 /// The most bytes of one of them.
-pub(crate) const PARAMETER_LEN_MAX: usize = 1_024;
+const PARAMETER_LEN_MAX: usize = 1_024;
 
 /// The parameters of an execution, unless it is longer than a packet.
-pub(crate) fn parameters_of(stmt: &ClientStmt, frames: &[u8]) -> Option<Vec<ShownValue>> {
+fn parameters_of(stmt: &ClientStmt, frames: &[u8]) -> Option<Vec<ShownValue>> {
     let raw = frames.get(HEADER_LEN + 5..).filter(|_| frames.len() < PAYLOAD_MAX)?;
     let execution = Execution::parse(raw, stmt.entry.params).ok()?;
     let types = execution.types.or(stmt.types.as_deref())?;
@@ -265,7 +265,7 @@ pub(crate) fn parameters_of(stmt: &ClientStmt, frames: &[u8]) -> Option<Vec<Show
 }
 
 /// A session has ended.
-pub(crate) const CLOSED: &str = "MySQL_Client_Close";
+const CLOSED: &str = "MySQL_Client_Close";
 
 /// A moment of Unix time in UTC: `2026-11-22 00:13:05.000123`.
 pub fn moment(us: u64) -> String {

@@ -148,7 +148,7 @@ impl Exchange {
 
 impl Servers {
     /// Why the last connection to the hostgroup did not come up, if none did since.
-    pub(crate) fn last_failure(&self, hostgroup: HostgroupId) -> String {
+    fn last_failure(&self, hostgroup: HostgroupId) -> String {
         let why = self.logins.last_failures.get(&hostgroup);
         why.map_or_else(String::new, |why| format!(" (the last attempt: {why})"))
     }

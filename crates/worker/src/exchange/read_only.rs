@@ -15,7 +15,7 @@ use crate::{
 impl Core {
     /// Begins the session's transaction anew before its statement on `conn_id`, which is the
     /// writer's; where it was it is over.
-    pub(crate) fn begin_read_only(&mut self, id: ClientId, conn_id: ConnId) {
+    pub(super) fn begin_read_only(&mut self, id: ClientId, conn_id: ConnId) {
         let Some(client) = self.clients.get_mut(id) else { return };
         let (Phase::Running(_), Some(session)) = (&client.phase, client.session.as_mut()) else {
             return;

@@ -34,11 +34,11 @@ use crate::{
 };
 
 /// Remembered `SET` texts; with more of them all are proven again.
-pub(crate) const ACCEPTED_SETS_MAX: usize = 16_384;
+const ACCEPTED_SETS_MAX: usize = 16_384;
 
 /// Whether a `SET` of the proxy's own may name a variable that not every account may set: one that
 /// is not known to take no rights.
-pub(crate) fn needs_rights(text: &[u8]) -> bool {
+fn needs_rights(text: &[u8]) -> bool {
     const BEGIN: &[u8] = b"@@SESSION.";
     let places = text.windows(BEGIN.len()).enumerate().filter(|(_, part)| *part == BEGIN);
     let mut names = places.map(|(at, _)| {
@@ -51,7 +51,7 @@ pub(crate) fn needs_rights(text: &[u8]) -> bool {
 
 /// Besides [`PLAIN_VARIABLES`], variables that each account may set for its session, on MariaDB
 /// 10.11 and MySQL 9.7.
-pub(crate) const WITHOUT_RIGHTS: [&[u8]; 16] = [
+const WITHOUT_RIGHTS: [&[u8]; 16] = [
     b"character_set_client",
     b"character_set_connection",
     b"character_set_results",
@@ -100,7 +100,7 @@ pub(crate) fn may_leave(session: &Session, statement: &Statement, conn_id: ConnI
 
 /// Whether a statement ends the transaction that is open and does more: begins another one, or
 /// runs outside of it.
-pub(crate) fn goes_on_behind(session: &Session, statement: &Statement) -> bool {
+fn goes_on_behind(session: &Session, statement: &Statement) -> bool {
     let is_run = matches!(statement.command.purpose, Purpose::Query | Purpose::Execute);
     let Some(known) = statement.meaning.known.as_ref().filter(|_| is_run) else { return false };
     match known.analysis.transaction {
@@ -133,7 +133,7 @@ impl Servers {
 }
 
 impl Clients {
-    pub(crate) fn set_stage(&mut self, id: ClientId, stage: Stage) {
+    pub(super) fn set_stage(&mut self, id: ClientId, stage: Stage) {
         if let Some(client) = self.get_mut(id)
             && let Phase::Running(statement) = &mut client.phase
         {
@@ -358,7 +358,7 @@ impl Exchange {
 
     /// The connection's schema can't be given back: it logs in anew, and the session waits for
     /// it or for another one.
-    pub(crate) fn exchange(&mut self, id: ClientId, conn_id: ConnId) {
+    fn exchange(&mut self, id: ClientId, conn_id: ConnId) {
         let Some((_, account)) = self.core.clients.wanted(id) else {
             return;
         };
@@ -397,7 +397,7 @@ impl Exchange {
 
 impl Core {
     /// Whether a session has no schema, and a connection one that can't be given back.
-    pub(crate) fn logs_in_again(&self, id: ClientId, conn_id: ConnId) -> bool {
+    fn logs_in_again(&self, id: ClientId, conn_id: ConnId) -> bool {
         let session = self.clients.get(id).and_then(|client| client.session.as_ref());
         let (Some(session), Some(conn)) = (session, self.servers.conns.get(conn_id)) else {
             return false;
@@ -407,7 +407,7 @@ impl Core {
 
     /// Whether a statement only looks at what the one before has left on this connection, which
     /// choosing its schema anew would change.
-    pub(crate) fn looks_back(&self, id: ClientId, conn_id: ConnId) -> bool {
+    fn looks_back(&self, id: ClientId, conn_id: ConnId) -> bool {
         let (Some(client), Some(conn)) = (self.clients.get(id), self.servers.conns.get(conn_id))
         else {
             return false;
@@ -426,7 +426,7 @@ impl Core {
 
     /// Connections keep a schema's character set as it was when they chose it. Once a schema has
     /// been defined, by whatever worker's client, they choose theirs anew.
-    pub(crate) fn follow_definitions(&mut self, conn_id: ConnId) {
+    fn follow_definitions(&mut self, conn_id: ConnId) {
         let defined = self.env.shared.schemas_defined();
         let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
@@ -442,7 +442,7 @@ impl Core {
     /// Whether the statement must not go out before the state is confirmed. A read may: its
     /// reply is dropped if the state was refused. So may any statement behind a `SET` that the
     /// server has accepted before, on this connection if it takes rights.
-    pub(crate) fn waits_for_sync(
+    fn waits_for_sync(
         &self,
         id: ClientId,
         conn_id: ConnId,
@@ -482,7 +482,7 @@ impl Core {
     }
 
     /// Appends what brings a connection to `state`.
-    pub(crate) fn send_sync(
+    pub(super) fn send_sync(
         &mut self,
         id: ClientId,
         conn_id: ConnId,
@@ -534,7 +534,7 @@ impl Core {
     }
 
     /// What is prepared on the connection and not needed goes before the statement.
-    pub(crate) fn send_ahead(&mut self, id: ClientId, conn_id: ConnId) {
+    fn send_ahead(&mut self, id: ClientId, conn_id: ConnId) {
         let Some(client) = self.clients.get(id) else { return };
         let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session) else {
             return;
@@ -581,26 +581,26 @@ impl Core {
 }
 
 /// What a client is told when the connection that ran its statement has gone.
-pub(crate) const REMOVED: &str = "its server was taken out of the hostgroup";
+const REMOVED: &str = "its server was taken out of the hostgroup";
 pub(crate) const LOST: &str = "Lost connection to MySQL server during query";
 
 /// What a statement reads of its session's past, beyond the state that is tracked.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct PastReads {
     /// `LAST_INSERT_ID()`, or it may be left unchanged by what the reply does not tell.
-    pub insert_id: bool,
+    pub(crate) insert_id: bool,
     /// It may fail and leave an id, or what was there before.
-    pub may_leave_id: bool,
+    pub(crate) may_leave_id: bool,
     /// What the last statement left: warnings, `ROW_COUNT()`.
-    pub last: bool,
+    pub(crate) last: bool,
     /// `FOUND_ROWS()`.
-    pub found_rows: bool,
+    pub(crate) found_rows: bool,
     /// It may leave `FOUND_ROWS()` as it is, which only the server knows.
-    pub may_leave_found_rows: bool,
+    pub(crate) may_leave_found_rows: bool,
     /// It runs code that may read any of it.
-    pub runs_code: bool,
+    pub(crate) runs_code: bool,
     /// Of that, warnings and errors.
-    pub diagnostics: bool,
+    pub(crate) diagnostics: bool,
 }
 
 /// Whether a statement runs a stored routine, which may read anything of its session's past.
@@ -619,7 +619,7 @@ impl PastReads {
 
     /// Whether this connection, in this turn, lacks some of it. A pin does not say that it has it:
     /// the session may have left it elsewhere before, and another session its own here.
-    pub(crate) fn is_elsewhere(self, session: &Session, here: (ConnId, u64)) -> bool {
+    fn is_elsewhere(self, session: &Session, here: (ConnId, u64)) -> bool {
         // What is not known yet is found out where it was left.
         let needs_id = self.insert_id || self.may_leave_id && session.past.knows_insert_id();
         needs_id && session.insert_conn != Some(here)
@@ -628,13 +628,13 @@ impl PastReads {
     }
 
     /// Whether another session may have found what this statement would be told of.
-    pub(crate) fn lacks_found_rows(self, session: &Session, here: (ConnId, u64)) -> bool {
+    fn lacks_found_rows(self, session: &Session, here: (ConnId, u64)) -> bool {
         (self.found_rows || self.may_leave_found_rows) && session.past.found_conn != Some(here)
     }
 
     /// Whether warnings and counts are cleared before: on a MariaDB they may stay where they are
     /// all the session's own.
-    pub(crate) fn clears_first(self, session: &Session, here: (ConnId, u64), conn: &Conn) -> bool {
+    fn clears_first(self, session: &Session, here: (ConnId, u64), conn: &Conn) -> bool {
         conn.server.flavor == Flavor::MySql
             || session.last_conn != Some(here)
             || conn.keeps_others_conditions()
@@ -645,12 +645,7 @@ impl PastReads {
 /// Sets this session's own last id; without a value it is what the connection has. That clears
 /// warnings and counts: on MySQL with any `SET`, on MariaDB with one that uses a table (`clears`).
 /// Anything else keeps the warnings of the statement before.
-pub(crate) fn add_last_insert_id(
-    sync: &mut Sync,
-    value: Option<u64>,
-    flavor: Flavor,
-    clears: bool,
-) {
+fn add_last_insert_id(sync: &mut Sync, value: Option<u64>, flavor: Flavor, clears: bool) {
     let text = sync.set.get_or_insert_with(Vec::new);
     let lead = if text.is_empty() { "SET " } else { "," };
     let value = value.map_or_else(|| "LAST_INSERT_ID()".to_owned(), |value| value.to_string());
@@ -661,7 +656,7 @@ pub(crate) fn add_last_insert_id(
     text.extend_from_slice(format!("{lead}@@SESSION.last_insert_id={value}").as_bytes());
 }
 
-pub(crate) fn text_hash(text: &[u8]) -> u64 {
+pub(super) fn text_hash(text: &[u8]) -> u64 {
     FixedState::default().hash_one(text)
 }
 

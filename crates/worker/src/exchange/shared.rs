@@ -62,7 +62,7 @@ impl Core {
     }
 
     /// A read that shared a connection goes to one of its own.
-    pub(crate) fn send_elsewhere(&mut self, id: ClientId) {
+    fn send_elsewhere(&mut self, id: ClientId) {
         if let Some(Phase::Running(statement)) =
             self.clients.get_mut(id).map(|client| &mut client.phase)
         {
@@ -90,7 +90,7 @@ impl Core {
 
     /// What ran on a shared connection, heard of or not, may have been something else than it was
     /// proven to be: names have been defined anew meanwhile.
-    pub(crate) fn soil_outdated(&mut self, conn_id: ConnId) {
+    fn soil_outdated(&mut self, conn_id: ConnId) {
         let version = self.env.shared.catalog().version();
         if let Some(conn) =
             self.servers.conns.get_mut(conn_id).filter(|it| it.left.shared_version != version)
@@ -100,7 +100,7 @@ impl Core {
     }
 
     /// A connection off its list that nobody has is reset when no `KILL` can hit it any more.
-    pub(crate) fn park_until_kills_done(&mut self, conn_id: ConnId) {
+    fn park_until_kills_done(&mut self, conn_id: ConnId) {
         let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
@@ -116,7 +116,7 @@ impl Core {
 impl Exchange {
     /// A statement on a shared connection has been answered: with the last one it is free.
     /// `took_us` is what it took with its wait behind others; `None` when nobody waited for it.
-    pub(crate) fn settle_shared(&mut self, conn_id: ConnId, took_us: Option<u64>) {
+    pub(super) fn settle_shared(&mut self, conn_id: ConnId, took_us: Option<u64>) {
         let Some(conn) = self.core.servers.conns.get(conn_id) else {
             return;
         };

@@ -31,7 +31,7 @@ impl Core {
     }
 
     /// The session is as after its login, but for the schema, and has this character set.
-    pub(crate) fn begin_anew(&mut self, id: ClientId, charset: Charset) {
+    pub(super) fn begin_anew(&mut self, id: ClientId, charset: Charset) {
         let is_mysql = self.env.greeting.flavor() == Flavor::MySql;
         let Some(session) = self.clients.get_mut(id).and_then(|client| client.session.as_mut())
         else {

@@ -15,7 +15,7 @@ impl Exchange {
 
 impl Core {
     /// Answers a statement whose own answer was thrown away.
-    pub(crate) fn answer_timed_out(&mut self, id: ClientId) {
+    pub(super) fn answer_timed_out(&mut self, id: ClientId) {
         self.write_client(id, |out| {
             timed_out().put(out, 1);
         });
@@ -23,7 +23,7 @@ impl Core {
 
     /// What the session may ask for next is what its client was told, and not that its server was
     /// told to interrupt it.
-    pub(crate) fn note_timed_out(&mut self, id: ClientId) {
+    pub(super) fn note_timed_out(&mut self, id: ClientId) {
         self.clients.record_client_error(id, &timed_out());
     }
 }

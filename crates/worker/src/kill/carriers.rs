@@ -24,11 +24,11 @@ use crate::{
 };
 
 /// `KILL`s under way at a time; more are refused.
-pub(crate) const KILLS_MAX: usize = 256;
+const KILLS_MAX: usize = 256;
 /// How long one may take, ms.
-pub(crate) const KILL_MS_MAX: u64 = 10_000;
+const KILL_MS_MAX: u64 = 10_000;
 /// How often one is tried again when the connection for it turns out to be closed.
-pub(crate) const RETRIES: u8 = 2;
+const RETRIES: u8 = 2;
 /// What the server says when the connection to be hit has gone already.
 pub(crate) const NO_SUCH_THREAD: u16 = 1094;
 
@@ -37,31 +37,31 @@ pub(crate) const NO_SUCH_THREAD: u16 = 1094;
 pub(crate) struct KillCommand {
     /// Its number, for the connection that carries it.
     pub(crate) id: u64,
-    pub(crate) scope: KillScope,
+    scope: KillScope,
     /// The connection to be hit, and the server's number for it.
     pub(crate) target: ConnId,
-    pub(crate) thread: u32,
+    thread: u32,
     /// The incarnation of the server that gave this number.
-    pub(crate) incarnation: u32,
+    incarnation: u32,
     /// The statement to be hit: whose, and its place in the connection's stream. `None`: whatever
     /// runs there.
-    pub(crate) statement: Option<(ClientId, u64)>,
+    statement: Option<(ClientId, u64)>,
     pub(crate) asker: KillAsker,
     /// The connection that carries it, or will.
     pub(crate) via: ConnId,
     /// Its place in the stream of `via`, once it was written there.
     pub(crate) sent_at: Option<u64>,
     /// How often it may be tried on another connection when the server never got it.
-    pub(crate) retries_left: u8,
-    pub(crate) victim: ClientId,
-    pub(crate) deadline_ms: u64,
+    retries_left: u8,
+    victim: ClientId,
+    deadline_ms: u64,
 }
 
 impl Servers {
     /// Whether what goes before the statement that is to be hit has not been answered yet, such as
     /// the state that it needs. The server would interrupt that instead, and run the statement
     /// without it.
-    pub(crate) fn is_early(&self, command: &KillCommand) -> bool {
+    fn is_early(&self, command: &KillCommand) -> bool {
         let Some((client, _)) = command.statement else {
             return false;
         };
@@ -70,7 +70,7 @@ impl Servers {
     }
 
     /// Whether a `KILL` of all that a connection does is still to be sent.
-    pub(crate) fn awaits_kill(&self, target: ConnId) -> bool {
+    pub(super) fn awaits_kill(&self, target: ConnId) -> bool {
         let is_ready =
             self.conns.get(target).is_some_and(|it| matches!(it.phase, ConnPhase::Ready));
         let mut commands = self.kills.commands.iter();
@@ -78,7 +78,7 @@ impl Servers {
     }
 
     /// Whether a connection carries a `KILL`, or will.
-    pub(crate) fn is_kill_carrier(&self, via: ConnId) -> bool {
+    fn is_kill_carrier(&self, via: ConnId) -> bool {
         self.kills.commands.iter().any(|command| command.via == via)
     }
 }
@@ -98,7 +98,7 @@ impl Core {
     /// A connection of the same account to the same server, to carry `KILL`s: an idle one, or
     /// one that is opened. When the server's cap is reached, each worker may have one beyond it for
     /// each account, as that is when statements most need to be ended.
-    pub(crate) fn kill_carrier(
+    fn kill_carrier(
         &mut self,
         logins: &[Option<ClientId>],
         slot_id: SlotId,
@@ -149,7 +149,7 @@ impl Core {
         opened.ok_or_else(|| "nobody of the account is connected any more".to_owned())
     }
 
-    pub(crate) fn write_kill(&mut self, via: ConnId, id: u64, text: &[u8]) {
+    fn write_kill(&mut self, via: ConnId, id: u64, text: &[u8]) {
         let Some(conn) = self.servers.conns.get_mut(via) else {
             return;
         };
@@ -171,7 +171,7 @@ impl Core {
 
     /// Whether what is to be hit runs still. In a server that was started again the number is
     /// somebody else's.
-    pub(crate) fn is_still_wanted(&self, command: &KillCommand) -> bool {
+    fn is_still_wanted(&self, command: &KillCommand) -> bool {
         let via = self.servers.conns.get(command.via);
         if via.is_none_or(|via| via.server.incarnation != command.incarnation) {
             return false;
@@ -208,7 +208,7 @@ impl Core {
     }
 
     /// Gives up on `KILL`s that take too long.
-    pub(crate) fn drop_late_carriers(&mut self) {
+    pub(super) fn drop_late_carriers(&mut self) {
         let now_ms = self.env.now.ms();
         let late =
             self.servers.kills.commands.iter().filter(|command| command.deadline_ms <= now_ms);
@@ -290,7 +290,7 @@ impl Exchange {
     }
 
     /// Writes what waits for this connection, as far as it is still wanted.
-    pub(crate) fn send_kills(&mut self, via: ConnId) {
+    fn send_kills(&mut self, via: ConnId) {
         let is_unsent = |it: &&KillCommand| it.via == via && it.sent_at.is_none();
         let waiting =
             self.core.servers.kills.commands.iter().filter(is_unsent).map(|command| command.id);
@@ -353,7 +353,7 @@ impl Exchange {
 
     /// Has another connection carry a `KILL` that its server never got: an idle one had been
     /// closed long ago. False when nothing is left to try.
-    pub(crate) fn try_again(&mut self, id: u64) -> bool {
+    fn try_again(&mut self, id: u64) -> bool {
         let Some(command) =
             self.core.servers.kills.commands.iter_mut().find(|command| command.id == id)
         else {

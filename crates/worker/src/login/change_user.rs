@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Failures after which a connection of MariaDB's has no such command.
-pub(crate) const FAILED_MAX: u8 = 3;
+const FAILED_MAX: u8 = 3;
 
 impl Clients {}
 
@@ -68,7 +68,7 @@ impl Exchange {
 impl Core {
     /// The old session ends, as its client has proved to be somebody. It is kept for the case that
     /// the change fails after all.
-    pub(crate) fn part_from_session(&mut self, id: ClientId) {
+    pub(super) fn part_from_session(&mut self, id: ClientId) {
         if !self.env.keeps_user() {
             return self.end_session(id);
         }
@@ -84,7 +84,7 @@ impl Core {
 
     /// Who failed to prove anything stays who he was. False for a first login, and where that ends
     /// the connection.
-    pub(crate) fn keeps_after(&mut self, id: ClientId, because: Refusal) -> bool {
+    pub(super) fn keeps_after(&mut self, id: ClientId, because: Refusal) -> bool {
         let kind = match because {
             Refusal::AccessDenied => ErrorKind::AccessDenied,
             Refusal::OutdatedAuthentication => ErrorKind::OutdatedAuthentication,
@@ -101,7 +101,7 @@ impl Core {
     }
 
     /// The new session's place under its user's cap: the old one's, where it is the same user's.
-    pub(crate) fn place_of_user(&mut self, id: ClientId, user: &User) -> Option<UserPlace> {
+    pub(super) fn place_of_user(&mut self, id: ClientId, user: &User) -> Option<UserPlace> {
         let former = self.clients.get_mut(id).and_then(|client| client.change.former.as_mut());
         let same = former.filter(|former| former.login.user.key() == user.key());
         let own = same.and_then(|former| former.login.place.take());

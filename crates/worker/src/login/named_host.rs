@@ -75,7 +75,7 @@ impl Exchange {
     }
 
     /// A client's login goes on, unless its listener does not take hosts of that name.
-    pub(crate) fn go_on_named(&mut self, id: ClientId, name: HostName) {
+    fn go_on_named(&mut self, id: ClientId, name: HostName) {
         debug_assert!(name != HostName::Unasked);
         let Some(client) = self.core.clients.get_mut(id) else {
             return;

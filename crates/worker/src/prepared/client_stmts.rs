@@ -12,25 +12,25 @@ use super::Entry;
 #[derive(Debug)]
 pub(crate) struct ClientStmt {
     /// What its client calls it.
-    pub id: u32,
-    pub entry: Rc<Entry>,
+    pub(crate) id: u32,
+    pub(crate) entry: Rc<Entry>,
     /// Type and flags of each parameter, as its driver sent them last; `None` before the first
     /// execution.
-    pub types: Option<Rc<[u8]>>,
+    pub(crate) types: Option<Rc<[u8]>>,
     /// What its session reads by since its last execution began, where a server may read the text
     /// again by that; `None` where that is what it was prepared by.
-    pub read_as: Option<Arc<SessionState>>,
+    pub(crate) read_as: Option<Arc<SessionState>>,
     /// The definitions of its columns that its client has, if it keeps them.
-    pub columns: Option<Rc<[u8]>>,
+    pub(crate) columns: Option<Rc<[u8]>>,
     /// What was sent ahead of the next execution.
-    pub long: Option<Box<LongData>>,
+    pub(crate) long: Option<Box<LongData>>,
     /// The connection on which it has an open cursor.
-    pub cursor: Option<ConnId>,
+    pub(crate) cursor: Option<ConnId>,
 }
 
 impl ClientStmt {
     /// One that has not been run.
-    pub(crate) fn new(id: u32, entry: Rc<Entry>) -> Self {
+    pub(super) fn new(id: u32, entry: Rc<Entry>) -> Self {
         let (types, read_as, columns, long, cursor) = (None, None, None, None, None);
         Self { id, entry, types, read_as, columns, long, cursor }
     }
@@ -40,11 +40,11 @@ impl ClientStmt {
 #[derive(Debug, Default)]
 pub(crate) struct LongData {
     /// `COM_STMT_SEND_LONG_DATA` commands as they came, one behind the other.
-    pub frames: Vec<u8>,
+    pub(crate) frames: Vec<u8>,
     /// Where each of them begins.
-    pub begins: Vec<usize>,
+    pub(crate) begins: Vec<usize>,
     /// Why the next execution fails.
-    pub error: Option<LongDataError>,
+    pub(crate) error: Option<LongDataError>,
 }
 
 /// What is wrong with a statement's long data.
@@ -68,20 +68,20 @@ impl LongData {
 }
 
 /// Where the parameter's number lies in the frames of a piece.
-pub(crate) const PARAMETER_AT: usize = STMT_ID_AT + 4;
+const PARAMETER_AT: usize = STMT_ID_AT + 4;
 /// Bytes that a piece takes beside its frames.
-pub(crate) const PIECE_COST: usize = size_of::<usize>();
+const PIECE_COST: usize = size_of::<usize>();
 
 /// A session's statements.
 #[derive(Debug)]
 pub(crate) struct ClientStmts {
     /// In order of their ids.
-    pub(crate) stmts: Vec<ClientStmt>,
-    pub(crate) next_id: u32,
+    stmts: Vec<ClientStmt>,
+    next_id: u32,
     /// The statement prepared last, which −1 stands for.
-    pub(crate) last: Option<u32>,
+    last: Option<u32>,
     /// Bytes of texts and long data.
-    pub(crate) held: usize,
+    held: usize,
 }
 
 impl Default for ClientStmts {
@@ -92,22 +92,22 @@ impl Default for ClientStmts {
 
 impl ClientStmts {
     /// The id that comes next.
-    pub(crate) fn after(&self) -> u32 {
+    pub(super) fn after(&self) -> u32 {
         self.next_id
     }
 
     /// The statement that −1 stands for.
-    pub(crate) fn last(&self) -> Option<u32> {
+    pub(super) fn last(&self) -> Option<u32> {
         self.last
     }
 
     /// In order of their ids.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &ClientStmt> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &ClientStmt> {
         self.stmts.iter()
     }
 
     /// A statement that its client knows by its id already.
-    pub(crate) fn restore(&mut self, stmt: ClientStmt) {
+    pub(super) fn restore(&mut self, stmt: ClientStmt) {
         let Err(place) = self.place(stmt.id) else { return };
         self.held += stmt.entry.text.len();
         self.stmts.insert(place, stmt);
@@ -115,7 +115,7 @@ impl ClientStmts {
 
     /// Goes on where a session's statements were elsewhere: with the id that comes next, and the
     /// statement that −1 stands for.
-    pub(crate) fn resume(&mut self, next_id: u32, last: Option<u32>) {
+    pub(super) fn resume(&mut self, next_id: u32, last: Option<u32>) {
         (self.next_id, self.last) = (next_id, last);
     }
 
@@ -146,7 +146,7 @@ impl ClientStmts {
         self.place(id).ok().map(|_| id)
     }
 
-    pub(crate) fn place(&self, id: u32) -> Result<usize, usize> {
+    fn place(&self, id: u32) -> Result<usize, usize> {
         self.stmts.binary_search_by_key(&id, |stmt| stmt.id)
     }
 
@@ -169,7 +169,7 @@ impl ClientStmts {
     }
 
     /// A statement was prepared, and its client was told this id.
-    pub(crate) fn insert(&mut self, id: u32, entry: Rc<Entry>) {
+    pub(super) fn insert(&mut self, id: u32, entry: Rc<Entry>) {
         debug_assert_eq!(id, self.next_id);
         let Err(place) = self.place(id) else { return };
         self.held += entry.text.len();
@@ -228,7 +228,7 @@ impl ClientStmts {
     }
 
     /// After an execution: an error of the long data stays until a reset, as with a server.
-    pub(crate) fn long_data_used(&mut self, id: u32) {
+    pub(super) fn long_data_used(&mut self, id: u32) {
         let has_error = |stmt: &ClientStmt| stmt.long.as_ref().is_some_and(|l| l.error.is_some());
         if self.get(id).is_some_and(|stmt| stmt.long.is_some() && !has_error(stmt)) {
             self.drop_long_data(id);

@@ -29,7 +29,7 @@ pub(crate) fn know_columns(relay: &mut Relay, statement: &Statement, session: &m
 
 impl ClientStmts {
     /// A reply has told the client of a statement's columns.
-    pub(crate) fn columns_sent(&mut self, id: u32, outcome: &Outcome) {
+    pub(super) fn columns_sent(&mut self, id: u32, outcome: &Outcome) {
         let Some(stmt) = self.get_mut(id) else { return };
         stmt.columns = match &outcome.columns {
             ClientColumns::Known(known) => Some(Rc::clone(known)),

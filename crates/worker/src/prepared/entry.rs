@@ -18,38 +18,38 @@ use crate::statement::analysis::{Analyses, Known};
 /// A text that clients have prepared, and what it takes to prepare it again elsewhere.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    pub text: Box<[u8]>,
+    pub(crate) text: Box<[u8]>,
     /// What is known of it, read in `modes`.
-    pub known: Rc<Known>,
+    pub(crate) known: Rc<Known>,
     /// The modes that it was prepared in, and is in whatever modes its session is later.
-    pub modes: Modes,
+    pub(crate) modes: Modes,
     /// The part of a session's state that the text was read under.
-    pub reading: Arc<SessionState>,
+    pub(crate) reading: Arc<SessionState>,
     /// Whether the text has literals, which are read with more of the state than the rest.
-    pub has_literals: bool,
+    pub(crate) has_literals: bool,
     /// Parameters, as a server counted them.
-    pub params: u16,
+    pub(crate) params: u16,
     /// Whether its executions give rows.
-    pub has_rows: bool,
+    pub(crate) has_rows: bool,
     /// Columns, as a server counted them.
-    pub columns_count: u16,
+    pub(crate) columns_count: u16,
     /// Whether a server's statement of it is run once only. MySQL 9.7 takes the bytes of a vector
     /// by the first execution that writes them; to any other of the statement it says 6136.
-    pub is_once: bool,
+    pub(crate) is_once: bool,
     /// Definitions of its columns that one of its clients has, to be shared by others.
-    pub(crate) columns: RefCell<Option<Rc<[u8]>>>,
+    columns: RefCell<Option<Rc<[u8]>>>,
     /// How it was judged last for an execution in other modes.
-    pub(crate) otherwise: RefCell<Option<Otherwise>>,
+    otherwise: RefCell<Option<Otherwise>>,
 }
 
 /// How a text is judged whose execution finds its session in other modes.
 #[derive(Debug)]
-pub(crate) struct Otherwise {
-    pub(crate) modes: Modes,
+struct Otherwise {
+    modes: Modes,
     /// Whether the session's settings are those of the preparation.
-    pub(crate) is_same: bool,
+    is_same: bool,
     /// What it is run by.
-    pub(crate) known: Rc<Known>,
+    known: Rc<Known>,
 }
 
 impl Entry {
@@ -64,7 +64,7 @@ impl Entry {
     }
 
     /// The modes in which a server reads it again for a session in `modes`.
-    pub(crate) fn modes_again(&self, modes: &Modes) -> Modes {
+    fn modes_again(&self, modes: &Modes) -> Modes {
         match self.modes.flavor_mariadb {
             true => Modes { encoding: modes.encoding, ..self.modes },
             false => *modes,
@@ -105,7 +105,7 @@ impl Entry {
     }
 
     /// These definitions; one allocation for all clients that have the same.
-    pub(crate) fn columns(&self, definitions: &[u8]) -> Rc<[u8]> {
+    pub(super) fn columns(&self, definitions: &[u8]) -> Rc<[u8]> {
         let mut shared = self.columns.borrow_mut();
         match &*shared {
             Some(known) if **known == *definitions => Rc::clone(known),
@@ -114,13 +114,13 @@ impl Entry {
     }
 
     /// What a server said of it, under a client's id.
-    pub(crate) fn prepared(&self, stmt_id: u32) -> Prepared {
+    pub(super) fn prepared(&self, stmt_id: u32) -> Prepared {
         let (params, columns) = (self.params, self.columns_count);
         Prepared { stmt_id, params, columns, takes_vector: self.is_once }
     }
 
     /// Whether a server has found the same in the text.
-    pub(crate) fn is_like(&self, prepared: Prepared) -> bool {
+    fn is_like(&self, prepared: Prepared) -> bool {
         self.params == prepared.params
             && self.has_rows == (prepared.columns > 0)
             && self.is_once == is_once(prepared)
@@ -128,7 +128,7 @@ impl Entry {
 }
 
 /// Whether `guess` says of `modes` what nobody had heard of, and nothing else.
-pub(crate) fn is_guess_of(guess: &Modes, modes: &Modes) -> bool {
+fn is_guess_of(guess: &Modes, modes: &Modes) -> bool {
     let mut settled = *guess;
     if guess.guesses_quotes {
         (settled.ansi_quotes, settled.guesses_quotes) = (modes.ansi_quotes, modes.guesses_quotes);
@@ -144,25 +144,21 @@ pub(crate) fn is_guess_of(guess: &Modes, modes: &Modes) -> bool {
 }
 
 /// Whether one execution uses a statement up.
-pub(crate) fn is_once(prepared: Prepared) -> bool {
+fn is_once(prepared: Prepared) -> bool {
     prepared.takes_vector && prepared.columns == 0
 }
 
 /// What tells entries apart: who prepares, how the text is read, and the text.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct EntryKey {
-    pub account: AccountId,
-    pub reading: Arc<SessionState>,
-    pub has_literals: bool,
-    pub text: Box<[u8]>,
+    pub(crate) account: AccountId,
+    pub(crate) reading: Arc<SessionState>,
+    pub(crate) has_literals: bool,
+    pub(crate) text: Box<[u8]>,
 }
 
 impl EntryKey {
-    pub(crate) fn entry(
-        &self,
-        (known, modes): (Rc<Known>, Modes),
-        prepared: Prepared,
-    ) -> Rc<Entry> {
+    fn entry(&self, (known, modes): (Rc<Known>, Modes), prepared: Prepared) -> Rc<Entry> {
         let Prepared { params, columns: columns_count, .. } = prepared;
         let has_rows = columns_count > 0;
         let Self { has_literals, .. } = *self;
@@ -187,13 +183,13 @@ impl EntryKey {
 /// The entries of one worker. Those that neither a client nor a connection holds are dropped.
 #[derive(Debug)]
 pub(crate) struct Entries {
-    pub(crate) entries: HashMap<EntryKey, Rc<Entry>, FixedState>,
+    entries: HashMap<EntryKey, Rc<Entry>, FixedState>,
     /// Size at which entries that nobody holds are dropped.
-    pub(crate) purge_at: usize,
+    purge_at: usize,
 }
 
 /// The fewest entries before the table looks for those that nobody holds.
-pub(crate) const PURGE_MIN: usize = 256;
+const PURGE_MIN: usize = 256;
 
 impl Default for Entries {
     fn default() -> Self {
@@ -204,7 +200,7 @@ impl Default for Entries {
 impl Entries {
     /// The entry of this key, `read` in modes; a new one unless there is one that is like what was
     /// prepared, and whose text was read the same way.
-    pub(crate) fn share(
+    pub(super) fn share(
         &mut self,
         key: EntryKey,
         read: (Rc<Known>, Modes),
@@ -243,7 +239,7 @@ impl Entries {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+pub(super) mod tests {
     use trunkline_config::Settings;
     use trunkline_session::tracker::{Charset, Schema};
     use trunkline_sql::{analysis::Effect, token::Encoding};

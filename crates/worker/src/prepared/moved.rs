@@ -11,29 +11,29 @@ use crate::{
 };
 
 /// Statements of one session that may move: each is read again when it arrives.
-pub(crate) const STMTS_MAX: usize = 64;
+const STMTS_MAX: usize = 64;
 /// Bytes of their texts.
-pub(crate) const BYTES_MAX: usize = 64 * 1024;
+const BYTES_MAX: usize = 64 * 1024;
 
 /// All prepared statements of one session.
 #[derive(Debug)]
 pub(crate) struct MovedStmts {
-    pub(crate) stmts: Vec<MovedStmt>,
-    pub(crate) next_id: u32,
-    pub(crate) last: Option<u32>,
+    stmts: Vec<MovedStmt>,
+    next_id: u32,
+    last: Option<u32>,
 }
 
 #[derive(Debug)]
-pub(crate) struct MovedStmt {
-    pub(crate) text: Box<[u8]>,
+struct MovedStmt {
+    text: Box<[u8]>,
     /// What a server said of it, and what its client calls it.
-    pub(crate) prepared: Prepared,
-    pub(crate) types: Option<Box<[u8]>>,
-    pub(crate) columns: Option<Box<[u8]>>,
+    prepared: Prepared,
+    types: Option<Box<[u8]>>,
+    columns: Option<Box<[u8]>>,
 }
 
 impl MovedStmt {
-    pub(crate) fn of(stmt: &ClientStmt) -> Self {
+    fn of(stmt: &ClientStmt) -> Self {
         let entry = &stmt.entry;
         Self {
             text: entry.text.clone(),

@@ -26,11 +26,11 @@ use crate::{
 /// The server's error when it has as many statements as it may.
 pub(crate) const TOO_MANY: u16 = 1461;
 /// The server's error when it does not know a statement.
-pub(crate) const UNKNOWN: u16 = 1243;
+const UNKNOWN: u16 = 1243;
 
 impl Statements {
     /// The entry of a statement that was `read` in modes: one for all clients, or its own.
-    pub(crate) fn share_entry(
+    pub(super) fn share_entry(
         &mut self,
         key: EntryKey,
         read: (Rc<Known>, Modes),
@@ -75,7 +75,7 @@ impl Exchange {
     }
 
     /// The entry of what was prepared just now, in the session's present state.
-    pub(crate) fn entry_of(
+    fn entry_of(
         &mut self,
         id: ClientId,
         statement: &Statement,
@@ -98,7 +98,7 @@ impl Exchange {
 
 impl Core {
     /// A server has prepared an entry.
-    pub(crate) fn stmt_is_on(&mut self, conn_id: ConnId, entry: &Rc<Entry>, stmt_id: u32) {
+    fn stmt_is_on(&mut self, conn_id: ConnId, entry: &Rc<Entry>, stmt_id: u32) {
         let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };

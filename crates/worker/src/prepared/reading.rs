@@ -10,7 +10,7 @@ use super::Entry;
 /// Variables that have no part in what a text means: they matter when it runs. Any other one may
 /// (`sql_mode`, `optimizer_switch`, `group_concat_max_len`, …), so that statements prepared under
 /// different values of it are different ones.
-pub(crate) const WITHOUT_PART: [&str; 15] = [
+const WITHOUT_PART: [&str; 15] = [
     "autocommit",
     "foreign_key_checks",
     "innodb_lock_wait_timeout",
@@ -30,9 +30,9 @@ pub(crate) const WITHOUT_PART: [&str; 15] = [
 
 /// Has a part in texts with literals only: servers may compute what depends on literals alone
 /// once and for all when they prepare.
-pub(crate) const OF_LITERALS: &str = "time_zone";
+const OF_LITERALS: &str = "time_zone";
 
-pub(crate) fn has_part(name: &str, has_literals: bool) -> bool {
+fn has_part(name: &str, has_literals: bool) -> bool {
     !WITHOUT_PART.contains(&name) && (has_literals || name != OF_LITERALS)
 }
 
@@ -43,7 +43,7 @@ pub(crate) fn has_literals(text: &[u8], modes: &Modes) -> bool {
 }
 
 /// What of `state` has a part in the meaning of a text.
-pub(crate) fn reading_of(state: &SessionState, has_literals: bool) -> SessionState {
+fn reading_of(state: &SessionState, has_literals: bool) -> SessionState {
     let mut reading = SessionState::new(state.schema.clone(), state.charset.clone());
     for (name, value) in state.variables() {
         if has_part(name, has_literals) {
@@ -56,8 +56,8 @@ pub(crate) fn reading_of(state: &SessionState, has_literals: bool) -> SessionSta
 /// A session's readings, for texts without and with literals, as long as its state stays.
 #[derive(Debug, Default)]
 pub(crate) struct Reading {
-    pub(crate) of: Option<Arc<SessionState>>,
-    pub(crate) readings: [Option<Arc<SessionState>>; 2],
+    of: Option<Arc<SessionState>>,
+    readings: [Option<Arc<SessionState>>; 2],
 }
 
 impl Reading {
@@ -86,7 +86,7 @@ impl Reading {
             || reads_alike(now, &entry.reading, entry.modes.flavor_mariadb)
     }
 
-    pub(crate) fn place(
+    fn place(
         &mut self,
         state: &Arc<SessionState>,
         has_literals: bool,
@@ -106,11 +106,7 @@ impl Reading {
 /// Whether two readings differ by their schema at most, or by that and `sql_mode` where servers
 /// keep that too.
 #[cold]
-pub(crate) fn reads_alike<'a>(
-    one: &'a SessionState,
-    other: &'a SessionState,
-    keeps_modes: bool,
-) -> bool {
+fn reads_alike<'a>(one: &'a SessionState, other: &'a SessionState, keeps_modes: bool) -> bool {
     let counts = |variable: &&(Box<str>, Box<[u8]>)| !(keeps_modes && *variable.0 == *"sql_mode");
     let variables = |state: &'a SessionState| state.variables().iter().filter(counts);
     one.charset == other.charset && variables(one).eq(variables(other))

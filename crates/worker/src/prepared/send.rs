@@ -116,7 +116,7 @@ impl Core {
     }
 
     /// Whether an execution of what the connection has prepared last is proven to have no effects.
-    pub(crate) fn last_is_harmless(&mut self, id: ClientId, conn_id: ConnId) -> bool {
+    fn last_is_harmless(&mut self, id: ClientId, conn_id: ConnId) -> bool {
         let Some(conn) = self.servers.conns.get(conn_id) else { return false };
         match conn.stmts.last().clone() {
             Last::Nothing => true,
@@ -191,10 +191,7 @@ impl Core {
     }
 }
 
-pub(crate) fn running(
-    clients: &mut Clients,
-    id: ClientId,
-) -> Option<(&mut Statement, &mut Session)> {
+fn running(clients: &mut Clients, id: ClientId) -> Option<(&mut Statement, &mut Session)> {
     let client = clients.get_mut(id)?;
     match (&mut client.phase, &mut client.session) {
         (Phase::Running(statement), Some(session)) => Some((statement, session)),
@@ -223,7 +220,7 @@ pub(crate) fn runs_among_others(clients: &Clients, id: ClientId, conn: Option<&C
 }
 
 /// Notes what the front statement is run with.
-pub(crate) fn run_front(stmts: &mut ServerStmts, stmt: &ClientStmt, statement: &Statement) {
+fn run_front(stmts: &mut ServerStmts, stmt: &ClientStmt, statement: &Statement) {
     let execution = execution_in(&statement.command.frames, stmt.entry.params);
     let opens_cursor = execution.is_some_and(|execution| execution.opens_cursor);
     stmts.run(fit_of(stmt, statement), opens_cursor);
@@ -251,7 +248,7 @@ pub(crate) fn put_statement(
 }
 
 /// Appends a `COM_QUERY` with its attributes, or none.
-pub(crate) fn put_text(out: &mut Vec<u8>, statement: &Statement) {
+fn put_text(out: &mut Vec<u8>, statement: &Statement) {
     let attributes = statement.command.attributes.as_deref();
     match is_split(&statement.command.frames) {
         true => {
@@ -267,7 +264,7 @@ pub(crate) fn put_text(out: &mut Vec<u8>, statement: &Statement) {
     }
 }
 
-pub(crate) fn put_execution(
+fn put_execution(
     out: &mut Vec<u8>,
     statement: &mut Statement,
     session: &Session,
@@ -329,7 +326,7 @@ pub(crate) fn put_execution(
 
 impl Conn {
     /// After the statement prepared last was found to be this client's: as if it had been there.
-    pub(crate) fn bind_front(&mut self, statement: &Statement, session: &Session) {
+    pub(super) fn bind_front(&mut self, statement: &Statement, session: &Session) {
         let stmt = statement.prepared.stmt_id.and_then(|stmt_id| session.prepared.get(stmt_id));
         if let Some(stmt) = stmt {
             run_front(&mut self.stmts, stmt, statement);

@@ -14,36 +14,36 @@ use super::Entry;
 /// different types: MySQL derives types within a statement from those of its executions, so a
 /// client must not run a statement that another one has run with other types.
 #[derive(Debug)]
-pub(crate) struct Slot {
-    pub(crate) entry: Rc<Entry>,
-    pub(crate) stmt_id: u32,
+struct Slot {
+    entry: Rc<Entry>,
+    stmt_id: u32,
     /// With which types it has been run; `None` before the first execution.
-    pub(crate) bound: Option<Bound>,
+    bound: Option<Bound>,
     /// By what its text may have been read again when it was run; `None` where that is what it
     /// was prepared by. It is for executions that read by the same.
-    pub(crate) read_as: Option<Arc<SessionState>>,
+    read_as: Option<Arc<SessionState>>,
     /// The client's statement whose cursor is open on it.
-    pub(crate) held_by: Option<u32>,
+    held_by: Option<u32>,
     /// Long data was sent for its execution, which has not ended yet.
-    pub(crate) has_long_data: bool,
+    has_long_data: bool,
     /// Not to be used again: what it has been run with is not known, it has had a cursor (MySQL
     /// 9.7 answers its next execution without one wrongly), it is too large to keep, or its entry's
     /// are run once.
-    pub(crate) is_spent: bool,
+    is_spent: bool,
 }
 
 #[derive(Debug)]
-pub(crate) struct Bound {
+struct Bound {
     /// Types by parameter, [`NULL`] for one that was always NULL.
-    pub(crate) types: Vec<[u8; TYPE_LEN]>,
+    types: Vec<[u8; TYPE_LEN]>,
     /// The types that the last execution had in it.
-    pub(crate) sent: Rc<[u8]>,
+    sent: Rc<[u8]>,
     /// Whether the server has taken those over: an execution with them has succeeded.
-    pub(crate) is_confirmed: bool,
+    is_confirmed: bool,
 }
 
 /// The type of a parameter that is NULL, whatever its driver says. No server has such a type.
-pub(crate) const NULL: [u8; TYPE_LEN] = [0xFF, 0xFF];
+const NULL: [u8; TYPE_LEN] = [0xFF, 0xFF];
 
 /// What an execution needs of a statement.
 #[derive(Debug, Clone, Copy)]
@@ -64,10 +64,10 @@ pub(crate) enum Fit<'a> {
 /// The statements of one connection, the most recently used first.
 #[derive(Debug, Default)]
 pub(crate) struct ServerStmts {
-    pub(crate) slots: Vec<Slot>,
+    slots: Vec<Slot>,
     /// Statements that the server has and nobody needs.
-    pub(crate) closing: Vec<u32>,
-    pub(crate) last: Last,
+    closing: Vec<u32>,
+    last: Last,
 }
 
 /// The statement that a connection has prepared last.
@@ -84,7 +84,7 @@ pub(crate) enum Last {
 
 /// Texts longer than this are prepared anew for each execution, so that connections do not keep
 /// them, bytes.
-pub(crate) const TEXT_KEPT_MAX: usize = 64 * 1024;
+pub(super) const TEXT_KEPT_MAX: usize = 64 * 1024;
 
 impl ServerStmts {
     /// What its statements are of.
@@ -110,7 +110,7 @@ impl ServerStmts {
 
     /// Takes a statement that fits to the front of the list; false when there is none. `owner` is
     /// the client's statement that is to be run.
-    pub(crate) fn take(&mut self, entry: &Rc<Entry>, owner: u32, fit: Fit<'_>) -> bool {
+    pub(super) fn take(&mut self, entry: &Rc<Entry>, owner: u32, fit: Fit<'_>) -> bool {
         let Some(place) = self.place(entry, owner, fit) else {
             return false;
         };
@@ -121,11 +121,11 @@ impl ServerStmts {
     }
 
     /// Whether there is a statement that fits.
-    pub(crate) fn has(&self, entry: &Rc<Entry>, owner: u32, fit: Fit<'_>) -> bool {
+    pub(super) fn has(&self, entry: &Rc<Entry>, owner: u32, fit: Fit<'_>) -> bool {
         self.place(entry, owner, fit).is_some()
     }
 
-    pub(crate) fn place(&self, entry: &Rc<Entry>, owner: u32, fit: Fit<'_>) -> Option<usize> {
+    fn place(&self, entry: &Rc<Entry>, owner: u32, fit: Fit<'_>) -> Option<usize> {
         let (mut unused, mut unread) = (None, None);
         for (place, slot) in self.slots.iter().enumerate() {
             if !Rc::ptr_eq(&slot.entry, entry)
@@ -157,7 +157,7 @@ impl ServerStmts {
 
     /// The server's id of the front statement, and whether an execution of these types that does
     /// not carry them has to.
-    pub(crate) fn front(&self, types: Option<&Rc<[u8]>>) -> Option<(u32, bool)> {
+    pub(super) fn front(&self, types: Option<&Rc<[u8]>>) -> Option<(u32, bool)> {
         let slot = self.slots.first()?;
         let has_them = |bound: &Bound, types: &Rc<[u8]>| {
             bound.is_confirmed && (Rc::ptr_eq(&bound.sent, types) || bound.sent == *types)
@@ -169,14 +169,14 @@ impl ServerStmts {
     }
 
     /// Long data was sent for the front statement, which is run next.
-    pub(crate) fn send_long_data(&mut self) {
+    pub(super) fn send_long_data(&mut self) {
         if let Some(slot) = self.slots.first_mut() {
             slot.has_long_data = true;
         }
     }
 
     /// The front statement is run.
-    pub(crate) fn run(&mut self, fit: Fit<'_>, opens_cursor: bool) {
+    pub(super) fn run(&mut self, fit: Fit<'_>, opens_cursor: bool) {
         let Some(slot) = self.slots.first_mut() else { return };
         slot.is_spent |= opens_cursor && slot.entry.has_rows;
         slot.is_spent |= slot.entry.text.len() > TEXT_KEPT_MAX || slot.entry.is_once;
@@ -192,7 +192,7 @@ impl ServerStmts {
     }
 
     /// An execution of a statement has ended.
-    pub(crate) fn ended(&mut self, stmt_id: u32, has_succeeded: bool, is_unknown: bool) {
+    pub(super) fn ended(&mut self, stmt_id: u32, has_succeeded: bool, is_unknown: bool) {
         let Some(place) = self.slots.iter().position(|slot| slot.stmt_id == stmt_id) else {
             return;
         };
@@ -215,14 +215,14 @@ impl ServerStmts {
     }
 
     /// A cursor is open on a statement, for this one of a client's.
-    pub(crate) fn hold(&mut self, stmt_id: u32, owner: u32) {
+    pub(super) fn hold(&mut self, stmt_id: u32, owner: u32) {
         if let Some(slot) = self.slots.iter_mut().find(|slot| slot.stmt_id == stmt_id) {
             slot.held_by = Some(owner);
         }
     }
 
     /// The server's id of the statement that is held for a client's.
-    pub(crate) fn held(&self, owner: u32) -> Option<u32> {
+    pub(super) fn held(&self, owner: u32) -> Option<u32> {
         Some(self.slots.iter().find(|slot| slot.held_by == Some(owner))?.stmt_id)
     }
 
@@ -236,7 +236,7 @@ impl ServerStmts {
     }
 
     /// The server prepared a statement; it comes to the front.
-    pub(crate) fn insert(&mut self, entry: &Rc<Entry>, stmt_id: u32) {
+    pub(super) fn insert(&mut self, entry: &Rc<Entry>, stmt_id: u32) {
         self.last = Last::Entry(Rc::downgrade(entry));
         // One that nobody has run is enough.
         let is_spare = |slot: &Slot| slot.bound.is_none() && Rc::ptr_eq(&slot.entry, entry);
@@ -258,13 +258,13 @@ impl ServerStmts {
     }
 
     /// What the server runs if the next statement can't be prepared, and is run all the same.
-    pub(crate) fn last(&self) -> &Last {
+    pub(super) fn last(&self) -> &Last {
         &self.last
     }
 
     /// Closes the least recently used statements, so that one more makes at most `max`. One at
     /// least when `is_scarce`.
-    pub(crate) fn make_room(&mut self, max: usize, is_scarce: bool) {
+    pub(super) fn make_room(&mut self, max: usize, is_scarce: bool) {
         let kept = self.slots.len().min(max.saturating_sub(1));
         let mut surplus = (self.slots.len() - kept).max(usize::from(is_scarce));
         let mut place = self.slots.len();
@@ -279,29 +279,29 @@ impl ServerStmts {
     }
 
     /// Closes all that no cursor holds: the server has too many.
-    pub(crate) fn close_all(&mut self) {
+    pub(super) fn close_all(&mut self) {
         self.make_room(0, false);
     }
 
     /// Whether statements wait to be closed.
-    pub(crate) fn has_closing(&self) -> bool {
+    pub(super) fn has_closing(&self) -> bool {
         !self.closing.is_empty()
     }
 
     /// The statements that wait to be closed; the caller closes them.
-    pub(crate) fn drain_closing(&mut self) -> impl Iterator<Item = u32> + '_ {
+    pub(super) fn drain_closing(&mut self) -> impl Iterator<Item = u32> + '_ {
         self.closing.drain(..)
     }
 }
 
 impl Bound {
-    pub(crate) fn new(types: &Rc<[u8]>, nulls: &[u8]) -> Self {
+    fn new(types: &Rc<[u8]>, nulls: &[u8]) -> Self {
         let own = Self::of(types, nulls).collect();
         Self { types: own, sent: Rc::clone(types), is_confirmed: false }
     }
 
     /// The type of each parameter of an execution.
-    pub(crate) fn of(types: &[u8], nulls: &[u8]) -> impl Iterator<Item = [u8; TYPE_LEN]> {
+    fn of(types: &[u8], nulls: &[u8]) -> impl Iterator<Item = [u8; TYPE_LEN]> {
         let is_null = |at: usize| nulls.get(at / 8).is_some_and(|byte| byte >> (at % 8) & 1 != 0);
         let types = types.as_chunks::<TYPE_LEN>().0.iter().copied().enumerate();
         types.map(move |(at, one)| if is_null(at) { NULL } else { one })
@@ -310,7 +310,7 @@ impl Bound {
     /// Whether an execution of these types finds the statement as one that nobody has run yet.
     ///
     /// Without `has_rows` nobody sees the type of a NULL, so that it goes with any other.
-    pub(crate) fn accepts(&self, types: &[u8], nulls: &[u8], has_rows: bool) -> bool {
+    fn accepts(&self, types: &[u8], nulls: &[u8], has_rows: bool) -> bool {
         let goes = |(known, one): (&[u8; TYPE_LEN], [u8; TYPE_LEN])| {
             *known == one || !has_rows && (*known == NULL || one == NULL)
         };
@@ -318,7 +318,7 @@ impl Bound {
             && self.types.iter().zip(Self::of(types, nulls)).all(goes)
     }
 
-    pub(crate) fn run(&mut self, types: &Rc<[u8]>, nulls: &[u8]) {
+    fn run(&mut self, types: &Rc<[u8]>, nulls: &[u8]) {
         for (known, one) in self.types.iter_mut().zip(Self::of(types, nulls)) {
             if *known == NULL {
                 *known = one;

@@ -20,7 +20,7 @@ use crate::{
 impl Exchange {
     /// The server was asked for the values of variables that a session has set unseen. What it
     /// does not tell goes on holding the session.
-    pub(crate) fn values_told(&mut self, conn_id: ConnId, id: ClientId, outcome: &Outcome) {
+    pub(super) fn values_told(&mut self, conn_id: ConnId, id: ClientId, outcome: &Outcome) {
         self.core.take_values(conn_id, id, outcome);
         let is_busy = self.core.clients.get(id).is_some_and(|client| {
             matches!(&client.phase, Phase::Running(statement)
@@ -36,7 +36,7 @@ impl Exchange {
     }
 
     /// What was fetched has come.
-    pub(crate) fn trace_answered(
+    pub(super) fn trace_answered(
         &mut self,
         conn_id: ConnId,
         client: ClientId,
@@ -82,7 +82,7 @@ impl Exchange {
     }
 
     /// A server has answered a `KILL`.
-    pub(crate) fn kill_carried(&mut self, via: ConnId, id: u64, outcome: Outcome) {
+    pub(super) fn kill_carried(&mut self, via: ConnId, id: u64, outcome: Outcome) {
         if let (Some(_), Some(conn)) = (&outcome.error, self.core.servers.conns.get_mut(via)) {
             conn.left.conditions_turn = Some(conn.holder.turn);
         }
@@ -95,7 +95,7 @@ impl Exchange {
     }
 
     /// The proxy's own `COM_STMT_PREPARE` was answered.
-    pub(crate) fn prepared_again(&mut self, id: ClientId, conn_id: ConnId, outcome: Outcome) {
+    pub(super) fn prepared_again(&mut self, id: ClientId, conn_id: ConnId, outcome: Outcome) {
         let Some(client) = self.core.clients.get(id) else {
             return;
         };
@@ -137,7 +137,7 @@ impl Exchange {
     }
 
     /// A connection has become quiet: a dump that waits for that begins.
-    pub(crate) fn dump_when_quiet(&mut self, conn_id: ConnId) {
+    pub(super) fn dump_when_quiet(&mut self, conn_id: ConnId) {
         let owner = self.core.servers.conns.get(conn_id).and_then(|conn| conn.holder.owner);
         let Some(owner) = owner.filter(|owner| self.core.clients.is_dump(*owner)) else {
             return;

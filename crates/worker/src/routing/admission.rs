@@ -26,7 +26,7 @@ pub(crate) fn share_of(guards: &Guards, workers: usize) -> Limits {
 
 impl Core {
     /// What the firewall answers a statement with that is not on its list; `None` lets it go on.
-    pub(crate) fn ask_firewall(&mut self, id: ClientId, known: &Known, flag: u32) -> Option<Route> {
+    pub(super) fn ask_firewall(&mut self, id: ClientId, known: &Known, flag: u32) -> Option<Route> {
         let client = self.clients.get(id)?;
         let session = client.session.as_ref()?;
         let settings = &self.env.snapshot.settings;
@@ -58,7 +58,7 @@ impl Core {
 impl Commands {
     /// Takes a token of each limit that is about a statement: it goes on, now or a little later,
     /// or it does not. What ends a transaction is not limited.
-    pub(crate) fn admit(
+    pub(super) fn admit(
         &mut self,
         id: ClientId,
         known: &Known,
@@ -98,7 +98,7 @@ impl Commands {
     }
 }
 
-pub(crate) fn refusal(limit: &Limit) -> String {
+fn refusal(limit: &Limit) -> String {
     let of = match &limit.scope {
         LimitScope::User(Some(user)) => format!("user '{user}'"),
         LimitScope::User(None) => "each user".to_owned(),

@@ -11,23 +11,23 @@ use crate::{cache::CacheOrder, clients::client::Statement, mirror::MirrorOrder, 
 /// What one statement is to be carried out with. 0 is none of a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Directives {
-    pub delay_ms: u32,
-    pub timeout_ms: u64,
+    pub(crate) delay_ms: u32,
+    pub(crate) timeout_ms: u64,
     /// In place of the setting.
-    pub retries: Option<u32>,
-    pub multiplex: Option<Multiplex>,
+    retries: Option<u32>,
+    multiplex: Option<Multiplex>,
     /// Whether it may share a connection; `None` when it is short and fit for it.
-    pub pipeline: Option<Pipeline>,
-    pub is_logged: bool,
+    pub(crate) pipeline: Option<Pipeline>,
+    pub(crate) is_logged: bool,
     /// Whether its answer may come from the cache, and how old it may be.
-    pub cache: Option<CacheOrder>,
+    pub(crate) cache: Option<CacheOrder>,
     /// Where a copy of it goes.
-    pub mirror: Option<MirrorOrder>,
+    pub(crate) mirror: Option<MirrorOrder>,
 }
 
 impl Directives {
     /// Those of a statement that no rule and no hint says anything of.
-    pub(crate) fn of_settings(settings: &Settings) -> Self {
+    pub(super) fn of_settings(settings: &Settings) -> Self {
         Self {
             delay_ms: u32::try_from(settings.default_query_delay).unwrap_or(u32::MAX),
             timeout_ms: settings.default_query_timeout,
@@ -36,7 +36,7 @@ impl Directives {
     }
 
     /// Takes over what rules say.
-    pub(crate) fn take_effects(&mut self, effects: &Effects) {
+    pub(super) fn take_effects(&mut self, effects: &Effects) {
         // Every other effect is a matter of the route, or of what is not built yet.
         self.delay_ms = self.delay_ms.saturating_add(effects.delay_ms.unwrap_or(0));
         self.timeout_ms = effects.timeout_ms.map_or(self.timeout_ms, u64::from);
@@ -59,7 +59,7 @@ impl Directives {
     }
 
     /// Takes over what comments say.
-    pub(crate) fn take_hints(&mut self, hints: &Hints) {
+    pub(super) fn take_hints(&mut self, hints: &Hints) {
         self.delay_ms = hints.delay_ms.unwrap_or(self.delay_ms).min(DELAY_MAX_MS);
         self.timeout_ms = hints.timeout_ms.map_or(self.timeout_ms, u64::from);
         if let Some(ttl_ms) = hints.cache_ttl_ms {
@@ -75,9 +75,9 @@ impl Directives {
 impl Core {}
 
 /// The longest that a client can have its own statement held back, ms.
-pub(crate) const DELAY_MAX_MS: u32 = 3_600_000;
+const DELAY_MAX_MS: u32 = 3_600_000;
 /// The most retries that a client can ask for.
-pub(crate) const RETRIES_MAX: u32 = trunkline_rules::RETRIES_MAX;
+const RETRIES_MAX: u32 = trunkline_rules::RETRIES_MAX;
 
 impl Statement {
     /// Is carried out on this server and no other, if there is one: with nobody else on its

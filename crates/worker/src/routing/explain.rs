@@ -1,9 +1,9 @@
 //! The way of one statement, without sending it: what `trunkline explain` and `EXPLAIN ROUTE`
 //! show.
 
-pub(crate) mod effects;
-pub(crate) mod proof;
-pub(crate) mod rules;
+mod effects;
+mod proof;
+mod rules;
 
 use std::net::IpAddr;
 
@@ -32,7 +32,7 @@ use crate::{
 };
 
 /// The setting's word for every user.
-pub(crate) const EVERYBODY: &str = "*";
+const EVERYBODY: &str = "*";
 
 /// One line: what it is about, and what there is to say.
 pub type ExplainRow = (&'static str, String);
@@ -66,10 +66,10 @@ pub struct Explaining<'a> {
 
 /// Rows in the making.
 #[derive(Debug, Default)]
-pub(crate) struct Rows(Vec<ExplainRow>);
+struct Rows(Vec<ExplainRow>);
 
 impl Rows {
-    pub(crate) fn push(&mut self, name: &'static str, value: impl Into<String>) {
+    fn push(&mut self, name: &'static str, value: impl Into<String>) {
         self.0.push((name, value.into()));
     }
 }
@@ -172,7 +172,7 @@ pub fn explain(snapshot: &Snapshot, asking: &Explaining<'_>) -> Vec<ExplainRow> 
 }
 
 /// What would hold the session when the statement has succeeded, in words.
-pub(crate) fn pins(asked: &TrackerSetting<'_>, routines_pin: bool) -> String {
+fn pins(asked: &TrackerSetting<'_>, routines_pin: bool) -> String {
     let mut pins = Pins::default();
     let state = SessionState::new(Schema::from(asked.schema), Charset::Unknown);
     let trust = if routines_pin { Trust::Nothing } else { Trust::Reports };
@@ -185,7 +185,7 @@ pub(crate) fn pins(asked: &TrackerSetting<'_>, routines_pin: bool) -> String {
 }
 
 /// What the firewall says; true when it denies the statement.
-pub(crate) fn firewall(
+fn firewall(
     out: &mut Rows,
     snapshot: &Snapshot,
     asking: &Explaining<'_>,
@@ -275,7 +275,7 @@ impl Exchange {
 }
 
 /// What follows `EXPLAIN ROUTE`.
-pub(crate) fn after_words(text: &[u8]) -> Option<&[u8]> {
+fn after_words(text: &[u8]) -> Option<&[u8]> {
     let mut rest = text.trim_ascii_start();
     for word in [&b"EXPLAIN"[..], b"ROUTE"] {
         let (head, tail) = rest.split_at_checked(word.len())?;
@@ -287,18 +287,18 @@ pub(crate) fn after_words(text: &[u8]) -> Option<&[u8]> {
 }
 
 /// What is asked about, as it would be sent.
-pub(crate) struct TrackerSetting<'a> {
-    pub(crate) analysis: Analysis,
-    pub(crate) proof: Proof,
+struct TrackerSetting<'a> {
+    analysis: Analysis,
+    proof: Proof,
     /// On the servers of the hostgroup that a comment names.
-    pub(crate) hinted_proof: Proof,
-    pub(crate) hints: Hints,
-    pub(crate) schema: &'a [u8],
-    pub(crate) transactions: Transactions,
-    pub(crate) now_ms: u64,
+    hinted_proof: Proof,
+    hints: Hints,
+    schema: &'a [u8],
+    transactions: Transactions,
+    now_ms: u64,
 }
 
-pub(crate) fn kind(analysis: &Analysis) -> String {
+fn kind(analysis: &Analysis) -> String {
     match analysis.statements {
         1 => analysis.kind.name().to_owned(),
         0 => "no statement at all".to_owned(),
@@ -307,7 +307,7 @@ pub(crate) fn kind(analysis: &Analysis) -> String {
 }
 
 /// Whether its text reads, or what speaks against it.
-pub(crate) fn access(analysis: &Analysis) -> String {
+fn access(analysis: &Analysis) -> String {
     if analysis.access == Access::CertainlyReads {
         return "reads, if what it names only reads".to_owned();
     }
@@ -345,7 +345,7 @@ pub(crate) fn access(analysis: &Analysis) -> String {
 }
 
 /// Where a session that holds no connection sends it, and why: what step 5 of a worker decides.
-pub(crate) fn destination(
+fn destination(
     snapshot: &Snapshot,
     user: &User,
     asked: &TrackerSetting<'_>,
@@ -403,7 +403,7 @@ pub(crate) fn destination(
     (split.hostgroup(default), split.reason().to_owned())
 }
 
-pub(crate) fn servers(out: &mut Rows, snapshot: &Snapshot, hostgroup: HostgroupId, now_ms: u64) {
+fn servers(out: &mut Rows, snapshot: &Snapshot, hostgroup: HostgroupId, now_ms: u64) {
     let Some(group) = snapshot.hostgroup(hostgroup) else {
         return out.push("servers", format!("none: hostgroup {hostgroup} has no server"));
     };

@@ -21,7 +21,7 @@ use crate::{
 
 /// What holds a session and is nothing that it has said of itself: transactions have a setting of
 /// their own (`transaction_persistent`), and what reads left is fetched from elsewhere.
-pub(crate) const NO_STATE: [PinReason; 5] = [
+const NO_STATE: [PinReason; 5] = [
     PinReason::Transaction,
     PinReason::Warnings,
     PinReason::FoundRows,
@@ -36,7 +36,7 @@ pub(crate) fn has_state(lease: &Lease) -> bool {
 
 /// The connection that a statement stays on though `decided` names another hostgroup.
 /// `is_same_group` says whether a hostgroup has the same servers' data as `decided`.
-pub(crate) fn keeping_lease<'a>(
+pub(super) fn keeping_lease<'a>(
     session: &'a Session,
     decided: HostgroupId,
     (analysis, proof): (&Analysis, Proof),
@@ -57,7 +57,7 @@ pub(crate) fn keeping_lease<'a>(
 /// The hostgroup that has user variables of a session, where a statement that reads some goes to
 /// another one that has none: it would find `NULL`. One that assigns some reads its own, most
 /// often.
-pub(crate) fn variables_elsewhere(
+pub(super) fn variables_elsewhere(
     session: &Session,
     goes_to: HostgroupId,
     analysis: &Analysis,
@@ -71,7 +71,7 @@ pub(crate) fn variables_elsewhere(
 }
 
 /// Whether a statement asks for something that is held.
-pub(crate) fn sees(pins: &Pins, analysis: &Analysis, proof: Proof) -> bool {
+fn sees(pins: &Pins, analysis: &Analysis, proof: Proof) -> bool {
     pins.reasons().any(|reason| match reason {
         PinReason::UserVariable
         | PinReason::Routine
@@ -98,7 +98,7 @@ pub(crate) fn sees(pins: &Pins, analysis: &Analysis, proof: Proof) -> bool {
 }
 
 /// Whether a user variable is read, or gets a value.
-pub(crate) fn uses_variables(analysis: &Analysis) -> bool {
+fn uses_variables(analysis: &Analysis) -> bool {
     let assigns = |effect: &Effect| match effect {
         Effect::UserVariableAssigned(_) => true,
         Effect::Set(assignments) => assignments.iter().any(|assignment| {
@@ -110,7 +110,7 @@ pub(crate) fn uses_variables(analysis: &Analysis) -> bool {
 }
 
 /// Whether a statement names a temporary table, in whatever schema, or may do so.
-pub(crate) fn names_one_of(pins: &Pins, analysis: &Analysis) -> bool {
+fn names_one_of(pins: &Pins, analysis: &Analysis) -> bool {
     let mut names = pins.names(PinReason::TemporaryTable).peekable();
     let references = &analysis.references;
     if !references.is_whole || names.peek().is_none() {
@@ -123,7 +123,7 @@ pub(crate) fn names_one_of(pins: &Pins, analysis: &Analysis) -> bool {
 }
 
 /// Whether an effect gives back, asks for or adds what holds the session for this reason.
-pub(crate) fn is_of(reason: PinReason, effect: &Effect) -> bool {
+fn is_of(reason: PinReason, effect: &Effect) -> bool {
     match reason {
         PinReason::NamedLock => {
             matches!(effect, Effect::GetLock(_) | Effect::ReleaseLock(_) | Effect::ReleaseAllLocks)

@@ -32,7 +32,7 @@ impl Core {
     /// `decided` is the hostgroup that rules and hints name: what they send to the readers stays.
     /// Where the session holds more there than the transaction, what ends it is refused with the
     /// text that is returned: it would write there.
-    pub(crate) fn leave_reader(
+    pub(super) fn leave_reader(
         &mut self,
         id: ClientId,
         (known, asking): (&Known, Asking<'_>),
@@ -92,7 +92,7 @@ impl Core {
 
 /// Whether a statement may do something besides reading, also where data can't be changed, or
 /// leaves in the session what later writes may ask for: its place is the writer.
-pub(crate) fn may_act(analysis: &Analysis, proof: Proof) -> bool {
+fn may_act(analysis: &Analysis, proof: Proof) -> bool {
     use StatementKind as Kind;
     if proof.reads || analysis.transaction != TransactionEffect::None {
         return false;
@@ -135,7 +135,7 @@ pub(crate) fn may_act(analysis: &Analysis, proof: Proof) -> bool {
 
 /// Whether a statement only looks at something, be it the server or the session that it runs in:
 /// no harm is done where it runs on a reader.
-pub(crate) fn only_looks(analysis: &Analysis, proof: Proof) -> bool {
+pub(super) fn only_looks(analysis: &Analysis, proof: Proof) -> bool {
     use StatementKind as Kind;
     let looks = matches!(
         analysis.kind,
@@ -149,32 +149,32 @@ pub(crate) fn only_looks(analysis: &Analysis, proof: Proof) -> bool {
 }
 
 /// Whether what stands behind names may do so: a view that calls a function.
-pub(crate) fn acts_behind_names(hidden: Hidden) -> bool {
+fn acts_behind_names(hidden: Hidden) -> bool {
     [Hidden::WRITES, Hidden::LEAVES, Hidden::STAYS].into_iter().any(|what| hidden.may(what))
 }
 
 /// Whether a variable gets a value that only the server knows, or one for all sessions.
-pub(crate) fn is_computed(assignment: &Assignment) -> bool {
+fn is_computed(assignment: &Assignment) -> bool {
     matches!(assignment, Assignment::Variable { scope, value, .. }
         if !matches!(value, Value::Literal(_))
             || matches!(scope, Scope::Global | Scope::Persist | Scope::PersistOnly))
 }
 
 /// Whether one of several statements begins a transaction, so that others may write in it.
-pub(crate) fn may_write_behind(analysis: &Analysis) -> bool {
+fn may_write_behind(analysis: &Analysis) -> bool {
     let begins =
         |effect: &Effect| matches!(effect, Effect::Transaction(TransactionEffect::Begin { .. }));
     analysis.statements > 1 && analysis.effects.iter().any(begins) && !only_names_reads(analysis)
 }
 
 /// Whether all tables of a text are known, and only read.
-pub(crate) fn only_names_reads(analysis: &Analysis) -> bool {
+fn only_names_reads(analysis: &Analysis) -> bool {
     let references = &analysis.references;
     references.is_whole && references.tables.iter().all(|table| table.access == TableAccess::Read)
 }
 
 /// Whether a text ends what is open, and what it does then may need the writer.
-pub(crate) fn ends_for_writer(analysis: &Analysis, flavor: Flavor) -> bool {
+fn ends_for_writer(analysis: &Analysis, flavor: Flavor) -> bool {
     use TransactionEffect as Tx;
     // Measured on MySQL 9.7: within a transaction that only reads, another one that does not say
     // how it begins only reads too. On MariaDB 10.11 it may write.

@@ -13,8 +13,8 @@ use crate::{rooms::Exchange, statement::analysis::Known};
 /// A statement as it is sent in place of the one that came.
 #[derive(Debug)]
 pub(crate) struct Rewritten {
-    pub text: Vec<u8>,
-    pub known: Rc<Known>,
+    pub(crate) text: Vec<u8>,
+    pub(crate) known: Rc<Known>,
 }
 
 impl Rewritten {
@@ -32,7 +32,7 @@ impl Rewritten {
 impl Exchange {
     /// Takes over what rules made of a statement. `None` when it is to be sent as it came: for a
     /// statement to be prepared the client's parameters must still fit.
-    pub(crate) fn take_rewrite(
+    pub(super) fn take_rewrite(
         &mut self,
         before: &[u8],
         text: Vec<u8>,
@@ -52,7 +52,7 @@ impl Exchange {
 }
 
 /// How many parameters a text has.
-pub(crate) fn parameters(text: &[u8], modes: &Modes) -> usize {
+fn parameters(text: &[u8], modes: &Modes) -> usize {
     Tokens::new(text, modes).filter(|token| token.kind == TokenKind::Parameter).count()
 }
 

@@ -30,7 +30,7 @@ use crate::{
 };
 
 /// Decisions remembered per worker.
-pub(crate) const DECISIONS_MAX: usize = 16_384;
+pub(super) const DECISIONS_MAX: usize = 16_384;
 
 /// Where a statement goes.
 #[derive(Debug, Clone)]
@@ -52,14 +52,14 @@ pub(crate) enum Route {
 /// What rules, hints and the split make of a statement.
 #[derive(Debug)]
 pub(crate) struct Routed {
-    pub route: Route,
-    pub orders: Directives,
+    pub(crate) route: Route,
+    pub(crate) orders: Directives,
     /// What is sent in its place.
-    pub rewritten: Option<Rewritten>,
+    pub(crate) rewritten: Option<Rewritten>,
     /// The only server that it is to run on.
-    pub server: Option<Box<ServerKey>>,
+    pub(crate) server: Option<Box<ServerKey>>,
     /// What is proven of it where it goes.
-    pub proven: Proven,
+    pub(crate) proven: Proven,
 }
 
 /// What the statement is asked about for.
@@ -76,15 +76,15 @@ pub(crate) enum Asking<'a> {
 
 /// What rules say of a statement.
 #[derive(Default)]
-pub(crate) struct Ruling {
-    pub(crate) answer: Option<Route>,
-    pub(crate) hostgroup: Option<HostgroupId>,
-    pub(crate) rewritten: Option<Vec<u8>>,
+struct Ruling {
+    answer: Option<Route>,
+    hostgroup: Option<HostgroupId>,
+    rewritten: Option<Vec<u8>>,
 }
 
 impl Clients {
     /// Refuses what would find `NULL` for a user variable that its session has elsewhere.
-    pub(crate) fn refuse_null(&self, id: ClientId, route: Route, analysis: &Analysis) -> Route {
+    fn refuse_null(&self, id: ClientId, route: Route, analysis: &Analysis) -> Route {
         if !analysis.depends.contains(Depends::USER_VARIABLE_READ) {
             return route;
         }
@@ -200,7 +200,7 @@ impl Commands {
     }
 
     /// Asks the rules, and fast routing behind them.
-    pub(crate) fn ask_rules(
+    fn ask_rules(
         &mut self,
         id: ClientId,
         known: &Known,
@@ -268,7 +268,7 @@ impl Commands {
 
 impl Core {
     /// The hostgroup that a statement's comments name.
-    pub(crate) fn hinted(
+    fn hinted(
         &self,
         id: ClientId,
         statement: (&Analysis, Proof),
@@ -283,7 +283,7 @@ impl Core {
     }
 
     /// The hostgroup of a statement that a rule sends to `named`.
-    pub(crate) fn ruled(&self, id: ClientId, named: HostgroupId) -> HostgroupId {
+    fn ruled(&self, id: ClientId, named: HostgroupId) -> HostgroupId {
         let session = self.clients.get(id).and_then(|client| client.session.as_ref());
         let Some(session) = session else { return named };
         let begins =
@@ -293,7 +293,7 @@ impl Core {
 
     /// The server that a statement's comments name, unless it is a reader and the statement may
     /// write there.
-    pub(crate) fn hinted_server(
+    fn hinted_server(
         &mut self,
         id: ClientId,
         known: &Known,
@@ -316,7 +316,7 @@ impl Core {
         self.route_decided(id, None, None, Proof::NOTHING)
     }
 
-    pub(crate) fn route_decided(
+    fn route_decided(
         &self,
         id: ClientId,
         decided: Option<HostgroupId>,
@@ -374,7 +374,7 @@ impl Core {
     }
 
     /// The connection that a statement stays on, whatever rules and hints say.
-    pub(crate) fn keeping_lease<'a>(
+    fn keeping_lease<'a>(
         &self,
         session: &'a Session,
         decided: HostgroupId,
@@ -390,12 +390,7 @@ impl Core {
     }
 
     /// The automatic read/write split, for a session that holds no connection.
-    pub(crate) fn split(
-        &self,
-        session: &Session,
-        known: Option<&Rc<Known>>,
-        reads: bool,
-    ) -> HostgroupId {
+    fn split(&self, session: &Session, known: Option<&Rc<Known>>, reads: bool) -> HostgroupId {
         let default = session.login.user.default_hostgroup;
         let group = self.env.snapshot.writer_group(default);
         let is_online = |readers| self.servers.pool.has_online(readers, self.env.now.ms());
@@ -415,7 +410,7 @@ pub(crate) fn hostgroup_of(route: &Route) -> Option<HostgroupId> {
     }
 }
 
-pub(crate) fn answer_of(answer: Option<Answer<'_>>) -> Option<Route> {
+fn answer_of(answer: Option<Answer<'_>>) -> Option<Route> {
     answer.map(|answer| match answer {
         Answer::Ok(text) => Route::Ok(Arc::clone(text)),
         Answer::Error(text) => Route::Error(Arc::clone(text)),
@@ -423,7 +418,7 @@ pub(crate) fn answer_of(answer: Option<Answer<'_>>) -> Option<Route> {
 }
 
 /// The next of a sequence of numbers that look like chance. Source: Marsaglia, "Xorshift RNGs".
-pub(crate) fn next_chance(mut number: u64) -> u64 {
+fn next_chance(mut number: u64) -> u64 {
     number ^= number << 13;
     number ^= number >> 7;
     number ^ number << 17
@@ -434,7 +429,7 @@ pub(crate) fn next_chance(mut number: u64) -> u64 {
 /// gives back, a lock; else where its next transaction is spoken of; else the writer, where it
 /// holds more than what reads left there; else the first that does. What may write follows nothing
 /// to where `may_write_at` says no: rules may have sent the session to a reader there.
-pub(crate) fn held_lease<'a>(
+fn held_lease<'a>(
     session: &'a Session,
     known: Option<&Known>,
     is_read: bool,
@@ -466,12 +461,12 @@ pub(crate) fn held_lease<'a>(
 }
 
 /// Whether a statement does no harm on a server of which nobody says that it may be written to.
-pub(crate) fn does_not_write(analysis: Option<&Analysis>, proof: Proof) -> bool {
+fn does_not_write(analysis: Option<&Analysis>, proof: Proof) -> bool {
     analysis.is_some_and(|it| only_looks(it, proof) || sets_user_variables(it))
 }
 
 /// Whether a statement gives values to user variables and can do nothing else.
-pub(crate) fn sets_user_variables(analysis: &Analysis) -> bool {
+fn sets_user_variables(analysis: &Analysis) -> bool {
     let is_of_user = |assignment: &Assignment| {
         matches!(assignment, Assignment::Variable { scope: Scope::UserVariable, .. })
     };
@@ -485,7 +480,7 @@ pub(crate) fn sets_user_variables(analysis: &Analysis) -> bool {
 }
 
 /// What a statement gives back, or asks for.
-pub(crate) fn given_back(analysis: &Analysis) -> Option<PinReason> {
+fn given_back(analysis: &Analysis) -> Option<PinReason> {
     let given = analysis.effects.iter().find_map(|effect| match effect {
         Effect::UnlockTables => Some(PinReason::TableLock),
         // One that is named is released by a statement that does nothing else.
@@ -500,11 +495,11 @@ pub(crate) fn given_back(analysis: &Analysis) -> Option<PinReason> {
 
 /// Whether all that holds a session on a connection is what reads left: rows to be fetched, counts
 /// and warnings.
-pub(crate) fn holds_reads_only(lease: &Lease) -> bool {
+fn holds_reads_only(lease: &Lease) -> bool {
     lease.pins.reasons().all(|reason| reason == PinReason::Cursor || is_of_reads(reason))
 }
 
 /// Whether it is a count or a warning that a read left.
-pub(crate) fn is_of_reads(reason: PinReason) -> bool {
+pub(super) fn is_of_reads(reason: PinReason) -> bool {
     matches!(reason, PinReason::FoundRows | PinReason::Warnings)
 }

@@ -53,7 +53,7 @@ impl Core {
     ///
     /// # Errors
     /// Why it is refused: several have written, or one of those to be given up holds more.
-    pub(crate) fn end_transactions(
+    pub(super) fn end_transactions(
         &mut self,
         id: ClientId,
         analysis: &Analysis,

@@ -11,10 +11,10 @@ use crate::{
 };
 
 /// A `COM_QUIT` packet.
-pub(crate) const QUIT: &[u8] = &[1, 0, 0, 0, 1];
+const QUIT: &[u8] = &[1, 0, 0, 0, 1];
 
 /// The same on a compressed connection: too short to be compressed itself.
-pub(crate) const PACKED_QUIT: &[u8] = &[5, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1];
+const PACKED_QUIT: &[u8] = &[5, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1];
 
 impl Servers {
     /// Forgets a removed server once its last connection has gone.
@@ -59,7 +59,7 @@ impl Core {
 
     /// Says goodbye to a server that is not in the middle of anything, as servers count clients
     /// that go without a word.
-    pub(crate) fn send_quit(&mut self, id: ConnId, conn: &Conn) {
+    fn send_quit(&mut self, id: ConnId, conn: &Conn) {
         let is_quiet = matches!(conn.phase, ConnPhase::Ready) && conn.in_flight.is_empty();
         let farewell: &[u8] = match (is_quiet, &conn.io.packing) {
             (true, None) => QUIT,

@@ -30,121 +30,121 @@ use crate::{
 /// One connection to a server.
 #[derive(Debug)]
 pub(crate) struct Conn {
-    pub slot: SlotId,
-    pub hostgroup: HostgroupId,
-    pub login: ConnLogin,
+    pub(crate) slot: SlotId,
+    pub(crate) hostgroup: HostgroupId,
+    pub(crate) login: ConnLogin,
     /// The list that it is on; [`set_state`](super::Servers::set_state) changes it.
-    pub list: ConnState,
-    pub phase: ConnPhase,
-    pub io: ConnIo,
-    pub server: ConnServer,
-    pub state: Arc<SessionState>,
+    pub(crate) list: ConnState,
+    pub(crate) phase: ConnPhase,
+    pub(crate) io: ConnIo,
+    pub(crate) server: ConnServer,
+    pub(crate) state: Arc<SessionState>,
     /// What is prepared on it.
-    pub stmts: ServerStmts,
+    pub(crate) stmts: ServerStmts,
     /// Commands sent and not answered, in order; the front's answer is coming in.
-    pub in_flight: VecDeque<InFlight>,
-    pub holder: Holder,
-    pub left: LeftThere,
+    pub(crate) in_flight: VecDeque<InFlight>,
+    pub(crate) holder: Holder,
+    pub(crate) left: LeftThere,
 }
 
 /// What goes over the socket of a server connection.
 #[derive(Debug, Default)]
 pub(crate) struct ConnIo {
-    pub inbox: Vec<u8>,
+    pub(crate) inbox: Vec<u8>,
     /// What has come of an answer to [`Trace::Warnings`].
-    pub captured: Vec<u8>,
+    pub(crate) captured: Vec<u8>,
     /// Bytes of the answer that comes in which nobody gets.
-    pub unwanted: usize,
-    pub outbox: Outbox,
+    pub(crate) unwanted: usize,
+    pub(crate) outbox: Outbox,
     /// Compression, where it was agreed on.
-    pub packing: Option<Box<Packing>>,
+    pub(crate) packing: Option<Box<Packing>>,
     /// What is known of its encryption, where it is encrypted.
-    pub tls: Option<Box<TlsFacts>>,
-    pub is_paused: bool,
+    pub(crate) tls: Option<Box<TlsFacts>>,
+    pub(crate) is_paused: bool,
     /// When it was held back because its client does not read, µs.
-    pub paused_us: u64,
+    pub(crate) paused_us: u64,
 }
 
 /// What is known of the server at the other end.
 #[derive(Debug)]
 pub(crate) struct ConnServer {
     /// Known from the login on.
-    pub identity: Option<Box<ServerIdentity>>,
-    pub flavor: Flavor,
-    pub format: ReplyFormat,
+    pub(crate) identity: Option<Box<ServerIdentity>>,
+    pub(crate) flavor: Flavor,
+    pub(crate) format: ReplyFormat,
     /// Whether texts and executions are sent in the form that has room for query attributes.
-    pub takes_attributes: bool,
+    pub(crate) takes_attributes: bool,
     /// Whether the server was asked to report what is set for the next transaction.
-    pub tracks_transactions: bool,
+    pub(crate) tracks_transactions: bool,
     /// Whether its session tracker tells the change of each variable under that one's name.
-    pub names_changes: bool,
+    pub(crate) names_changes: bool,
     /// The server's epoch when it was opened.
-    pub epoch: u32,
+    pub(crate) epoch: u32,
     /// The highest number that the server had given to a connection when it was opened.
-    pub last_thread: u32,
+    pub(crate) last_thread: u32,
     /// The server's incarnation that it is to, once it is logged in.
-    pub incarnation: u32,
+    pub(crate) incarnation: u32,
 }
 
 /// As whom a connection is logged in.
 #[derive(Debug)]
 pub(crate) struct ConnLogin {
-    pub account: AccountId,
+    pub(crate) account: AccountId,
     /// Which of the account's passwords it logs in with.
-    pub password: PasswordTurn,
+    pub(crate) password: PasswordTurn,
     /// When its last login began, µs.
-    pub login_us: u64,
+    pub(crate) login_us: u64,
     /// The fast-forward client that it is opened for.
-    pub forwards: Option<ClientId>,
+    pub(crate) forwards: Option<ClientId>,
 }
 
 /// Who has a connection, or had it.
 #[derive(Debug, Default)]
 pub(crate) struct Holder {
     /// Who has it, while leased or forwarding.
-    pub owner: Option<ClientId>,
+    pub(crate) owner: Option<ClientId>,
     /// The session that had it last.
-    pub last_client: Option<ClientId>,
+    pub(crate) last_client: Option<ClientId>,
     /// Grows when another session than the last one gets it: what a session left on it is there
     /// as long as this number stays.
-    pub turn: u64,
+    pub(crate) turn: u64,
     /// When the statement that runs was sent, µs; 0 when none does.
-    pub busy_since_us: u64,
+    pub(crate) busy_since_us: u64,
     /// When it was opened, or last became idle, ms.
-    pub since_ms: u64,
+    pub(crate) since_ms: u64,
     /// `KILL`s of what runs here that are under way: no new statement goes out meanwhile.
-    pub kills: u32,
+    pub(crate) kills: u32,
     /// A `KILL` was sent that may have come too late for the statement it was meant for.
-    pub was_killed: bool,
+    pub(crate) was_killed: bool,
     /// What became of a `KILL` is not known: the connection is not used by another session.
-    pub close_on_release: bool,
+    pub(crate) close_on_release: bool,
 }
 
 /// What may have been left on a connection by those who had it.
 #[derive(Debug, Default)]
 pub(crate) struct LeftThere {
     /// Why it is not proven clean, if it is not.
-    pub dirt: Option<Dirt>,
+    pub(crate) dirt: Option<Dirt>,
     /// The turn in which it got dirty.
-    pub soiled_turn: u64,
+    pub(crate) soiled_turn: u64,
     /// The schema that it had when it was reset a moment ago, and has still.
-    pub kept_schema: Option<Box<[u8]>>,
+    pub(crate) kept_schema: Option<Box<[u8]>>,
     /// The turn in which the server was left with warnings or an error to be asked for, if it may
     /// have any. MariaDB keeps them until a statement uses a table.
-    pub conditions_turn: Option<u64>,
+    pub(crate) conditions_turn: Option<u64>,
     /// Whether the last statement that was sent may leave what a reset does not take back.
-    pub may_last: bool,
+    pub(crate) may_last: bool,
     /// The GTID that it told last, whoever's it was.
-    pub last_gtid: Option<Gtid>,
+    pub(crate) last_gtid: Option<Gtid>,
     /// Hashes of `SET` texts that the server has accepted since the login, the latest last. Another
     /// connection may have logged in with fewer rights.
-    pub accepted_sets: Vec<u64>,
+    pub(crate) accepted_sets: Vec<u64>,
     /// What [`Shared::schemas_defined`](crate::Shared) said when a statement was sent last.
-    pub schemas_defined: u64,
+    pub(crate) schemas_defined: u64,
     /// The catalog's version when it was shared last: what runs on it was proven by that.
-    pub shared_version: u64,
+    pub(crate) shared_version: u64,
     /// Held while reads are in flight on it that were sent elsewhere as well.
-    pub copies: Option<CopyTicket>,
+    pub(crate) copies: Option<CopyTicket>,
 }
 
 impl Default for ConnServer {
@@ -168,11 +168,11 @@ impl Default for ConnServer {
 pub(crate) const OTHERS_TURN: u64 = u64::MAX;
 
 /// `SET` texts of one connection that are remembered.
-pub(crate) const ACCEPTED_SETS_MAX: usize = 16;
+const ACCEPTED_SETS_MAX: usize = 16;
 
 impl Conn {
     /// A connection of which nothing is known yet; it is on no list.
-    pub(crate) fn new(
+    pub(super) fn new(
         (slot, hostgroup): (SlotId, HostgroupId),
         account: AccountId,
         phase: ConnPhase,
@@ -260,10 +260,10 @@ pub(crate) enum ConnPhase {
 /// A command that awaits its answer.
 #[derive(Debug)]
 pub(crate) struct InFlight {
-    pub owner: Owner,
-    pub relay: Relay,
+    pub(crate) owner: Owner,
+    pub(crate) relay: Relay,
     /// Whether it is a client's command, which counts in the server's in-flight figure.
-    pub is_statement: bool,
+    pub(crate) is_statement: bool,
 }
 
 /// Who gets an answer.
@@ -336,10 +336,10 @@ impl MovedConn {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct AccountKey {
     /// The [`key`](trunkline_topology::User::key) of the proxy's user.
-    pub user: Arc<str>,
+    pub(crate) user: Arc<str>,
     /// Its name on the servers, where that is configured apart.
-    pub backend: Option<Arc<str>>,
-    pub behaviour: Capabilities,
+    pub(crate) backend: Option<Arc<str>>,
+    pub(crate) behaviour: Capabilities,
 }
 
 impl AccountKey {

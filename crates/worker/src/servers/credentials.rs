@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// A password refused so lately counts as refused still, ms.
-pub(crate) const REFUSED_MS: u64 = 10_000;
+const REFUSED_MS: u64 = 10_000;
 
 /// Which password of an account a server takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -29,7 +29,7 @@ pub(crate) enum PasswordTurn {
 }
 
 impl PasswordTurn {
-    pub(crate) fn other(self) -> Self {
+    fn other(self) -> Self {
         match self {
             Self::Newest => Self::Retained,
             Self::Retained => Self::Newest,
@@ -39,10 +39,10 @@ impl PasswordTurn {
 
 /// What is known of an account that has two passwords, on one server.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Known {
-    pub(crate) turn: PasswordTurn,
+struct Known {
+    turn: PasswordTurn,
     /// When the other one was refused, ms, unless one was taken since.
-    pub(crate) refused_ms: Option<u64>,
+    refused_ms: Option<u64>,
 }
 
 /// Accounts whose newest password some server has refused.
@@ -87,11 +87,11 @@ impl PasswordTurns {
 }
 
 impl Env {
-    pub(crate) fn newest_password(&self, session: &Session) -> Option<&Password> {
+    fn newest_password(&self, session: &Session) -> Option<&Password> {
         self.snapshot.today(&session.login.user).map(|user| &user.password)
     }
 
-    pub(crate) fn retained_password(&self, session: &Session) -> Option<&Password> {
+    fn retained_password(&self, session: &Session) -> Option<&Password> {
         clear_retained(self.snapshot.today(&session.login.user)?)
     }
 }
@@ -99,11 +99,7 @@ impl Env {
 impl Core {
     /// The account of `name` on the servers as `session`'s user has it: with today's passwords if
     /// the configuration still has that account, else with those of the login.
-    pub(crate) fn backend_of<'a>(
-        &'a self,
-        session: &'a Session,
-        name: &str,
-    ) -> Option<&'a BackendAccount> {
+    fn backend_of<'a>(&'a self, session: &'a Session, name: &str) -> Option<&'a BackendAccount> {
         let today = self.env.snapshot.today(&session.login.user);
         let users = today.into_iter().chain([&session.login.user]);
         users.filter_map(|user| user.backend.as_ref()).find(|backend| backend.user == name)
@@ -121,7 +117,7 @@ impl Core {
     }
 
     /// Name and credential of an account for its session.
-    pub(crate) fn credential_for(
+    pub(super) fn credential_for(
         &self,
         slot: SlotId,
         account: AccountId,
@@ -171,7 +167,7 @@ impl Core {
 impl Exchange {}
 
 /// The password before, where it is known itself: a hash opens no server.
-pub(crate) fn clear_retained(user: &User) -> Option<&Password> {
+fn clear_retained(user: &User) -> Option<&Password> {
     user.retained_password.as_ref().filter(|password| matches!(password, Password::Clear(_)))
 }
 

@@ -26,7 +26,7 @@ use crate::{ClientId, rooms::Core, servers::Servers, statement::sql_modes::Defau
 
 /// Variables that have no value of a session's: no login depends on them, and some tools set them
 /// again and again.
-pub(crate) const SERVERS_OWN: [&[u8]; 12] = [
+const SERVERS_OWN: [&[u8]; 12] = [
     b"event_scheduler",
     b"general_log",
     b"innodb_buffer_pool_size",
@@ -42,7 +42,7 @@ pub(crate) const SERVERS_OWN: [&[u8]; 12] = [
 ];
 
 /// The values that a text sets for new sessions.
-pub(crate) fn set_globals(analysis: &Analysis) -> impl Iterator<Item = &Assignment> {
+fn set_globals(analysis: &Analysis) -> impl Iterator<Item = &Assignment> {
     let sets = analysis.effects.iter().filter_map(|effect| match effect {
         Effect::Set(assignments) => Some(assignments.iter()),
         _ => None,
@@ -57,7 +57,7 @@ pub(crate) fn set_globals(analysis: &Analysis) -> impl Iterator<Item = &Assignme
 }
 
 /// Whether sessions that begin behind a text may have other values, roles or rights.
-pub(crate) fn sets_defaults(analysis: &Analysis) -> bool {
+fn sets_defaults(analysis: &Analysis) -> bool {
     let sets = |effect: &Effect| match effect {
         Effect::AccountsDefined => true,
         Effect::SetTransaction(setting) => setting.scope == TransactionScope::Global,
@@ -68,7 +68,7 @@ pub(crate) fn sets_defaults(analysis: &Analysis) -> bool {
 
 /// What a text sets autocommit to for new sessions, if it does: `None` within for an expression,
 /// which only a server can evaluate.
-pub(crate) fn set_autocommit(analysis: &Analysis) -> Option<Option<bool>> {
+fn set_autocommit(analysis: &Analysis) -> Option<Option<bool>> {
     let values = set_globals(analysis).filter_map(|assignment| match assignment {
         Assignment::Variable { name, value, .. } if &**name == b"autocommit" => Some(value),
         _ => None,
@@ -90,7 +90,7 @@ pub(crate) fn set_autocommit(analysis: &Analysis) -> Option<Option<bool>> {
 impl Servers {
     /// The entries of a connection's server: it may be in several hostgroups, as a writer is that
     /// is its own reader.
-    pub(crate) fn entries_of(&self, conn_id: ConnId) -> impl Iterator<Item = &Server> {
+    fn entries_of(&self, conn_id: ConnId) -> impl Iterator<Item = &Server> {
         let slot = self.conns.get(conn_id).and_then(|conn| self.pool.slot(conn.slot));
         let address = slot.map(|slot| &slot.server.key.address);
         let servers = self.pool.slots().map(|(_, slot)| &*slot.server);
@@ -99,7 +99,7 @@ impl Servers {
 
     /// Whether sessions of this hostgroup begin with autocommit off: some of its servers' do, and
     /// no others' are known to begin with it on.
-    pub(crate) fn begins_without_autocommit(&self, hostgroup: HostgroupId) -> bool {
+    fn begins_without_autocommit(&self, hostgroup: HostgroupId) -> bool {
         let mut begins = None;
         for (_, slot) in self.pool.slots() {
             let is_one = slot.server.key.hostgroup == hostgroup && !slot.removed;
@@ -170,7 +170,7 @@ impl Core {
     }
 
     /// A connection tells what its server's sessions begin with.
-    pub(crate) fn believe_autocommit(&self, conn_id: ConnId, is_on: bool) {
+    pub(super) fn believe_autocommit(&self, conn_id: ConnId, is_on: bool) {
         self.servers
             .entries_of(conn_id)
             .for_each(|server| server.health.set_autocommit(Some(is_on)));

@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// `COM_RESET_CONNECTION`.
-pub(crate) const RESET: &[u8] = &[0x1F];
+pub(super) const RESET: &[u8] = &[0x1F];
 
 /// In place of the hash of a `SET`, where a reset is waited for.
 pub(crate) const RESET_PROOF: u64 = 0x7265_7365_7400;
@@ -87,7 +87,7 @@ pub(crate) fn may_last(statement: &Statement) -> bool {
 }
 
 /// Whether a reset takes back all that this may leave.
-pub(crate) fn ends_with_reset(effect: &Effect) -> bool {
+fn ends_with_reset(effect: &Effect) -> bool {
     matches!(
         effect,
         Effect::UserVariableAssigned(_)
@@ -111,7 +111,7 @@ pub(crate) fn ends_with_reset(effect: &Effect) -> bool {
 }
 
 /// Whether a statement, or what it prepares, may ask its server for `@@last_gtid`.
-pub(crate) fn may_ask_for_gtid(statement: &Statement) -> bool {
+fn may_ask_for_gtid(statement: &Statement) -> bool {
     let Some(known) = statement.meaning.known.as_deref() else { return false };
     let analysis = &known.analysis;
     let names_it = analysis.depends.contains(Depends::LAST_GTID);
@@ -220,7 +220,7 @@ impl Core {
     }
 
     /// Resets a connection that is off its list; then it is offered.
-    pub(crate) fn reset_idle(&mut self, conn_id: ConnId) {
+    fn reset_idle(&mut self, conn_id: ConnId) {
         let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };

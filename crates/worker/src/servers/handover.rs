@@ -15,21 +15,21 @@ use crate::{
 };
 
 /// How often a worker asks the others for one server's connections, ms.
-pub(crate) const ASK_EVERY_MS: u64 = 20;
+const ASK_EVERY_MS: u64 = 20;
 /// How long a worker remembers that another one asked, ms.
-pub(crate) const ASKED_FOR_MS: u64 = 1_000;
+const ASKED_FOR_MS: u64 = 1_000;
 /// Questions remembered.
-pub(crate) const ASKED_MAX: usize = 1_024;
+const ASKED_MAX: usize = 1_024;
 
 /// Another worker's wish for a connection to a server.
 #[derive(Debug)]
-pub(crate) struct Ask {
+pub(super) struct Ask {
     pub(crate) key: ServerKey,
-    pub(crate) from: usize,
+    from: usize,
     /// When it asked first.
-    pub(crate) asked_ms: u64,
+    asked_ms: u64,
     /// Until when it counts; later each time that it asks again.
-    pub(crate) until_ms: u64,
+    until_ms: u64,
 }
 
 impl Core {
@@ -112,7 +112,7 @@ impl Core {
     }
 
     /// Takes a connection, off its list, out of this worker. Its place under the cap goes along.
-    pub(crate) fn give(&mut self, id: ConnId, to: usize) {
+    fn give(&mut self, id: ConnId, to: usize) {
         let is_whole = self.servers.conns.get(id).is_some_and(|conn| {
             let is_quiet = conn.io.packing.as_ref().is_none_or(|packing| packing.is_quiet());
             conn.in_flight.is_empty()

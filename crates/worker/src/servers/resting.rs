@@ -13,7 +13,7 @@ use crate::{
 };
 
 impl Servers {
-    pub(crate) fn anyone_waits(&self) -> bool {
+    fn anyone_waits(&self) -> bool {
         self.pool.waited_for().next().is_some()
     }
 
@@ -46,7 +46,7 @@ impl Core {
 
     /// Whether another worker has asked for a connection to this server.
     #[inline]
-    pub(crate) fn is_asked_for(&self, slot: SlotId) -> bool {
+    fn is_asked_for(&self, slot: SlotId) -> bool {
         let asked = &self.servers.peers.asked;
         !asked.is_empty()
             && self
@@ -81,7 +81,7 @@ impl Core {
     }
 
     /// Whether as many connections rest as `idle_connections_max` allows.
-    pub(crate) fn rests_enough(&self, slot: SlotId) -> bool {
+    fn rests_enough(&self, slot: SlotId) -> bool {
         let max = self.env.snapshot.settings.idle_connections_max;
         max != 0
             && self

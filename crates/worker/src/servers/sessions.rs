@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// The longest digest text in a row, bytes.
-pub(crate) const DIGEST_LEN_MAX: usize = 1_024;
+const DIGEST_LEN_MAX: usize = 1_024;
 
 impl Core {
     /// See [`Worker::sessions`](crate::Worker::sessions).
@@ -72,11 +72,11 @@ impl Core {
         }
     }
 
-    pub(crate) fn holds(&self, session: &Session) -> Vec<HeldConn> {
+    fn holds(&self, session: &Session) -> Vec<HeldConn> {
         session.leases.iter().map(|lease| self.held(lease)).collect()
     }
 
-    pub(crate) fn held(&self, lease: &Lease) -> HeldConn {
+    fn held(&self, lease: &Lease) -> HeldConn {
         let slot = self.servers.slot_of(lease.conn).and_then(|slot| self.servers.pool.slot(slot));
         let cause = lease.pinned_by.as_ref();
         let known = cause.and_then(|(known, _)| known.as_deref());
@@ -93,11 +93,11 @@ impl Core {
     }
 }
 
-pub(crate) fn schema_of(session: &Session) -> String {
+fn schema_of(session: &Session) -> String {
     String::from_utf8_lossy(session.settings.state.schema.name()).into_owned()
 }
 
-pub(crate) fn digest_text(known: &Known) -> String {
+fn digest_text(known: &Known) -> String {
     let text = known.digest_text.get(..DIGEST_LEN_MAX).unwrap_or(&known.digest_text);
     String::from_utf8_lossy(text).into_owned()
 }

@@ -47,7 +47,7 @@ impl Servers {
     }
 
     /// Takes an idle connection of whatever account, one that has rested for long.
-    pub(crate) fn take_oldest_idle(&mut self, slot: SlotId) -> Option<ConnId> {
+    pub(super) fn take_oldest_idle(&mut self, slot: SlotId) -> Option<ConnId> {
         let id = self.pool.slot_mut(slot)?.take_oldest_idle(|_| true)?;
         self.taken(id);
         Some(id)
@@ -60,7 +60,7 @@ impl Servers {
     }
 
     #[inline]
-    pub(crate) fn taken(&mut self, id: ConnId) {
+    fn taken(&mut self, id: ConnId) {
         if let Some(conn) = self.conns.get_mut(id) {
             debug_assert_eq!(conn.list, ConnState::Idle);
             conn.list = ConnState::Unlisted;

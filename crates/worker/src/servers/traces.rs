@@ -26,12 +26,7 @@ impl Core {
     }
 
     #[inline(never)]
-    pub(crate) fn fetch_traces_of(
-        &mut self,
-        last: ClientId,
-        conn_id: ConnId,
-        next: Option<ClientId>,
-    ) {
+    fn fetch_traces_of(&mut self, last: ClientId, conn_id: ConnId, next: Option<ClientId>) {
         let Some(conn) = self.servers.conns.get(conn_id) else {
             return;
         };

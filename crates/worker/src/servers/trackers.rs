@@ -31,31 +31,29 @@ use crate::{
 };
 
 /// Says what changes in a session beyond what a statement's text shows.
-pub(crate) const TRACKERS_ON: &[u8] = b"SET @@SESSION.session_track_system_variables='*',\
+const TRACKERS_ON: &[u8] = b"SET @@SESSION.session_track_system_variables='*',\
     @@SESSION.session_track_schema=1,@@SESSION.session_track_state_change=1";
 /// On a connection without a session: also has the server tell what new sessions have, of what
 /// decides how texts are read and what they find.
-pub(crate) const FRESH: &[u8] = b",@@SESSION.sql_mode=@@SESSION.sql_mode,\
+const FRESH: &[u8] = b",@@SESSION.sql_mode=@@SESSION.sql_mode,\
     @@SESSION.sql_auto_is_null=@@SESSION.sql_auto_is_null";
 /// A server that keeps profiles or traces of everybody's statements would keep one list for all
 /// sessions of a connection, which a reset may leave. Whoever wants one says so, and has the
 /// connection alone. With the variables' names; MySQL warns of the first one.
-pub(crate) const LISTS_OFF: [(&str, &[u8]); 2] = [
+const LISTS_OFF: [(&str, &[u8]); 2] = [
     ("profiling", b",@@SESSION.profiling=0"),
     ("optimizer_trace", b",@@SESSION.optimizer_trace='enabled=off'"),
 ];
 /// Which of them are in use: not those that some server lacks.
-pub(crate) type Lists = [bool; LISTS_OFF.len()];
+pub(super) type Lists = [bool; LISTS_OFF.len()];
 /// Whatever a server's sessions begin with by now: it is off where a session's record says so.
-pub(crate) const AUTOCOMMIT_ON: &[u8] = b",@@SESSION.autocommit=1";
+const AUTOCOMMIT_ON: &[u8] = b",@@SESSION.autocommit=1";
 /// Before that: has MySQL tell what its sessions begin with.
-pub(crate) const AUTOCOMMIT_TOLD: &[u8] =
-    b"SET @@SESSION.session_track_system_variables='autocommit',\
+const AUTOCOMMIT_TOLD: &[u8] = b"SET @@SESSION.session_track_system_variables='autocommit',\
     @@SESSION.autocommit=@@SESSION.autocommit";
 /// Behind a login: it has the server tell whether it reads texts in the character set that the
 /// login has named.
-pub(crate) const CLIENT_CHARSET: &[u8] =
-    b",@@SESSION.character_set_client=@@SESSION.character_set_client";
+const CLIENT_CHARSET: &[u8] = b",@@SESSION.character_set_client=@@SESSION.character_set_client";
 
 /// What a connection has gone through that is to be as new.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,9 +65,9 @@ pub(crate) enum Behind {
 }
 
 /// The error of a server that does not know a variable.
-pub(crate) const UNKNOWN_VARIABLE: u16 = 1193;
+const UNKNOWN_VARIABLE: u16 = 1193;
 
-pub(crate) const TRANSACTION_TRACKER_ON: &[u8] =
+const TRANSACTION_TRACKER_ON: &[u8] =
     b"SET @@SESSION.session_track_transaction_info='CHARACTERISTICS'";
 
 impl Env {
@@ -138,7 +136,7 @@ impl Core {
     }
 
     /// What servers have by default is known better: sessions are read accordingly.
-    pub(crate) fn follow_modes(&mut self, modes: DefaultModes) {
+    pub(super) fn follow_modes(&mut self, modes: DefaultModes) {
         if std::mem::replace(&mut self.servers.defaults.modes, modes) == modes {
             return;
         }
@@ -162,7 +160,7 @@ impl Core {
         }
     }
 
-    pub(crate) fn set_up(&mut self, id: ConnId, owner: Owner, text: &[u8]) {
+    fn set_up(&mut self, id: ConnId, owner: Owner, text: &[u8]) {
         let Some(conn) = self.servers.conns.get_mut(id) else {
             return;
         };

@@ -209,7 +209,7 @@ pub(crate) fn asked_place(session: &Session, depends: Depends) -> Option<(ConnId
 
 /// Whether a statement on this route goes where something was left: one that may write to its own
 /// hostgroup only.
-pub(crate) fn goes_to(route: &Route, statement: &Statement, conn_id: ConnId, conn: &Conn) -> bool {
+pub(super) fn goes_to(route: &Route, statement: &Statement, conn_id: ConnId, conn: &Conn) -> bool {
     match route {
         Route::Lease(_, lease) => *lease == conn_id,
         _ => statement.meaning.is_read || conn.hostgroup == route_hostgroup(route),
@@ -260,7 +260,7 @@ pub(crate) fn assign_numbers(
 }
 
 /// A number as it stands in a text.
-pub(crate) fn parsed(text: &[u8]) -> Option<u64> {
+fn parsed(text: &[u8]) -> Option<u64> {
     std::str::from_utf8(text).ok()?.trim().parse().ok()
 }
 

@@ -29,7 +29,7 @@ use crate::{
 
 /// More rows than these are not given to a connection for `FOUND_ROWS()`: making a thousand takes a
 /// server as long as the statement itself.
-pub(crate) const FOUND_ROWS_PUT_MAX: u64 = 100;
+const FOUND_ROWS_PUT_MAX: u64 = 100;
 
 /// What becomes of `FOUND_ROWS()` by statements of one digest that succeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,7 +71,7 @@ impl FoundRows {
 
     /// Whether it has been something else behind a statement that failed with this error on a
     /// MariaDB, whatever it was before.
-    pub(crate) fn changes_by_error(self, code: u16) -> bool {
+    fn changes_by_error(self, code: u16) -> bool {
         let selects = !matches!(self, Self::Stays | Self::Matched | Self::One);
         // More rows than one: of a subquery, or for `INTO`. A row that `INSERT … SELECT` found is
         // there already.
@@ -205,7 +205,7 @@ pub(crate) fn keeps_conditions(statement: &Statement, flavor: Flavor) -> bool {
 }
 
 /// Whether it is a `GET DIAGNOSTICS`.
-pub(crate) fn gets_diagnostics(statement: &Statement) -> bool {
+fn gets_diagnostics(statement: &Statement) -> bool {
     statement.meaning.known.as_ref().is_some_and(|known| {
         known.analysis.kind == StatementKind::Unknown
             && known.analysis.depends.contains(Depends::DIAGNOSTICS)
@@ -214,16 +214,16 @@ pub(crate) fn gets_diagnostics(statement: &Statement) -> bool {
 }
 
 /// What makes one answer of several.
-pub(crate) const COMBINES: [&[u8]; 4] = [b"UNION", b"EXCEPT", b"INTERSECT", b"MINUS"];
+const COMBINES: [&[u8]; 4] = [b"UNION", b"EXCEPT", b"INTERSECT", b"MINUS"];
 
 /// What leaves rows out of an answer.
-pub(crate) const LIMITS: [&[u8]; 2] = [b"LIMIT", b"FETCH"];
+const LIMITS: [&[u8]; 2] = [b"LIMIT", b"FETCH"];
 
 /// Statements that answer with the rows that they find.
-pub(crate) const ANSWERS: [&[u8]; 2] = [b"TABLE", b"VALUES"];
+const ANSWERS: [&[u8]; 2] = [b"TABLE", b"VALUES"];
 
 /// Statements that select nothing, nor do what is in them.
-pub(crate) const SELECTS_NOTHING: [&[u8]; 12] = [
+const SELECTS_NOTHING: [&[u8]; 12] = [
     b"ALTER",
     b"CHECK",
     b"CHECKSUM",
@@ -239,7 +239,7 @@ pub(crate) const SELECTS_NOTHING: [&[u8]; 12] = [
 ];
 
 /// What is shown without the rows of a table of `information_schema`.
-pub(crate) const SHOWN_WITHOUT_ROWS: [&[u8]; 14] = [
+const SHOWN_WITHOUT_ROWS: [&[u8]; 14] = [
     b"CREATE",
     b"GRANTS",
     b"PROCESSLIST",
@@ -257,20 +257,20 @@ pub(crate) const SHOWN_WITHOUT_ROWS: [&[u8]; 14] = [
 ];
 
 /// Whether it is a `SHOW COUNT(*) WARNINGS` or `ERRORS`, which is a `SELECT` in other words.
-pub(crate) fn counts_conditions(text: &[u8]) -> bool {
+fn counts_conditions(text: &[u8]) -> bool {
     let mut words = text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
     words.nth(1).is_some_and(|word| has_word(word, &[b"COUNT"]))
 }
 
 /// Whether a `DELETE` is of the form for one table.
-pub(crate) fn deletes_from_one(text: &[u8]) -> bool {
+fn deletes_from_one(text: &[u8]) -> bool {
     let mut words = text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
     words.nth(1).is_some_and(|word| word.eq_ignore_ascii_case(b"FROM"))
         && !has_word(text, &[b"USING"])
 }
 
 /// Whether a `SET STATEMENT` is one for a `SELECT`.
-pub(crate) fn sets_for_select(text: &[u8]) -> bool {
+fn sets_for_select(text: &[u8]) -> bool {
     let mut words = text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
     let is_for = words.any(|word| word.eq_ignore_ascii_case(b"FOR"));
     let rest = words.next().unwrap_or_default();
@@ -278,18 +278,18 @@ pub(crate) fn sets_for_select(text: &[u8]) -> bool {
 }
 
 /// Whether a text begins with one of these words.
-pub(crate) fn has_first_of(text: &[u8], words: &[&[u8]]) -> bool {
+fn has_first_of(text: &[u8], words: &[&[u8]]) -> bool {
     words.iter().any(|word| has_first(text, word))
 }
 
 /// Whether a text begins with this word.
-pub(crate) fn has_first(text: &[u8], word: &[u8]) -> bool {
+fn has_first(text: &[u8], word: &[u8]) -> bool {
     let first = text.split(u8::is_ascii_whitespace).find(|part| !part.is_empty());
     first.is_some_and(|first| first.eq_ignore_ascii_case(word))
 }
 
 /// Whether one of these words is in a text.
-pub(crate) fn has_word(text: &[u8], words: &[&[u8]]) -> bool {
+fn has_word(text: &[u8], words: &[&[u8]]) -> bool {
     let is_end = |byte: &u8| !byte.is_ascii_alphanumeric() && *byte != b'_';
     text.split(is_end).any(|part| words.iter().any(|word| part.eq_ignore_ascii_case(word)))
 }
@@ -311,12 +311,12 @@ pub(crate) fn may_fail_half_way(analysis: &Analysis, digest_text: Option<&[u8]>)
 }
 
 /// The code of `COM_STATISTICS`.
-pub(crate) const STATISTICS: u8 = 0x09;
+const STATISTICS: u8 = 0x09;
 
 /// The code of `COM_STMT_BULK_EXECUTE`.
-pub(crate) const BULK_EXECUTE: u8 = 0xFA;
+const BULK_EXECUTE: u8 = 0xFA;
 
-pub(crate) fn has_code(statement: &Statement, code: u8) -> bool {
+fn has_code(statement: &Statement, code: u8) -> bool {
     statement.command.frames.get(HEADER_LEN) == Some(&code)
 }
 
@@ -336,7 +336,7 @@ pub(crate) fn leaves_id_when_failed(statement: &Statement) -> bool {
 impl LastStatement {
     /// Takes over what a statement did to `ROW_COUNT()` and `FOUND_ROWS()`. `here` as for
     /// [`LastStatement::learn`]. False where it leaves the row count.
-    pub(crate) fn learn_counts(
+    pub(super) fn learn_counts(
         &mut self,
         statement: &Statement,
         outcome: &Outcome,
@@ -358,7 +358,7 @@ impl LastStatement {
 
     /// Takes over what a statement did to `FOUND_ROWS()`. `here` is the connection that ran it, if
     /// the session had that to itself, and its turn.
-    pub(crate) fn learn_found_rows(
+    fn learn_found_rows(
         &mut self,
         statement: &Statement,
         outcome: &Outcome,
@@ -399,7 +399,7 @@ impl LastStatement {
     }
 
     /// What becomes of it by a statement that failed.
-    pub(crate) fn rule_of_failed(
+    fn rule_of_failed(
         &self,
         known: &Known,
         code: u16,
@@ -422,7 +422,7 @@ impl LastStatement {
 
     /// The statements that give a connection what `FOUND_ROWS()` and `ROW_COUNT()` are for this
     /// session, as far as any without effects can. Of `FOUND_ROWS()` no more than `max`.
-    pub(crate) fn counting(&self, max: u64) -> Vec<Vec<u8>> {
+    fn counting(&self, max: u64) -> Vec<Vec<u8>> {
         let count = self.found_rows.unwrap_or_default().min(max);
         let mut texts = Vec::new();
         texts.push(match count {

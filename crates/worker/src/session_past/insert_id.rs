@@ -30,7 +30,7 @@ use crate::{
 
 /// What is known of the value that `LAST_INSERT_ID()` gives.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) enum InsertId {
+pub(super) enum InsertId {
     /// It is the session's `last_insert_id`.
     #[default]
     Sure,
@@ -42,7 +42,7 @@ pub(crate) enum InsertId {
 }
 
 /// Reported values that are told apart; older ones are taken for given ones.
-pub(crate) const REPORTED_MAX: usize = 8;
+const REPORTED_MAX: usize = 8;
 
 /// What a statement is told that reads an id which was lost with its connection.
 pub(crate) const INSERT_ID_LOST: &str =
@@ -93,7 +93,7 @@ impl Session {
     }
 
     /// What is known behind a reply with an id that its statement may have given.
-    pub(crate) fn reported(&mut self, is_here: bool, id: u64) -> InsertId {
+    fn reported(&mut self, is_here: bool, id: u64) -> InsertId {
         let (base, mut reported) = match std::mem::take(&mut self.past.insert_id) {
             InsertId::Sure | InsertId::OnConnection if is_here => return InsertId::OnConnection,
             InsertId::Reported { base, reported } if is_here => (base, reported),
@@ -110,7 +110,7 @@ impl Session {
 
     /// Whether a statement's text, its parameters, or a trigger may have given the id that its
     /// reply reports.
-    pub(crate) fn may_be_given(&self, statement: &Statement, id: u64) -> bool {
+    fn may_be_given(&self, statement: &Statement, id: u64) -> bool {
         if statement.meaning.proof.hidden.may(Hidden::GIVES_VALUES) {
             return true;
         }
@@ -203,7 +203,7 @@ pub(crate) fn names_insert_id(statement: &Statement) -> bool {
 }
 
 /// Whether statements of this kind generate ids.
-pub(crate) fn gives_values(kind: StatementKind) -> bool {
+pub(super) fn gives_values(kind: StatementKind) -> bool {
     matches!(kind, StatementKind::Insert | StatementKind::Replace | StatementKind::Load)
 }
 

@@ -21,19 +21,19 @@ use trunkline_sql::recall::ShowDiagnostics;
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Warnings {
     /// How many columns there are.
-    pub(crate) count: u8,
+    count: u8,
     /// Their definitions; none when the session does without.
-    pub(crate) columns: Vec<Box<[u8]>>,
-    pub(crate) rows: Vec<Box<[u8]>>,
+    columns: Vec<Box<[u8]>>,
+    rows: Vec<Box<[u8]>>,
 }
 
 /// Column type `LONG`.
-pub(crate) const LONG: u8 = 0x03;
+const LONG: u8 = 0x03;
 /// The collation of numbers.
-pub(crate) const BINARY_COLLATION: u8 = 63;
+const BINARY_COLLATION: u8 = 63;
 
 /// Whether a row of `SHOW WARNINGS` has the level `Error`.
-pub(crate) fn is_error(row: &[u8]) -> bool {
+fn is_error(row: &[u8]) -> bool {
     Reader::new(row).lenenc_bytes("level").is_ok_and(|level| level == b"Error")
 }
 
@@ -45,7 +45,7 @@ pub(crate) fn captured_format(server: ReplyFormat) -> ReplyFormat {
 
 impl Warnings {
     /// How many there are, and how many of them are errors.
-    pub(crate) fn counts(&self) -> (u64, u64) {
+    pub(super) fn counts(&self) -> (u64, u64) {
         let errors = self.rows.iter().filter(|row| is_error(row)).count();
         (self.rows.len() as u64, errors as u64)
     }
@@ -61,7 +61,7 @@ impl Warnings {
     }
 
     /// Says that codes are numbers of 32 bits, where they were texts.
-    pub(crate) fn number_codes(&mut self) {
+    fn number_codes(&mut self) {
         // The collation, a width and the type are followed by flags, decimals and two unused bytes.
         if let Some(code) = self.columns.get_mut(1)
             && let Some([low, high, _, _, _, _, kind, ..]) =
@@ -110,7 +110,7 @@ impl Warnings {
     }
 
     /// The same in the binary protocol.
-    pub(crate) fn put_binary(
+    pub(super) fn put_binary(
         &self,
         out: &mut Vec<u8>,
         show: ShowDiagnostics,
@@ -120,7 +120,7 @@ impl Warnings {
         self.put_rows(out, show, format, status, binary_row);
     }
 
-    pub(crate) fn put_rows(
+    fn put_rows(
         &self,
         out: &mut Vec<u8>,
         show: ShowDiagnostics,
@@ -144,7 +144,7 @@ impl Warnings {
 
 /// A row of `SHOW WARNINGS` (level, code, message) as prepared statements give it: no NULL, and the
 /// code as a number of 32 bits.
-pub(crate) fn binary_row(row: &[u8]) -> Option<Vec<u8>> {
+fn binary_row(row: &[u8]) -> Option<Vec<u8>> {
     let mut reader = Reader::new(row);
     let level = reader.lenenc_bytes("level").ok()?;
     let code = std::str::from_utf8(reader.lenenc_bytes("code").ok()?).ok()?.parse().ok()?;
@@ -157,7 +157,7 @@ pub(crate) fn binary_row(row: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// As [`put_remembered`], in the binary protocol.
-pub(crate) fn put_remembered_binary(
+pub(super) fn put_remembered_binary(
     out: &mut Vec<u8>,
     past: (u16, Option<&ServerError>),
     show: ShowDiagnostics,
@@ -169,10 +169,7 @@ pub(crate) fn put_remembered_binary(
     }
 }
 
-pub(crate) fn limited<T>(
-    rows: impl Iterator<Item = T>,
-    show: ShowDiagnostics,
-) -> impl Iterator<Item = T> {
+fn limited<T>(rows: impl Iterator<Item = T>, show: ShowDiagnostics) -> impl Iterator<Item = T> {
     let offset = usize::try_from(show.offset).unwrap_or(usize::MAX);
     rows.skip(offset).take(usize::try_from(show.limit).unwrap_or(usize::MAX))
 }
@@ -190,7 +187,7 @@ pub(crate) fn put_remembered(
     }
 }
 
-pub(crate) fn remembered(
+fn remembered(
     (warnings, error): (u16, Option<&ServerError>),
     errors_only: bool,
 ) -> Option<Warnings> {

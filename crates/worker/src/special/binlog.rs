@@ -33,17 +33,17 @@ impl Core {}
 impl Conn {
     /// Whether a client gets the binary log there. That of a fast-forward user is the client's
     /// alone from its login on.
-    pub(crate) fn sends_binlog(&self) -> bool {
+    pub(super) fn sends_binlog(&self) -> bool {
         matches!(self.phase, ConnPhase::Forward(_)) && self.login.forwards.is_none()
     }
 }
 
 /// The first byte of a semi-synchronous replica's acknowledgement.
-pub(crate) const ACKNOWLEDGEMENT: u8 = 0xEF;
+const ACKNOWLEDGEMENT: u8 = 0xEF;
 /// The code of `COM_QUIT`.
-pub(crate) const QUIT: u8 = 0x01;
+const QUIT: u8 = 0x01;
 /// The longest packet of a replica, which names a binary log, bytes.
-pub(crate) const REPLICA_PACKET_MAX: usize = 4_096;
+const REPLICA_PACKET_MAX: usize = 4_096;
 
 /// How many bytes of whole packets there are, all of them what a replica says; `None` where one is
 /// something else.

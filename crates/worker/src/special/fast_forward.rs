@@ -95,7 +95,7 @@ impl Core {
 }
 
 /// The attribute that tells a server where a client comes from whose connection it is alone.
-pub(crate) const CLIENT_ADDR: &[u8] = b"client_addr";
+const CLIENT_ADDR: &[u8] = b"client_addr";
 
 /// What a server is told of a client: what the client tells of itself, and where it comes from,
 /// which it does not say itself.

@@ -38,10 +38,10 @@ pub(crate) enum Upload {
 }
 
 /// Why those are lost whose statements are behind one that a server asks a file for.
-pub(crate) const NOBODYS_FILE: &str = "its server waits for a file that nobody sends";
+const NOBODYS_FILE: &str = "its server waits for a file that nobody sends";
 
 /// Whether a text may have the server ask for a file.
-pub(crate) fn loads_local_file(analysis: &Analysis) -> bool {
+fn loads_local_file(analysis: &Analysis) -> bool {
     analysis.effects.iter().any(|effect| matches!(effect, Effect::LoadData { local: true }))
 }
 
@@ -136,7 +136,7 @@ impl Core {
     }
 
     /// The server took bytes of a file: its client may be read again.
-    pub(crate) fn after_upload_write(&mut self, conn_id: ConnId) {
+    pub(super) fn after_upload_write(&mut self, conn_id: ConnId) {
         let max = self.env.snapshot.settings.client_buffer_max;
         let Some(conn) = self.servers.conns.get(conn_id) else {
             return;

@@ -26,41 +26,41 @@ use crate::{
 /// A statement's digest and analysis; one for all statements that differ only in literals.
 #[derive(Debug)]
 pub(crate) struct Known {
-    pub digest: u64,
-    pub digest_text: Box<[u8]>,
+    pub(crate) digest: u64,
+    pub(crate) digest_text: Box<[u8]>,
     /// Of which settings and servers' version it is ([`Analyses::edition`]).
-    pub edition: u32,
+    pub(crate) edition: u32,
     /// How the text was read, as far as plain texts differ by it ([`reading_of`]).
-    pub(crate) reading: u16,
+    reading: u16,
     /// The digest text that says all of the structure; `None` where `digest_text` does.
-    pub(crate) structure: Option<Box<[u8]>>,
-    pub analysis: Analysis,
+    structure: Option<Box<[u8]>>,
+    pub(crate) analysis: Analysis,
     /// What is proven of it where it names no table.
-    pub nameless: Proof,
+    pub(crate) nameless: Proof,
     /// What was proven of it where it names tables.
-    pub proofs: Proofs,
+    pub(crate) proofs: Proofs,
     /// How long its statements take; a statement that is not remembered knows of none.
-    pub pace: Pace,
+    pub(crate) pace: Pace,
     /// For an `INSERT` or `REPLACE`: a value may be given to an AUTO_INCREMENT column that is not
     /// in the text.
-    pub computes_values: bool,
+    pub(crate) computes_values: bool,
     /// Neither the proxy itself answers it, nor refuses it.
-    pub is_ordinary: bool,
+    pub(crate) is_ordinary: bool,
     /// It may leave a last insert id that its reply does not report.
-    pub may_leave_insert_id: bool,
+    pub(crate) may_leave_insert_id: bool,
     /// Its text looks at nothing of its session's past.
-    pub looks_at_nothing: bool,
+    pub(crate) looks_at_nothing: bool,
     /// An error may leave a last insert id of its first rows.
-    pub may_fail_half_way: bool,
+    pub(crate) may_fail_half_way: bool,
     /// What becomes of `FOUND_ROWS()` by it.
-    pub found_rows: FoundRows,
+    pub(crate) found_rows: FoundRows,
     /// What its comments ask for, if anything.
-    pub hints: Option<Box<Hints>>,
+    pub(crate) hints: Option<Box<Hints>>,
 }
 
 impl Known {
     /// Whether it is the analysis of every plain text with this structure that is read so.
-    pub(crate) fn is_of(&self, structure: &[u8], reading: u16) -> bool {
+    fn is_of(&self, structure: &[u8], reading: u16) -> bool {
         let known = self.structure.as_deref().unwrap_or(&self.digest_text);
         self.reading == reading && *known == *structure
     }
@@ -98,22 +98,22 @@ impl Known {
 /// Analyses by digest. Two generations: when the young one is full it becomes the old one, and
 /// what is not asked for again goes with the next turn.
 pub(crate) struct Analyses {
-    pub(crate) digester: Digester,
-    pub(crate) settings: digest::Settings,
+    digester: Digester,
+    settings: digest::Settings,
     /// Makes digests that keep what the settings leave out, where they leave something out.
-    pub(crate) exact: Option<(Digester, digest::Settings)>,
+    exact: Option<(Digester, digest::Settings)>,
     /// What is declared to read only.
-    pub(crate) routines: Routines,
+    routines: Routines,
     /// The version of all servers, as far as they have one in common.
-    pub(crate) version: ServerVersion,
+    version: ServerVersion,
     /// Counts the changes of settings and version that make other analyses.
-    pub(crate) edition: u32,
-    pub(crate) young: HashMap<u64, Rc<Known>, FixedState>,
-    pub(crate) old: HashMap<u64, Rc<Known>, FixedState>,
+    edition: u32,
+    young: HashMap<u64, Rc<Known>, FixedState>,
+    old: HashMap<u64, Rc<Known>, FixedState>,
 }
 
 /// Analyses in one generation.
-pub(crate) const GENERATION_MAX: usize = 8_192;
+const GENERATION_MAX: usize = 8_192;
 
 impl Analyses {
     pub(crate) fn new(settings: &Settings) -> Self {
@@ -142,7 +142,7 @@ impl Analyses {
         }
     }
 
-    pub(crate) fn renew(&mut self) {
+    fn renew(&mut self) {
         self.edition = self.edition.wrapping_add(1);
         self.young.clear();
         self.old.clear();
@@ -255,20 +255,20 @@ impl Analyses {
 
 /// A number that tells the ways apart in which a plain text is read: what is open has no part in
 /// one, and the version is everybody's. Analyses of different ones are remembered side by side.
-pub(crate) fn reading_of(modes: &Modes) -> u16 {
+fn reading_of(modes: &Modes) -> u16 {
     let flags = u16::from(modes.flavor_mariadb) | u16::from(modes.ignore_space) << 1;
     flags << 8 | modes.encoding as u16
 }
 
 /// Whether a statement is certainly for a server: no `KILL`, no question to the proxy, no file of
 /// its client's, nothing that is not understood.
-pub(crate) fn is_ordinary(analysis: &Analysis) -> bool {
+fn is_ordinary(analysis: &Analysis) -> bool {
     analysis.is_without_effects()
         && !matches!(analysis.kind, StatementKind::Explain | StatementKind::Unknown)
 }
 
 /// A digester for what these settings leave out of a digest, but for literals.
-pub(crate) fn exact(settings: &digest::Settings) -> Option<(Digester, digest::Settings)> {
+fn exact(settings: &digest::Settings) -> Option<(Digester, digest::Settings)> {
     let leaves_out = settings.lowercase || settings.replace_null || settings.no_digits;
     leaves_out.then(|| {
         let settings = digest::Settings {
@@ -284,7 +284,7 @@ pub(crate) fn exact(settings: &digest::Settings) -> Option<(Digester, digest::Se
 /// Stored routines, `LAST_INSERT_ID(expression)`, a variable that is set, a file that is loaded, an
 /// `INSERT` that answers with rows, and one of several statements. `digest_text` is `None` when it
 /// is not the whole text.
-pub(crate) fn may_leave_insert_id(analysis: &Analysis, digest_text: Option<&[u8]>) -> bool {
+fn may_leave_insert_id(analysis: &Analysis, digest_text: Option<&[u8]>) -> bool {
     let leaves = |effect: &Effect| match effect {
         Effect::LastInsertIdAssigned | Effect::Call | Effect::ExecuteStatement(_) => true,
         Effect::OtherSession(_) => true,
@@ -316,6 +316,6 @@ pub fn digest_settings(settings: &Settings) -> digest::Settings {
     }
 }
 
-pub(crate) fn limit(value: u32) -> u16 {
+fn limit(value: u32) -> u16 {
     u16::try_from(value).unwrap_or(u16::MAX)
 }

@@ -20,7 +20,7 @@ use crate::{
 
 /// What a text may define.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Defines {
+enum Defines {
     Nothing,
     /// What its words name.
     Words,
@@ -29,9 +29,9 @@ pub(crate) enum Defines {
 }
 
 /// The words that a definition begins with, wherever it stands.
-pub(crate) const VERBS: [&[u8]; 4] = [b"CREATE", b"ALTER", b"DROP", b"RENAME"];
+const VERBS: [&[u8]; 4] = [b"CREATE", b"ALTER", b"DROP", b"RENAME"];
 
-pub(crate) fn defines(analysis: &Analysis, text: &[u8]) -> Defines {
+fn defines(analysis: &Analysis, text: &[u8]) -> Defines {
     let commits =
         |effect: &Effect| matches!(effect, Effect::Transaction(TransactionEffect::ImplicitCommit));
     let is_unseen =
@@ -49,14 +49,14 @@ pub(crate) fn defines(analysis: &Analysis, text: &[u8]) -> Defines {
 }
 
 /// Whether one of these words stands in a text, perhaps as a part of another one.
-pub(crate) fn says_any(text: &[u8], words: &[&[u8]]) -> bool {
+fn says_any(text: &[u8], words: &[&[u8]]) -> bool {
     words.iter().any(|word| text.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word)))
 }
 
 /// Whether a text that is prepared, or run at once, may define something: it does not if it is one
 /// plain literal, or a variable that has one, without a word that a definition begins with.
 /// Anything else is computed by the server alone. `state` is `None` where variables are not known.
-pub(crate) fn hides_definition(text: &[u8], modes: &Modes, state: Option<&SessionState>) -> bool {
+fn hides_definition(text: &[u8], modes: &Modes, state: Option<&SessionState>) -> bool {
     let mut tokens = Tokens::new(text, modes);
     let begin = tokens.next();
     let is_source = match begin.is_some_and(|token| token.is_word(b"PREPARE")) {
@@ -87,19 +87,19 @@ pub(crate) fn hides_definition(text: &[u8], modes: &Modes, state: Option<&Sessio
     }
 }
 
-pub(crate) fn is_word(token: Option<Token<'_>>, word: &[u8]) -> bool {
+fn is_word(token: Option<Token<'_>>, word: &[u8]) -> bool {
     token.is_some_and(|token| token.is_word(word))
 }
 
 /// Whether a literal, as written, may be a text that defines something. What an escape stands for
 /// depends on the server's mode, and what a prefix does on the characters.
-pub(crate) fn may_define(literal: &[u8]) -> bool {
+fn may_define(literal: &[u8]) -> bool {
     let is_plain = matches!(literal, [b'\'' | b'"', ..]) && !literal.contains(&b'\\');
     !is_plain || says_any(literal, &VERBS) || says_any(literal, &[b"EXECUTE", b"PREPARE"])
 }
 
 /// Which variables' values are known: what ran unseen may have set any.
-pub(crate) fn known_variables(session: &Session) -> Option<&SessionState> {
+fn known_variables(session: &Session) -> Option<&SessionState> {
     let has_run_unseen = session
         .leases
         .iter()
@@ -108,7 +108,7 @@ pub(crate) fn known_variables(session: &Session) -> Option<&SessionState> {
 }
 
 /// Whether the session has said itself what this statement is that it has prepared.
-pub(crate) fn has_prepared(session: &Session, name: &[u8]) -> bool {
+fn has_prepared(session: &Session, name: &[u8]) -> bool {
     session.leases.iter().any(|lease| {
         let mut names = lease.pins.names(PinReason::SqlPreparedStatement);
         names.any(|prepared| prepared.eq_ignore_ascii_case(name))
@@ -118,7 +118,7 @@ pub(crate) fn has_prepared(session: &Session, name: &[u8]) -> bool {
 /// What a text may name: also in double quotes, which enclose names in some modes, and those are a
 /// guess at times. `None` for anything, where ASCII bytes may not be the letters that others write:
 /// in some character sets they are others, or halves of characters.
-pub(crate) fn words<'a>(text: &'a [u8], modes: &'a Modes) -> Option<Vec<Cow<'a, [u8]>>> {
+fn words<'a>(text: &'a [u8], modes: &'a Modes) -> Option<Vec<Cow<'a, [u8]>>> {
     let may_name = |token: &Token<'_>| token.is_name() || token.text.first() == Some(&b'"');
     let names = Tokens::new(text, modes).filter(may_name).map(|token| token.unquoted());
     let names: Vec<_> = names.collect();
@@ -136,7 +136,7 @@ pub(crate) fn words<'a>(text: &'a [u8], modes: &'a Modes) -> Option<Vec<Cow<'a, 
 
 impl Clients {
     /// Whether a text runs one that is prepared, or computed, and may define something.
-    pub(crate) fn runs_definition(
+    fn runs_definition(
         &self,
         id: ClientId,
         analysis: &Analysis,
@@ -158,13 +158,7 @@ impl Clients {
     }
 
     /// Remembers that the session prepares a text by `PREPARE … FROM` that may define something.
-    pub(crate) fn note_prepared(
-        &mut self,
-        id: ClientId,
-        analysis: &Analysis,
-        text: &[u8],
-        modes: &Modes,
-    ) {
+    fn note_prepared(&mut self, id: ClientId, analysis: &Analysis, text: &[u8], modes: &Modes) {
         let prepares = |effect: &Effect| match effect {
             Effect::PrepareStatement { .. } => true,
             Effect::OtherSession(_) => says_any(text, &[b"PREPARE"]),
@@ -215,16 +209,16 @@ impl Core {
 
 /// A definition that its server may carry out yet, though its client or connection has gone.
 #[derive(Debug)]
-pub(crate) struct Orphan {
+pub(super) struct Orphan {
     /// Its names are unknown until this is dropped.
-    pub(crate) _ticket: Box<DefinitionTicket>,
-    pub(crate) conn: ConnId,
+    _ticket: Box<DefinitionTicket>,
+    conn: ConnId,
     /// So long at least, ms: a server ends what it has begun when its client is gone.
-    pub(crate) until_ms: u64,
+    until_ms: u64,
 }
 
 /// Orphans at once; beyond that the oldest are given up.
-pub(crate) const ORPHANS_MAX: usize = 4_096;
+const ORPHANS_MAX: usize = 4_096;
 
 impl Exchange {
     /// A statement is over for the proxy. Where no answer has come, its server may go on.

@@ -3,20 +3,20 @@
 use std::cell::Cell;
 
 /// Statements that are measured alone before any of their digest shares a connection.
-pub(crate) const SAMPLES_MIN: u8 = 4;
+const SAMPLES_MIN: u8 = 4;
 /// A digest whose statements take longer than this on average shares no connection, µs.
-pub(crate) const SHORT_US: u32 = 5_000;
+const SHORT_US: u32 = 5_000;
 /// One statement that takes this long ends the privilege at once, µs.
-pub(crate) const LONG_US: u32 = 10_000;
+const LONG_US: u32 = 10_000;
 /// What a statement with an error or a warning counts as, µs: nobody looks at its diagnostics
 /// once others have run behind it. About 25 good ones make up for it.
-pub(crate) const BAD_US: u32 = 200_000;
+const BAD_US: u32 = 200_000;
 
 /// What is known of one digest's statements.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
-    pub(crate) samples: Cell<u8>,
-    pub(crate) average_us: Cell<u32>,
+    samples: Cell<u8>,
+    average_us: Cell<u32>,
 }
 
 impl Pace {

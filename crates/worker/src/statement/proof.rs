@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// Places that one statement's proofs are remembered for.
-pub(crate) const PROOFS_MAX: usize = 4;
+const PROOFS_MAX: usize = 4;
 
 /// Proofs of one statement, by the place where its names are looked for.
 #[derive(Debug, Default)]
@@ -33,21 +33,16 @@ pub(crate) struct Proofs(RefCell<Vec<Remembered>>);
 
 /// A proof that was made before.
 #[derive(Debug)]
-pub(crate) struct Remembered {
-    pub(crate) group: HostgroupId,
-    pub(crate) schema: Box<[u8]>,
-    pub(crate) until_ms: u64,
-    pub(crate) proof: Proof,
-    pub(crate) validity: Validity,
+struct Remembered {
+    group: HostgroupId,
+    schema: Box<[u8]>,
+    until_ms: u64,
+    proof: Proof,
+    validity: Validity,
 }
 
 impl Proofs {
-    pub(crate) fn find(
-        &self,
-        place: Place<'_>,
-        version: u64,
-        now_ms: u64,
-    ) -> Option<(Proof, Validity)> {
+    fn find(&self, place: Place<'_>, version: u64, now_ms: u64) -> Option<(Proof, Validity)> {
         let schema = place.schema.unwrap_or_default();
         self.0.borrow().iter().find_map(|known| {
             let is_same = known.validity.version == version
@@ -58,7 +53,7 @@ impl Proofs {
         })
     }
 
-    pub(crate) fn remember(&self, place: Place<'_>, judged: &Judgement) {
+    fn remember(&self, place: Place<'_>, judged: &Judgement) {
         let schema = place.schema.unwrap_or_default();
         let mut proofs = self.0.borrow_mut();
         proofs.retain(|known| known.group != place.group || *known.schema != *schema);
@@ -78,14 +73,14 @@ impl Proofs {
 /// What is proven of a statement on the servers of one group.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Proven {
-    pub group: HostgroupId,
-    pub proof: Proof,
-    pub validity: Validity,
+    pub(crate) group: HostgroupId,
+    pub(crate) proof: Proof,
+    pub(crate) validity: Validity,
 }
 
 impl Proven {
     /// Nothing at all, which no age makes less.
-    pub(crate) fn nothing(group: HostgroupId, version: u64) -> Self {
+    fn nothing(group: HostgroupId, version: u64) -> Self {
         Self { group, proof: Proof::NOTHING, validity: Validity::without_age(version) }
     }
 }
@@ -94,23 +89,23 @@ impl Proven {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Validity {
     /// The catalog's version that it was made by.
-    pub(crate) version: u64,
+    version: u64,
     /// Until when the catalog believes what it was told, ms on the workers' clock.
-    pub(crate) until_ms: u64,
+    until_ms: u64,
 }
 
 impl Validity {
-    pub(crate) fn of(judged: &Judgement) -> Self {
+    fn of(judged: &Judgement) -> Self {
         Self { version: judged.version, until_ms: judged.valid_ms }
     }
 
     /// Of a proof that rests on no name, or proves nothing.
-    pub(crate) fn without_age(version: u64) -> Self {
+    fn without_age(version: u64) -> Self {
         Self { version, until_ms: u64::MAX }
     }
 
     /// Whether nothing has been said since the proof was made that may contradict it.
-    pub(crate) fn is_unchanged(self, catalog: &Catalog) -> bool {
+    fn is_unchanged(self, catalog: &Catalog) -> bool {
         self.version == catalog.version()
     }
 
@@ -138,11 +133,7 @@ pub(crate) fn proof_of(shared: &Shared, statement: &Statement) -> Proof {
 }
 
 /// Where the names of a statement are looked for.
-pub(crate) fn place_of<'a>(
-    session: &'a Session,
-    asking: Asking<'a>,
-    group: HostgroupId,
-) -> Place<'a> {
+fn place_of<'a>(session: &'a Session, asking: Asking<'a>, group: HostgroupId) -> Place<'a> {
     let schema = match asking {
         Asking::Query | Asking::Prepare => &session.settings.state.schema,
         Asking::Execute(schema) => schema,
@@ -184,7 +175,7 @@ impl Env {
 
 impl Statements {
     /// Names that were waited for in vain are not waited for again.
-    pub(crate) fn note_unanswered<'a>(&mut self, names: impl Iterator<Item = &'a Name>) {
+    fn note_unanswered<'a>(&mut self, names: impl Iterator<Item = &'a Name>) {
         for name in names {
             if self.unanswered.len() >= UNANSWERED_MAX {
                 self.unanswered.clear();
@@ -251,7 +242,7 @@ impl Core {
     }
 
     /// A proof that is remembered of a statement, or needs no names.
-    pub(crate) fn proven_before(
+    fn proven_before(
         &self,
         id: ClientId,
         known: &Known,
@@ -285,7 +276,7 @@ impl Core {
     }
 
     #[cold]
-    pub(crate) fn prove_outdated(&mut self, id: ClientId) -> bool {
+    fn prove_outdated(&mut self, id: ClientId) -> bool {
         let Some(client) = self.clients.get(id) else { return false };
         let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session) else {
             return false;
@@ -315,7 +306,7 @@ impl Core {
         leaves
     }
 
-    pub(crate) fn judge_in(
+    fn judge_in(
         &self,
         id: ClientId,
         known: &Known,
@@ -332,12 +323,7 @@ impl Core {
     }
 
     /// Has the control plane ask what names mean. False when nobody will say it.
-    pub(crate) fn ask_names(
-        &mut self,
-        id: ClientId,
-        names: Vec<Name>,
-        waiter: Option<Waiter>,
-    ) -> bool {
+    fn ask_names(&mut self, id: ClientId, names: Vec<Name>, waiter: Option<Waiter>) -> bool {
         if names.is_empty() {
             return false;
         }
@@ -415,7 +401,7 @@ impl Exchange {
     /// Proves a statement of which nothing is remembered on these servers, or has it wait for what
     /// its names mean: `None`.
     #[cold]
-    pub(crate) fn prove_or_wait(
+    fn prove_or_wait(
         &mut self,
         id: ClientId,
         known: &Known,
@@ -461,7 +447,7 @@ impl Exchange {
 impl Commands {}
 
 /// Names that were waited for in vain and are remembered.
-pub(crate) const UNANSWERED_MAX: usize = 4_096;
+const UNANSWERED_MAX: usize = 4_096;
 
 /// Who waited for names, by worker.
 pub fn by_worker(waiters: impl IntoIterator<Item = Waiter>) -> BTreeMap<usize, Vec<ClientId>> {

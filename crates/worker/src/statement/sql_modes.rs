@@ -15,11 +15,7 @@ use trunkline_sql::{
 use crate::{ClientId, login::SPACES_IGNORED, rooms::Core};
 
 /// The modes but for the encoding.
-pub(crate) fn modes_of(
-    state: &SessionState,
-    flavor: Flavor,
-    no_backslash_escapes: Option<bool>,
-) -> Modes {
+fn modes_of(state: &SessionState, flavor: Flavor, no_backslash_escapes: Option<bool>) -> Modes {
     let sql_mode = state.variable("sql_mode").filter(|_| has_own_mode(state));
     let ansi_quotes = sql_mode.and_then(ansi_quotes_of);
     Modes {
@@ -38,7 +34,7 @@ pub(crate) fn modes_of(
 
 /// Whether a value of `sql_mode` certainly lets white space stand before a function's parenthesis:
 /// it is a plain literal that holds this mode, or one that includes it.
-pub(crate) fn certainly_ignores_space(value: &[u8]) -> bool {
+fn certainly_ignores_space(value: &[u8]) -> bool {
     let literal = match value {
         [first @ (b'\'' | b'"'), inner @ .., last] if first == last => inner,
         _ => return false,
@@ -50,7 +46,7 @@ pub(crate) fn certainly_ignores_space(value: &[u8]) -> bool {
 }
 
 /// Whether a value of `sql_mode` may be MariaDB's ORACLE. A number or a user variable may.
-pub(crate) fn may_be_oracle(value: &[u8]) -> bool {
+fn may_be_oracle(value: &[u8]) -> bool {
     let is_plain_text = matches!(value.first(), Some(b'\'' | b'"'));
     let is_user_variable = value.first() == Some(&b'@') && value.get(1) != Some(&b'@');
     let name: &[u8] = b"ORACLE";
@@ -59,7 +55,7 @@ pub(crate) fn may_be_oracle(value: &[u8]) -> bool {
 }
 
 /// Whether a session has set its `sql_mode` itself, so that it has the same on all servers.
-pub(crate) fn has_own_mode(state: &SessionState) -> bool {
+fn has_own_mode(state: &SessionState) -> bool {
     state.variable("sql_mode").is_some_and(|value| *value != *SPACES_IGNORED)
 }
 
@@ -68,20 +64,20 @@ pub(crate) fn has_own_mode(state: &SessionState) -> bool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct DefaultModes {
     /// Double quotes enclose strings on some server.
-    pub(crate) has_strings: bool,
+    has_strings: bool,
     /// They enclose names on some server.
-    pub(crate) has_names: bool,
+    has_names: bool,
     /// MariaDB's ORACLE is on on some server.
-    pub(crate) has_oracle: bool,
+    has_oracle: bool,
     /// A backslash in a string escapes what follows on some server.
-    pub(crate) has_escapes: bool,
+    has_escapes: bool,
     /// It is a letter like others on some server.
-    pub(crate) has_no_escapes: bool,
+    has_no_escapes: bool,
     /// Some connection has told, or can't.
-    pub(crate) has_told: bool,
+    has_told: bool,
     /// How servers read texts that read them in another character set than the login named: with
     /// `--skip-character-set-client-handshake`, or by their `init_connect`.
-    pub(crate) otherwise: Option<Encoding>,
+    otherwise: Option<Encoding>,
 }
 
 impl DefaultModes {
@@ -122,13 +118,13 @@ impl DefaultModes {
         }
     }
 
-    pub(crate) fn learn_any_mode(&mut self) {
+    fn learn_any_mode(&mut self) {
         (self.has_names, self.has_strings) = (true, true);
         (self.has_escapes, self.has_no_escapes) = (true, true);
         self.has_oracle = true;
     }
 
-    pub(crate) fn learn_mode(&mut self, value: &[u8]) {
+    fn learn_mode(&mut self, value: &[u8]) {
         let (encloses_names, is_letter) = (names_ansi_quotes(value), names_no_escapes(value));
         self.has_names |= encloses_names;
         self.has_strings |= !encloses_names;
@@ -144,7 +140,7 @@ impl DefaultModes {
         modes.guesses_escapes = self.differs_in_escapes() && !has_own_mode(state);
     }
 
-    pub(crate) fn differs_in_escapes(self) -> bool {
+    fn differs_in_escapes(self) -> bool {
         self.has_escapes && self.has_no_escapes
     }
 
@@ -164,7 +160,7 @@ impl DefaultModes {
         Self { has_told: true, ..self }
     }
 
-    pub(crate) fn learn_charset(&mut self, charset: &[u8], flavor: Flavor, collation: u16) {
+    fn learn_charset(&mut self, charset: &[u8], flavor: Flavor, collation: u16) {
         let reads = charset_name(charset).map_or(Encoding::Unknown, |name| Encoding::of(&name));
         let named = encoding_of(flavor, collation);
         self.has_told = true;
@@ -193,7 +189,7 @@ impl DefaultModes {
 
     /// How a session's texts are read. One that has named its character set in its login alone may
     /// be read in the server's, or in its own where its state was given to a connection.
-    pub(crate) fn encoding(self, state: &SessionState, flavor: Flavor) -> Encoding {
+    fn encoding(self, state: &SessionState, flavor: Flavor) -> Encoding {
         let named = client_charset(state, flavor);
         let named = named.map_or(Encoding::Unknown, |name| Encoding::of(&name));
         let is_of_login = matches!(state.charset, Charset::Collation(_))
@@ -235,7 +231,7 @@ impl DefaultModes {
 
 /// Whether a value of `sql_mode`, as it stands in a `SET`, makes double quotes enclose names;
 /// `None` for one that only a server can evaluate.
-pub(crate) fn ansi_quotes_of(value: &[u8]) -> Option<bool> {
+fn ansi_quotes_of(value: &[u8]) -> Option<bool> {
     let is_plain_text = match value {
         [b'\'', inner @ .., b'\''] | [b'"', inner @ .., b'"'] => {
             inner.iter().all(|byte| matches!(byte, b'A'..=b'Z' | b'a'..=b'z' | b'_' | b',' | b' '))
@@ -246,20 +242,20 @@ pub(crate) fn ansi_quotes_of(value: &[u8]) -> Option<bool> {
 }
 
 /// Whether a list of modes holds `ANSI_QUOTES`, or one that stands for it and others.
-pub(crate) fn names_ansi_quotes(value: &[u8]) -> bool {
+fn names_ansi_quotes(value: &[u8]) -> bool {
     let value = value.to_ascii_uppercase();
     let names: [&[u8]; 6] = [b"ANSI", b"ORACLE", b"DB2", b"MSSQL", b"POSTGRESQL", b"MAXDB"];
     names.iter().any(|name| value.windows(name.len()).any(|part| part == *name))
 }
 
 /// Whether a list of modes holds `NO_BACKSLASH_ESCAPES`.
-pub(crate) fn names_no_escapes(value: &[u8]) -> bool {
+fn names_no_escapes(value: &[u8]) -> bool {
     let name: &[u8] = b"NO_BACKSLASH_ESCAPES";
     value.windows(name.len()).any(|part| part.eq_ignore_ascii_case(name))
 }
 
 /// The character set of the client's texts, in lower case; `None` when it is not known.
-pub(crate) fn client_charset(state: &SessionState, flavor: Flavor) -> Option<String> {
+fn client_charset(state: &SessionState, flavor: Flavor) -> Option<String> {
     if let Some(value) = state.variable("character_set_client") {
         return charset_name(value);
     }
@@ -270,16 +266,16 @@ pub(crate) fn client_charset(state: &SessionState, flavor: Flavor) -> Option<Str
     }
 }
 
-pub(crate) fn charset_of(flavor: Flavor, collation: u16) -> Option<String> {
+fn charset_of(flavor: Flavor, collation: u16) -> Option<String> {
     collation::lookup(flavor, collation).map(|(charset, _)| charset.to_ascii_lowercase())
 }
 
-pub(crate) fn encoding_of(flavor: Flavor, collation: u16) -> Encoding {
+fn encoding_of(flavor: Flavor, collation: u16) -> Encoding {
     charset_of(flavor, collation).map_or(Encoding::Unknown, |name| Encoding::of(&name))
 }
 
 /// The character set that a text begins with, with or without quotes.
-pub(crate) fn charset_name(text: &[u8]) -> Option<String> {
+fn charset_name(text: &[u8]) -> Option<String> {
     let (quote, text) = match text {
         [quote @ (b'\'' | b'"'), rest @ ..] => (Some(quote), rest),
         _ => (None, text),

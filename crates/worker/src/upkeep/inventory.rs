@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// The longest text of a prepared statement in a row, bytes.
-pub(crate) const TEXT_LEN_MAX: usize = 4_096;
+const TEXT_LEN_MAX: usize = 4_096;
 
 impl Exchange {
     /// See [`Worker::inventory`](crate::Worker::inventory).
@@ -23,7 +23,7 @@ impl Exchange {
         Inventory { idle: idle.take(rows_max).collect(), stmts: self.prepared_rows(rows_max) }
     }
 
-    pub(crate) fn prepared_rows(&self, rows_max: usize) -> Vec<PreparedRow> {
+    fn prepared_rows(&self, rows_max: usize) -> Vec<PreparedRow> {
         let mut on_servers = HashMap::new();
         for entry in self.core.servers.conns.values().flat_map(|conn| conn.stmts.entries()) {
             *on_servers.entry(Rc::as_ptr(entry)).or_insert(0_u64) += 1;
@@ -52,7 +52,7 @@ impl Exchange {
 }
 
 impl Core {
-    pub(crate) fn idle_row(&self, conn: &Conn, server: String) -> IdleConn {
+    fn idle_row(&self, conn: &Conn, server: String) -> IdleConn {
         let identity = conn.server.identity.as_deref();
         let user = self
             .servers

@@ -36,36 +36,36 @@ use crate::{
 /// A client on its way to another worker, socket apart.
 #[derive(Debug)]
 pub struct MovedClient {
-    pub(crate) peer: Arc<Peer>,
-    pub(crate) address_place: Option<AddressPlace>,
-    pub(crate) number: u32,
-    pub(crate) nonce: [u8; 20],
-    pub(crate) tls: Option<Box<TlsFacts>>,
-    pub(crate) active_ms: u64,
-    pub(crate) session: MovedSession,
+    peer: Arc<Peer>,
+    address_place: Option<AddressPlace>,
+    number: u32,
+    nonce: [u8; 20],
+    tls: Option<Box<TlsFacts>>,
+    active_ms: u64,
+    session: MovedSession,
 }
 
 /// What a session is when it has no connection and nothing under way.
 #[derive(Debug)]
-pub(crate) struct MovedSession {
-    pub(crate) user: Arc<User>,
-    pub(crate) place: Option<UserPlace>,
-    pub(crate) account: AccountKey,
-    pub(crate) credential: Arc<Credential>,
-    pub(crate) capabilities: Capabilities,
-    pub(crate) attributes: Box<[Attribute]>,
-    pub(crate) zstd_level: u8,
-    pub(crate) format: ReplyFormat,
-    pub(crate) state: SessionState,
-    pub(crate) handshake_charset: Charset,
-    pub(crate) modes: Modes,
-    pub(crate) last_insert_id: u64,
-    pub(crate) past: LastStatement,
-    pub(crate) told: TrackerFilter,
-    pub(crate) status: u16,
-    pub(crate) next_flag: u32,
-    pub(crate) accepted_sets: Vec<u64>,
-    pub(crate) stmts: MovedStmts,
+struct MovedSession {
+    user: Arc<User>,
+    place: Option<UserPlace>,
+    account: AccountKey,
+    credential: Arc<Credential>,
+    capabilities: Capabilities,
+    attributes: Box<[Attribute]>,
+    zstd_level: u8,
+    format: ReplyFormat,
+    state: SessionState,
+    handshake_charset: Charset,
+    modes: Modes,
+    last_insert_id: u64,
+    past: LastStatement,
+    told: TrackerFilter,
+    status: u16,
+    next_flag: u32,
+    accepted_sets: Vec<u64>,
+    stmts: MovedStmts,
 }
 
 impl Core {
@@ -110,7 +110,7 @@ impl Core {
     }
 
     /// Whether a client can be given away now.
-    pub(crate) fn rests(&mut self, id: ClientId) -> bool {
+    fn rests(&mut self, id: ClientId) -> bool {
         let Some(client) = self.clients.get_mut(id) else { return false };
         matches!(client.phase, Phase::Idle)
             && client.io.inbox.is_empty()
@@ -124,7 +124,7 @@ impl Core {
             && reads_alike(client, &mut self.servers.states)
     }
 
-    pub(crate) fn give_client(&mut self, id: ClientId, to: usize) {
+    fn give_client(&mut self, id: ClientId, to: usize) {
         let account = self.clients.get(id).and_then(|client| client.session.as_ref());
         let account = account
             .and_then(|session| self.servers.logins.accounts.key(session.login.account))
@@ -248,7 +248,7 @@ impl Exchange {
 }
 
 /// Whether a client may move once it rests.
-pub(crate) fn is_mobile(client: &Client) -> bool {
+fn is_mobile(client: &Client) -> bool {
     let session = client.session.as_ref();
     client.origin.has_place
         && !client.is_mirror
@@ -263,6 +263,6 @@ pub(crate) fn is_mobile(client: &Client) -> bool {
 }
 
 /// Whether what a client has prepared is read elsewhere as it was read here.
-pub(crate) fn reads_alike(client: &mut Client, states: &mut StateTable) -> bool {
+fn reads_alike(client: &mut Client, states: &mut StateTable) -> bool {
     client.session.as_mut().is_some_and(|session| session.reads_alike(states))
 }

@@ -21,16 +21,16 @@ use crate::{
 };
 
 /// Why what a session holds is lost where its user has another default hostgroup.
-pub(crate) const MOVED: &str = "its user's default hostgroup is another one now";
+const MOVED: &str = "its user's default hostgroup is another one now";
 
 /// Why a connection is left on which nothing of a write has been sent yet.
-pub(crate) const READERS: &str = "its hostgroup is the readers' now";
+const READERS: &str = "its hostgroup is the readers' now";
 
 impl Servers {
     /// A host name that has lost an address may mean another server now: connections that were
     /// opened before are not used again, though a session that holds one keeps it, as it would
     /// directly.
-    pub(crate) fn leave_addresses(&self, snapshot: &Snapshot) {
+    fn leave_addresses(&self, snapshot: &Snapshot) {
         for (_, slot) in self.pool.slots() {
             let before = &slot.server;
             let now = snapshot.hostgroup(before.key.hostgroup).into_iter();
@@ -88,7 +88,7 @@ impl Commands {
 impl Core {
     /// Sessions go where their users go now; what one holds where it was is lost, as with its
     /// connection: writes that are to see it would go elsewhere.
-    pub(crate) fn apply_users(&mut self, former: &Snapshot) {
+    fn apply_users(&mut self, former: &Snapshot) {
         for id in self.clients.table.keys_where(|client| client.session.is_some()) {
             self.follow_user(id, Some(former));
         }
@@ -97,7 +97,7 @@ impl Core {
     /// A session, and the one that it goes back to if its change of user fails, go where their
     /// users go now. Those of a user that is gone stay where they are, but for a hostgroup that has
     /// become the readers' since `before`.
-    pub(crate) fn follow_user(&mut self, id: ClientId, before: Option<&Snapshot>) {
+    pub(super) fn follow_user(&mut self, id: ClientId, before: Option<&Snapshot>) {
         let Some(client) = self.clients.get_mut(id) else { return };
         for session in [&mut client.session, &mut client.change.former].into_iter().flatten() {
             let former = session.login.user.default_hostgroup;
@@ -152,7 +152,7 @@ impl Core {
 impl Exchange {
     /// What may write and has not been sent yet goes to the writer of those whom its hostgroup is
     /// the readers of from now on.
-    pub(crate) fn leave_new_readers(&mut self, former: &Snapshot) {
+    fn leave_new_readers(&mut self, former: &Snapshot) {
         let is_unsent = |client: &Client| match &client.phase {
             Phase::Running(statement) => {
                 let is_unsent = matches!(
@@ -198,7 +198,7 @@ impl Exchange {
 
     /// Fast-forward sessions end whose server is taken out, or is not the one of their user any
     /// more: nobody sees where a statement of theirs begins.
-    pub(crate) fn end_forwards(&mut self) {
+    fn end_forwards(&mut self) {
         let forwards = |client: &Client| matches!(client.phase, Phase::Forward(_));
         for id in self.core.clients.table.keys_where(forwards) {
             let Some(client) = self.core.clients.get(id) else { continue };
@@ -227,7 +227,7 @@ impl Exchange {
 
 /// The hostgroup that a statement waits for a connection of, or is going to when a rule delays it
 /// no more; `None` where it goes on one that its session holds.
-pub(crate) fn waits_for(statement: &mut Statement) -> Option<&mut HostgroupId> {
+fn waits_for(statement: &mut Statement) -> Option<&mut HostgroupId> {
     match &mut statement.held_back {
         None => Some(&mut statement.target.hostgroup),
         Some(waiting) => match &mut waiting.route {
@@ -238,11 +238,7 @@ pub(crate) fn waits_for(statement: &mut Statement) -> Option<&mut HostgroupId> {
 }
 
 /// The writer of those whom a hostgroup is the readers of, which it was not before.
-pub(crate) fn new_writer(
-    former: &Snapshot,
-    today: &Snapshot,
-    hostgroup: HostgroupId,
-) -> Option<HostgroupId> {
+fn new_writer(former: &Snapshot, today: &Snapshot, hostgroup: HostgroupId) -> Option<HostgroupId> {
     let group = today.reader_group(hostgroup)?;
     former.reader_group(hostgroup).is_none().then_some(group.writer_hostgroup)
 }

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Names of the statement kinds, by index.
-pub(crate) static COMMANDS: LazyLock<Vec<&'static str>> =
+static COMMANDS: LazyLock<Vec<&'static str>> =
     LazyLock::new(|| StatementKind::ALL.into_iter().map(StatementKind::name).collect());
 
 pub(crate) fn new_stats(settings: &Settings, seed: u64) -> WorkerStats {
@@ -83,7 +83,7 @@ impl Core {
 
 impl Clients {
     /// How many sessions are pinned for each reason.
-    pub(crate) fn pins(&self) -> std::collections::BTreeMap<String, u64> {
+    fn pins(&self) -> std::collections::BTreeMap<String, u64> {
         let mut pins = std::collections::BTreeMap::new();
         let sessions = self.table.values().filter_map(|client| client.session.as_ref());
         for lease in sessions.flat_map(|session| &session.leases) {

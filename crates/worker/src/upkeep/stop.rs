@@ -42,7 +42,7 @@ impl Exchange {
         }
     }
 
-    pub(crate) fn abandon_client(&mut self, id: ClientId) {
+    fn abandon_client(&mut self, id: ClientId) {
         let leases = self.core.clients.get_mut(id).and_then(|client| client.session.take());
         for lease in leases.map(|session| session.leases).unwrap_or_default() {
             self.core.drop_conn(lease.conn);

@@ -19,13 +19,13 @@ use crate::{
 
 /// A server that does not end a statement this long after it was told to loses its connection,
 /// ms.
-pub(crate) const UNENDED_MS_MAX: u64 = 12_000;
+const UNENDED_MS_MAX: u64 = 12_000;
 
 /// How often a definition that is held back looks whether it may go, ms.
 pub(crate) const COPIES_LOOK_MS: u64 = 10;
 
 /// What a statement is answered with that ran out of its time.
-pub(crate) const TIMED_OUT: &ErrorInstead = &ErrorInstead {
+const TIMED_OUT: &ErrorInstead = &ErrorInstead {
     code: ErrorKind::TimedOut.code(),
     sqlstate: *ErrorKind::TimedOut.sqlstate(),
     message: "Query execution was interrupted, query_timeout exceeded",
@@ -81,7 +81,7 @@ impl Commands {
 
 impl Exchange {
     /// The client's statement has run out of its time.
-    pub(crate) fn time_out(&mut self, id: ClientId) {
+    fn time_out(&mut self, id: ClientId) {
         let now_ms = self.core.env.now.ms();
         let Some(Phase::Running(statement)) =
             self.core.clients.get_mut(id).map(|client| &mut client.phase)
@@ -123,7 +123,7 @@ impl Exchange {
     }
 
     /// The server has not ended the statement that it was told to end.
-    pub(crate) fn give_up_conn(&mut self, id: ClientId, conn: ConnId) {
+    fn give_up_conn(&mut self, id: ClientId, conn: ConnId) {
         if let Some(Phase::Running(statement)) =
             self.core.clients.get_mut(id).map(|client| &mut client.phase)
         {
@@ -137,7 +137,7 @@ impl Core {
     /// The answer to come is not what the client gets. A read's is thrown away, whatever it is;
     /// of anything else only the error of an interruption, as it may have been carried out
     /// before the server was told.
-    pub(crate) fn withhold_answer(&mut self, id: ClientId, conn_id: ConnId) {
+    fn withhold_answer(&mut self, id: ClientId, conn_id: ConnId) {
         let conn = self.servers.conns.get_mut(conn_id);
         let entry = conn.and_then(|conn| {
             conn.in_flight.iter_mut().find(|entry| entry.owner == Owner::Client(id))

@@ -7,31 +7,31 @@
 //! write (`docs/decisions/0018`).
 
 /// Below this many statements in flight to a server, too little would gather.
-pub(crate) const IN_FLIGHT_MIN: u64 = 16;
+const IN_FLIGHT_MIN: u64 = 16;
 /// A batch that brought more than one in this many of the statements in flight is large enough.
-pub(crate) const GATHERED_SHARE: u64 = 4;
+const GATHERED_SHARE: u64 = 4;
 /// A pause is at most one in this many of what statements take: their wait grows by little more
 /// than half of that.
-pub(crate) const LATENCY_SHARE: u64 = 8;
+const LATENCY_SHARE: u64 = 8;
 /// A shorter pause costs more than what it gathers is worth, µs.
-pub(crate) const PAUSE_US_MIN: u64 = 10;
+const PAUSE_US_MIN: u64 = 10;
 /// Answers from longer ago say nothing of now, µs.
-pub(crate) const FRESH_US: u64 = 10_000;
+const FRESH_US: u64 = 10_000;
 
 /// What the last batches brought on shared connections.
 #[derive(Debug, Default)]
 pub(crate) struct Coalescing {
     /// Statements sent and answered in this batch.
-    pub(crate) events: u64,
-    pub(crate) answers: u64,
+    events: u64,
+    answers: u64,
     /// What the answered ones took in sum, µs.
-    pub(crate) took_us: u64,
+    took_us: u64,
     /// Statements under way to the busiest server.
-    pub(crate) in_flight: u64,
+    in_flight: u64,
     /// The last batch with answers: its number of statements in flight, what one took, and when.
-    pub(crate) last_in_flight: u64,
-    pub(crate) last_took_us: u64,
-    pub(crate) last_us: u64,
+    last_in_flight: u64,
+    last_took_us: u64,
+    last_us: u64,
 }
 
 impl Coalescing {

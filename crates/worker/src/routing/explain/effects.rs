@@ -11,7 +11,7 @@ pub(crate) fn lines(analysis: &Analysis) -> Vec<String> {
     transaction.into_iter().chain(analysis.effects.iter().map(line)).collect()
 }
 
-pub(crate) fn transaction(effect: TransactionEffect) -> Option<String> {
+fn transaction(effect: TransactionEffect) -> Option<String> {
     let tail = |chain: bool, release: bool| match (chain, release) {
         (true, _) => ", another one begins",
         (false, true) => ", and the connection",
@@ -36,7 +36,7 @@ pub(crate) fn transaction(effect: TransactionEffect) -> Option<String> {
     })
 }
 
-pub(crate) fn line(effect: &Effect) -> String {
+fn line(effect: &Effect) -> String {
     match effect {
         Effect::CreateTemporaryTable(name) => format!("temporary table {} is made", table(name)),
         Effect::DropTable { names, temporary } => {
@@ -87,14 +87,14 @@ pub(crate) fn line(effect: &Effect) -> String {
     }
 }
 
-pub(crate) fn table(name: &TableName) -> String {
+fn table(name: &TableName) -> String {
     match &name.schema {
         Some(schema) => format!("{}.{}", text(schema), text(&name.table)),
         None => text(&name.table),
     }
 }
 
-pub(crate) fn assignment(assignment: &Assignment) -> String {
+fn assignment(assignment: &Assignment) -> String {
     match assignment {
         Assignment::Variable { scope: Scope::UserVariable, name, .. } => format!("@{}", text(name)),
         Assignment::Variable { name, .. } => text(name),
@@ -108,7 +108,7 @@ pub(crate) fn assignment(assignment: &Assignment) -> String {
     }
 }
 
-pub(crate) fn xa_step(step: XaStep) -> &'static str {
+fn xa_step(step: XaStep) -> &'static str {
     match step {
         XaStep::Start => "START",
         XaStep::End => "END",
@@ -120,7 +120,7 @@ pub(crate) fn xa_step(step: XaStep) -> &'static str {
     }
 }
 
-pub(crate) fn kill(target: KillTarget, id: KillId) -> String {
+fn kill(target: KillTarget, id: KillId) -> String {
     let what = match target {
         KillTarget::Connection => "connection",
         KillTarget::Query => "the statement of connection",
@@ -132,6 +132,6 @@ pub(crate) fn kill(target: KillTarget, id: KillId) -> String {
     }
 }
 
-pub(crate) fn text(name: &[u8]) -> String {
+fn text(name: &[u8]) -> String {
     String::from_utf8_lossy(name).into_owned()
 }

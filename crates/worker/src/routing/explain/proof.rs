@@ -28,7 +28,7 @@ pub(crate) fn proof(
     (proof, said(analysis, proof, &names))
 }
 
-pub(crate) fn said(analysis: &Analysis, proof: Proof, names: &[String]) -> String {
+fn said(analysis: &Analysis, proof: Proof, names: &[String]) -> String {
     let mut parts = Vec::new();
     if !analysis.references.is_whole {
         parts.push("its form is not one whose names are all found".to_owned());
@@ -50,7 +50,7 @@ pub(crate) fn said(analysis: &Analysis, proof: Proof, names: &[String]) -> Strin
     }
 }
 
-pub(crate) fn taken_for_tables(analysis: &Analysis) -> Vec<String> {
+fn taken_for_tables(analysis: &Analysis) -> Vec<String> {
     let names = analysis.references.tables.iter();
     let names: Vec<_> = names.map(|used| String::from_utf8_lossy(&used.name.table)).collect();
     match names.is_empty() {
@@ -60,12 +60,7 @@ pub(crate) fn taken_for_tables(analysis: &Analysis) -> Vec<String> {
 }
 
 /// What the names stand for: those of which there is nothing else to say together, by kind.
-pub(crate) fn names(
-    analysis: &Analysis,
-    place: Place<'_>,
-    catalog: &Catalog,
-    now_ms: u64,
-) -> Vec<String> {
+fn names(analysis: &Analysis, place: Place<'_>, catalog: &Catalog, now_ms: u64) -> Vec<String> {
     let mut plain: Vec<(Kind, Vec<String>)> = Vec::new();
     let mut others = Vec::new();
     for used in &analysis.references.tables {
@@ -107,7 +102,7 @@ pub(crate) fn names(
     plain.chain(others).collect()
 }
 
-pub(crate) fn kind_of(kind: Kind, count: usize) -> &'static str {
+fn kind_of(kind: Kind, count: usize) -> &'static str {
     match (kind, count) {
         (Kind::Table, 1) => "base table",
         (Kind::Table, _) => "base tables",
@@ -121,7 +116,7 @@ pub(crate) fn kind_of(kind: Kind, count: usize) -> &'static str {
 }
 
 /// What may happen behind a name.
-pub(crate) fn may(hidden: Hidden) -> String {
+fn may(hidden: Hidden) -> String {
     let words = [
         (Hidden::UNKNOWN, "do what can't be seen"),
         (Hidden::WRITES, "write"),

@@ -32,7 +32,7 @@ pub(crate) fn visits(out: &mut Rows, snapshot: &Snapshot, visits: &[Visit]) {
     }
 }
 
-pub(crate) fn matched(out: &mut String, rule: &Rule, visit: &Visit) {
+fn matched(out: &mut String, rule: &Rule, visit: &Visit) {
     // Writing to a string can't fail.
     if let Some(hostgroup) = rule.destination_hostgroup {
         let _ = write!(out, ", hostgroup {hostgroup}");
