@@ -433,6 +433,7 @@ impl Exchange {
                 // Those behind it that may not be sent elsewhere wait there still.
                 (true, true) => {
                     self.core.leave_shared(id, conn);
+                    self.core.prove_all_again(conn);
                     self.clean_shared(conn);
                 }
                 (true, false) => {

@@ -113,6 +113,23 @@ impl Core {
     }
 }
 
+impl Core {
+    /// Whether the reads on a shared connection may be sent again is what is proven of them by now.
+    pub(crate) fn prove_all_again(&mut self, conn_id: ConnId) {
+        let conn = self.servers.conns.get(conn_id);
+        let owners = conn.into_iter().flat_map(|conn| &conn.in_flight).map(|entry| entry.owner);
+        let clients: Vec<ClientId> = owners
+            .filter_map(|owner| match owner {
+                Owner::Client(client) => Some(client),
+                _ => None,
+            })
+            .collect();
+        for client in clients {
+            self.prove_again(client);
+        }
+    }
+}
+
 impl Exchange {
     /// A statement on a shared connection has been answered: with the last one it is free.
     /// `took_us` is what it took with its wait behind others; `None` when nobody waited for it.
