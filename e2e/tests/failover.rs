@@ -610,6 +610,28 @@ fn issue_16_a_commit_ends_the_transaction_that_has_written() -> Result<()> {
     })
 }
 
+/// A read that fails elsewhere while a transaction is open leaves none there.
+#[test]
+fn issue_16_a_failed_read_elsewhere_begins_no_transaction() -> Result<()> {
+    on_each("issue_16_a_failed_read_elsewhere_begins_no_transaction", |server| {
+        let schema = new_schema(server, "CREATE TABLE t (a INT) ENGINE = InnoDB")?;
+        let config = one_server(server, 1, 4)
+            .replace("[[user]]\n", "[[user]]\ntransaction_persistent = false\n");
+        let address = format!("127.0.0.1:{}", server.port());
+        let proxy = Trunkline::start(&format!(
+            "{config}[[server]]\nhostgroup = 1\naddress = \"{address}\"\n\
+             [[rule]]\nid = 1\nmatch_digest = \"^SELECT\"\ndestination_hostgroup = 1\n\
+             apply = true\n"
+        ))?;
+        let mut session = client(&proxy, &schema)?;
+        session.sql("BEGIN")?;
+        session.sql("INSERT INTO t VALUES (1)")?;
+        fails(&mut session, "SELECT nothing FROM t", 1054)?;
+        session.sql("COMMIT")?;
+        wait_pins(&proxy, &[])
+    })
+}
+
 /// A session that has lost what it held on one server while its statement ran on another one is
 /// told so, also when that statement is lost, too.
 #[test]

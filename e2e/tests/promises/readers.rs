@@ -47,3 +47,9 @@ fn issue_16_without_autocommit_no_rule_begins_a_transaction_on_a_reader() -> Res
     let scene = Scene { rules: CLASSIC, ..SPLIT };
     holds(scene, include_str!("cases/readers_without_autocommit.txt"))
 }
+
+#[test]
+fn issue_16_who_is_held_on_a_reader_begins_no_transaction_there() -> Result<()> {
+    let rules = "[[rule]]\nid = 1\nmatch_digest = \"^SELECT\"\nmultiplex = 0\n";
+    holds(Scene { rules, ..SPLIT }, include_str!("cases/readers_held_by_rules.txt"))
+}

@@ -1,8 +1,8 @@
 //! `cargo xtask tidy`: what the compiler can't check of the design and the house style.
 
-mod calls;
 mod layers;
 mod lexer;
+mod rooms;
 mod source;
 mod tree;
 
@@ -85,7 +85,7 @@ pub fn check(root: &Path) -> Result<Report> {
         let layer = layers::layer_of(&packages, &file.path);
         findings.extend(source::check(file, layer, &private));
     }
-    findings.extend(calls::check(&files));
+    findings.extend(rooms::check(&files));
     Ok(Report { files: files.len(), findings })
 }
 

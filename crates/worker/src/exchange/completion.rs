@@ -489,6 +489,7 @@ impl Core {
             leaves && has_run || has_computed && (leaves || analysis.is_some_and(runs_unseen_code));
         let fails_untold = has_run
             && hidden.has(Hidden::UNTOLD)
+            && !analysis.is_some_and(|analysis| analysis.access == Access::CertainlyReads)
             && outcome.error.as_ref().is_some_and(may_have_run);
         if fails_untold || leaves && (trust == Trust::Nothing || outcome.error.is_some()) {
             // A view or trigger may have set a variable or taken a lock.

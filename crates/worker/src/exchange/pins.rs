@@ -113,8 +113,8 @@ pub(super) fn is_in_transaction(
 ) -> bool {
     let flags = outcome.status.unwrap_or(session.settings.status);
     let is_open = outcome.status.is_some_and(|flags| flags & status::IN_TRANS != 0);
+    let lease = session.leases.iter().find(|lease| lease.conn == conn);
     if outcome.status.is_some() && outcome.error.is_none() {
-        let lease = session.leases.iter().find(|lease| lease.conn == conn);
         return is_open || flags & status::AUTOCOMMIT == 0 && may_have_savepoint(lease, analysis);
     }
     // An error does not say it: it stays as it was, or as earlier statements of the same command
@@ -122,7 +122,8 @@ pub(super) fn is_in_transaction(
     // begins none, and servers say nothing of it.
     let may_begin = *purpose != Purpose::Prepare && !analysis.is_some_and(reads_no_table);
     let is_off = session.settings.state.is_autocommit_off() || flags & status::AUTOCOMMIT == 0;
-    is_open || session.is_in_transaction() || may_begin && is_off
+    let was_open = lease.is_some_and(|lease| lease.pins.has(PinReason::Transaction));
+    is_open || was_open || may_begin && is_off
 }
 
 /// Whether a savepoint may be left behind a reply that tells of no transaction, with autocommit
@@ -445,8 +446,10 @@ impl Exchange {
     }
 }
 
-/// Errors of statements that have not begun: there is no such schema or table, or no right to it.
-const NOT_BEGUN: [u16; 8] = [1044, 1045, 1046, 1049, 1064, 1142, 1143, 1146];
+/// Errors of statements that have not begun: there is no such schema, table or column, or no right
+/// to it.
+const NOT_BEGUN: [u16; 11] =
+    [1044, 1045, 1046, 1049, 1052, 1054, 1064, 1136, 1142, 1143, 1146];
 
 /// Whether a statement that failed may have run as far as a trigger or a view.
 pub(super) fn may_have_run(error: &trunkline_protocol::response::ServerError) -> bool {

@@ -358,7 +358,9 @@ impl Core {
                             && does_not_write(known.map(|it| &it.analysis), proof)
                 };
                 let text = known.map(|known| &**known);
-                if let Some(lease) = held_lease(session, text, reads, may_write_at) {
+                // Without autocommit it begins a transaction, in which others may write.
+                let only_reads = reads && !session.settings.state.is_autocommit_off();
+                if let Some(lease) = held_lease(session, text, only_reads, may_write_at) {
                     return Route::Lease(lease.hostgroup, lease.conn);
                 }
                 self.split(session, known, reads)
