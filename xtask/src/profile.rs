@@ -32,7 +32,8 @@ const STEPS: [(&str, &[&str]); 12] = [
         &[
             "crates/protocol/src/codec/",
             "crates/protocol/src/command/",
-            "crates/worker/src/statement/command.rs",
+            "crates/worker/src/commands/",
+            "crates/worker/src/bytes.rs",
             "crates/worker/src/compressed.rs",
         ],
     ),
@@ -43,30 +44,31 @@ const STEPS: [(&str, &[&str]); 12] = [
         &[
             "crates/pool/",
             "crates/topology/",
+            "crates/worker/src/acquire/",
             "crates/worker/src/servers/",
             "crates/worker/src/statement/pace.rs",
         ],
     ),
     (
         "8 synchronise, prepare, send",
-        &["crates/worker/src/exchange/send.rs", "crates/worker/src/prepared/", "crates/session/"],
+        &[
+            "crates/worker/src/exchange/send.rs",
+            "crates/worker/src/exchange/preparing.rs",
+            "crates/worker/src/prepared/",
+            "crates/session/",
+        ],
     ),
     (
         "9 relay",
         &[
             "crates/protocol/src/response/",
             "crates/protocol/src/packet/",
-            "crates/worker/src/exchange/reply.rs",
+            "crates/worker/src/reply",
         ],
     ),
     (
         "10 release and account",
-        &[
-            "crates/worker/src/exchange/completion.rs",
-            "crates/worker/src/session_past",
-            "crates/worker/src/exchange/pins.rs",
-            "crates/stats/",
-        ],
+        &["crates/worker/src/exchange/", "crates/worker/src/session_past", "crates/stats/"],
     ),
     ("the worker's batches, outboxes, tables", &["crates/worker/"]),
     ("other crates of ours", &["crates/"]),

@@ -34,6 +34,7 @@ pub(crate) use client_stmts::{ClientStmt, ClientStmts, LongDataError};
 pub(crate) use columns::know_columns;
 pub(crate) use entry::{Entries, Entry, EntryKey};
 pub(crate) use moved::MovedStmts;
-pub(crate) use reading::{Reading, has_literals, state_for};
+use reading::state_for;
+pub(crate) use reading::{Reading, has_literals};
 pub(crate) use send::{put_statement, runs_among_others};
 pub(crate) use server_stmts::{Fit, Last, ServerStmts};

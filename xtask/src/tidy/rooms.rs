@@ -87,12 +87,18 @@ fn is_test(path: &Path) -> bool {
 }
 
 /// The folder of a file, or its own name where it stands beside the folders.
-fn folder_of(path: &Path) -> String {
+fn own_folder(path: &Path) -> String {
     let inner = path.strip_prefix(SOURCES).unwrap_or(path);
     let first = inner.components().next().map(|part| part.as_os_str().to_string_lossy());
-    match first.unwrap_or_default().trim_end_matches(".rs") {
-        outermost if OUTERMOST.contains(&outermost) => "worker".to_owned(),
-        folder => folder.to_owned(),
+    first.unwrap_or_default().trim_end_matches(".rs").to_owned()
+}
+
+/// The same, with one name for those files that call all folders.
+fn folder_of(path: &Path) -> String {
+    let folder = own_folder(path);
+    match OUTERMOST.contains(&folder.as_str()) {
+        true => "worker".to_owned(),
+        false => folder,
     }
 }
 
@@ -104,8 +110,10 @@ fn collect(file: &Text, methods: &mut BTreeMap<String, Method>, findings: &mut V
     let close = |current: &mut Option<String>,
                  body: &mut String,
                  methods: &mut BTreeMap<String, Method>| {
-        if let Some(method) = current.take().and_then(|name| methods.get_mut(&name)) {
-            method.calls = called(body);
+        if let Some((name, method)) =
+            current.take().and_then(|name| methods.get_mut(&name).map(|method| (name, method)))
+        {
+            method.calls = called(body, name.starts_with("Worker::"));
         }
         body.clear();
     };
@@ -149,7 +157,8 @@ fn declared(code: &str) -> Option<&str> {
 }
 
 /// What is called as a method of a part: `self.name(`, `self.core.servers.name(`, `Self::name`.
-fn called(body: &str) -> BTreeSet<String> {
+/// `is_workers`: in a method of the worker itself.
+fn called(body: &str, is_workers: bool) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for receiver in ["self", "worker", "Self"] {
         for (at, _) in body.match_indices(receiver) {
@@ -165,11 +174,10 @@ fn called(body: &str) -> BTreeSet<String> {
                 let end = behind.find(|c: char| !is_word(c)).unwrap_or(behind.len());
                 let (name, after) = behind.split_at(end);
                 if after.starts_with('(') || receiver == "Self" {
-                    let is_interface = is_direct && receiver != "Self";
-                    found.insert(name.to_owned());
-                    if is_interface {
-                        found.insert(format!("Worker::{name}"));
-                    }
+                    found.insert(match is_workers && is_direct {
+                        true => format!("Worker::{name}"),
+                        false => name.to_owned(),
+                    });
                     break;
                 }
                 if !FIELDS.contains(&name) {
@@ -251,7 +259,7 @@ fn check_visibility(files: &[&Text]) -> Vec<Finding> {
     let mut words: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let mut declared_at = Vec::new();
     for file in files {
-        let folder = folder_of(&file.path);
+        let folder = own_folder(&file.path);
         for (number, line) in (1..).zip(lines(&file.text)) {
             for word in line.code.split(|c: char| !is_word(c)).filter(|word| !word.is_empty()) {
                 words.entry(word.to_owned()).or_default().insert(folder.clone());
@@ -273,12 +281,15 @@ fn check_visibility(files: &[&Text]) -> Vec<Finding> {
         .collect()
 }
 
-/// The name of what a line declares as `pub(crate)`; modules and re-exports are not looked at.
+/// The name of what a line declares as `pub(crate)`; types, modules and re-exports are not looked
+/// at.
 fn visible(code: &str) -> Option<&str> {
     let rest = code.strip_prefix("pub(crate) ")?;
-    let kinds = ["const fn ", "fn ", "struct ", "enum ", "trait ", "type ", "const ", "static "];
+    let kinds = ["const fn ", "fn ", "const ", "static "];
     let named = kinds.iter().find_map(|kind| rest.strip_prefix(kind));
-    let is_other = ["mod ", "use "].iter().any(|kind| rest.starts_with(kind));
+    // A type is as visible as what has it.
+    let others = ["mod ", "use ", "struct ", "enum ", "trait ", "type "];
+    let is_other = others.iter().any(|kind| rest.starts_with(kind));
     let name = match named {
         Some(rest) => rest.split(|c: char| !is_word(c)).next()?,
         None => rest.split_once(": ").map(|(name, _)| name).filter(|_| !is_other)?,

@@ -45,7 +45,7 @@ pub(super) struct FailedLoginLimit {
     /// The first wait, ms.
     pub(crate) delay_ms: u64,
     /// The longest wait, ms.
-    pub(crate) delay_max_ms: u64,
+    pub(super) delay_max_ms: u64,
 }
 
 impl FailedLoginLimit {

@@ -448,8 +448,7 @@ impl Exchange {
 
 /// Errors of statements that have not begun: there is no such schema, table or column, or no right
 /// to it.
-const NOT_BEGUN: [u16; 11] =
-    [1044, 1045, 1046, 1049, 1052, 1054, 1064, 1136, 1142, 1143, 1146];
+const NOT_BEGUN: [u16; 11] = [1044, 1045, 1046, 1049, 1052, 1054, 1064, 1136, 1142, 1143, 1146];
 
 /// Whether a statement that failed may have run as far as a trigger or a view.
 pub(super) fn may_have_run(error: &trunkline_protocol::response::ServerError) -> bool {

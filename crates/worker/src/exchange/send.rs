@@ -590,7 +590,7 @@ pub(crate) struct PastReads {
     /// `LAST_INSERT_ID()`, or it may be left unchanged by what the reply does not tell.
     pub(crate) insert_id: bool,
     /// It may fail and leave an id, or what was there before.
-    pub(crate) may_leave_id: bool,
+    pub(super) may_leave_id: bool,
     /// What the last statement left: warnings, `ROW_COUNT()`.
     pub(crate) last: bool,
     /// `FOUND_ROWS()`.

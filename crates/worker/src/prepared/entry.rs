@@ -35,7 +35,7 @@ pub(crate) struct Entry {
     pub(crate) columns_count: u16,
     /// Whether a server's statement of it is run once only. MySQL 9.7 takes the bytes of a vector
     /// by the first execution that writes them; to any other of the statement it says 6136.
-    pub(crate) is_once: bool,
+    pub(super) is_once: bool,
     /// Definitions of its columns that one of its clients has, to be shared by others.
     columns: RefCell<Option<Rc<[u8]>>>,
     /// How it was judged last for an execution in other modes.

@@ -118,7 +118,7 @@ fn reads_alike<'a>(one: &'a SessionState, other: &'a SessionState, keeps_modes: 
 ///
 /// What was prepared without a schema names every schema that it needs, so any will do: a chosen
 /// one can't be given back. With `by_values` the types of user variables' values have a part too.
-pub(crate) fn state_for(
+pub(super) fn state_for(
     reading: &SessionState,
     has_literals: bool,
     by_values: bool,

@@ -75,7 +75,7 @@ pub(crate) struct ConnServer {
     /// Whether texts and executions are sent in the form that has room for query attributes.
     pub(crate) takes_attributes: bool,
     /// Whether the server was asked to report what is set for the next transaction.
-    pub(crate) tracks_transactions: bool,
+    pub(super) tracks_transactions: bool,
     /// Whether its session tracker tells the change of each variable under that one's name.
     pub(crate) names_changes: bool,
     /// The server's epoch when it was opened.
@@ -126,7 +126,7 @@ pub(crate) struct LeftThere {
     /// Why it is not proven clean, if it is not.
     pub(crate) dirt: Option<Dirt>,
     /// The turn in which it got dirty.
-    pub(crate) soiled_turn: u64,
+    pub(super) soiled_turn: u64,
     /// The schema that it had when it was reset a moment ago, and has still.
     pub(crate) kept_schema: Option<Box<[u8]>>,
     /// The turn in which the server was left with warnings or an error to be asked for, if it may

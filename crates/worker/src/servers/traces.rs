@@ -1,4 +1,5 @@
-//! What a connection still knows of a session's last statement is fetched before another session gets it.
+//! What a connection still knows of a session's last statement is fetched before another session
+//! gets it.
 
 use crate::session_past::warnings::{self};
 use trunkline_pool::ConnId;

@@ -38,7 +38,7 @@ pub(crate) struct Known {
     /// What is proven of it where it names no table.
     pub(crate) nameless: Proof,
     /// What was proven of it where it names tables.
-    pub(crate) proofs: Proofs,
+    pub(super) proofs: Proofs,
     /// How long its statements take; a statement that is not remembered knows of none.
     pub(crate) pace: Pace,
     /// For an `INSERT` or `REPLACE`: a value may be given to an AUTO_INCREMENT column that is not

@@ -6,7 +6,7 @@ use trunkline_sql::{
 };
 
 /// One line for each effect; nothing for a statement without any.
-pub(crate) fn lines(analysis: &Analysis) -> Vec<String> {
+pub(super) fn lines(analysis: &Analysis) -> Vec<String> {
     let transaction = transaction(analysis.transaction);
     transaction.into_iter().chain(analysis.effects.iter().map(line)).collect()
 }

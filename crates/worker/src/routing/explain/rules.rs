@@ -11,7 +11,7 @@ use super::Rows;
 use crate::cache::{CacheOrder, is_cacheable};
 
 /// Each rule in the order of the evaluation.
-pub(crate) fn visits(out: &mut Rows, snapshot: &Snapshot, visits: &[Visit]) {
+pub(super) fn visits(out: &mut Rows, snapshot: &Snapshot, visits: &[Visit]) {
     if visits.is_empty() {
         return out.push("rules", "none");
     }
