@@ -122,6 +122,7 @@ impl Commands {
     }
 
     /// Unpacks for those that wait for it.
+    #[inline]
     pub(crate) fn unpack_waiting(&mut self) {
         for _ in 0..self.exchange.core.fx.unpacking.len() {
             let Some(side) = self.exchange.core.fx.unpacking.pop_front() else {

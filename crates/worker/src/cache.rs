@@ -237,6 +237,7 @@ impl Exchange {
 
     /// Lets those go on whose answers were stored. What they do then may wake others, which come
     /// with the next call.
+    #[inline]
     pub(crate) fn go_on_cached(&mut self) {
         for _ in 0..self.core.clients.cache_woken.len() {
             if let Some(id) = self.core.clients.cache_woken.pop_front() {

@@ -337,6 +337,7 @@ impl Core {
 
 impl Exchange {
     /// Copies that are over go, and others begin.
+    #[inline]
     pub(crate) fn pump_mirrors(&mut self) {
         if self.core.clients.copies.over.is_empty() && self.mirrors.queue.is_empty() {
             return;

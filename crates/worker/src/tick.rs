@@ -329,6 +329,7 @@ impl Core {
 }
 
 impl Exchange {
+    #[inline]
     fn expire_logins(&mut self) {
         let now_ms = self.core.env.now.ms();
         while let Some((deadline, id)) = self.core.clients.logins.logging_in.front().copied() {

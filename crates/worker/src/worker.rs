@@ -77,11 +77,13 @@ impl Worker {
     }
 
     /// What the driver has to do; call until `None` after each batch.
+    #[inline]
     pub fn take_actions(&mut self) -> Vec<Action> {
         std::mem::take(&mut self.commands.exchange.core.fx.actions)
     }
 
     /// Gives the emptied list of actions back, to be filled again.
+    #[inline]
     pub fn recycle_actions(&mut self, mut actions: Vec<Action>) {
         if self.commands.exchange.core.fx.actions.is_empty() {
             actions.clear();
@@ -90,6 +92,7 @@ impl Worker {
     }
 
     /// A socket with bytes to write; call until `None` after each batch.
+    #[inline]
     pub fn next_dirty(&mut self) -> Option<Side> {
         // One that has gone meanwhile must not keep the rest from their turn.
         while let Some(side) = self.commands.exchange.core.fx.dirty.0.pop_front() {
@@ -119,11 +122,13 @@ impl Worker {
     }
 
     /// Whether any socket has bytes that the driver has not been told of.
+    #[inline]
     pub fn has_dirty(&self) -> bool {
         !self.commands.exchange.core.fx.dirty.0.is_empty()
     }
 
     /// The bytes to write to a socket.
+    #[inline]
     pub fn pending(&mut self, side: Side) -> &[u8] {
         let (outbox, packing) = match side {
             Side::Client(id) => match self.commands.exchange.core.clients.get_mut(id) {

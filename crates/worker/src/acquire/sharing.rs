@@ -128,6 +128,7 @@ impl Core {
 
     /// Whether a statement that need not be alone fits on this connection: in its session's state,
     /// with fewer than `depth_max` in flight.
+    #[inline]
     fn has_room_for(&self, id: ClientId, conn: &Conn, depth_max: usize) -> bool {
         let session = self.clients.get(id).and_then(|client| client.session.as_ref());
         conn.left.dirt.is_none()
@@ -150,6 +151,7 @@ impl Core {
     }
 
     /// Looks at the statements in front of shared connections.
+    #[inline]
     pub(crate) fn overtake_slow(&mut self) {
         let since_us = self.env.now.us.saturating_sub(self.servers.sharing.patience.stuck_us);
         let shared = self.servers.pool.slots().flat_map(|(_, slot)| slot.shared());

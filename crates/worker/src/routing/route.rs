@@ -84,6 +84,7 @@ struct Ruling {
 
 impl Clients {
     /// Refuses what would find `NULL` for a user variable that its session has elsewhere.
+    #[inline]
     fn refuse_null(&self, id: ClientId, route: Route, analysis: &Analysis) -> Route {
         if !analysis.depends.contains(Depends::USER_VARIABLE_READ) {
             return route;

@@ -57,6 +57,7 @@ impl Core {
     }
 
     /// Whether nobody can use a connection any more.
+    #[inline]
     pub(crate) fn is_done_with(&self, conn_id: ConnId) -> bool {
         let Some(conn) = self.servers.conns.get(conn_id) else {
             return true;

@@ -336,6 +336,7 @@ pub(crate) fn leaves_id_when_failed(statement: &Statement) -> bool {
 impl LastStatement {
     /// Takes over what a statement did to `ROW_COUNT()` and `FOUND_ROWS()`. `here` as for
     /// [`LastStatement::learn`]. False where it leaves the row count.
+    #[inline]
     pub(super) fn learn_counts(
         &mut self,
         statement: &Statement,

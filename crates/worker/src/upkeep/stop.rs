@@ -24,6 +24,7 @@ impl Exchange {
         }
     }
 
+    #[inline]
     pub(crate) fn check_stop(&mut self) {
         let Some(deadline_ms) = self.core.env.stopping else {
             return;

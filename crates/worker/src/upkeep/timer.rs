@@ -35,6 +35,7 @@ impl Clients {}
 
 impl Commands {
     /// Wakes those whose time has come.
+    #[inline]
     pub(crate) fn expire_timers(&mut self) {
         let now_ms = self.exchange.core.env.now.ms();
         while let Some((at_ms, id)) =
