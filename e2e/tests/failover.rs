@@ -487,6 +487,18 @@ fn issue_16_nothing_runs_that_was_sent_ahead_behind_what_is_lost() -> Result<()>
                 ensure!(wire.packet().is_err(), "the session goes on behind {first}");
             }
         }
+        // One that a rule refuses.
+        let rule = "[[rule]]\nid = 1\nmatch_pattern = \"refused\"\nerror_msg = \"not here\"\n";
+        let refusing = Trunkline::start(&format!("{config}{rule}"))?;
+        let mut wire = Wire::login(&refusing, USER, PASSWORD, &schema)?;
+        let mut ahead = Vec::new();
+        for text in ["SET @v = 'refused'", "INSERT INTO t VALUES (COALESCE(@v, 2))"] {
+            put_payload(&mut ahead, 0, &[&[code::QUERY], text.as_bytes()].concat());
+        }
+        wire.send_bytes(&ahead)?;
+        let (_, refused) = wire.packet()?;
+        ensure!(refused.first() == Some(&0xFF), "{refused:?}");
+        ensure!(wire.packet().is_err(), "the session goes on behind what a rule refused");
         // One that is lost while its server has it.
         let proxy = before(server, 1, 1)?;
         let mut wire = Wire::login(&proxy, USER, PASSWORD, &schema)?;

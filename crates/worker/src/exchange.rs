@@ -7,7 +7,7 @@ mod ending;
 pub(crate) mod hidden;
 mod kills;
 mod logins;
-mod lost;
+pub(crate) mod lost;
 mod mirrored;
 mod past;
 mod pins;

@@ -1,11 +1,12 @@
 //! A statement whose route is known starts, at once or after a delay.
 
-use trunkline_protocol::error::ErrorKind;
+use trunkline_protocol::error::{ClientError, ErrorKind};
 
 use crate::{
     ClientId,
     clients::Clients,
-    clients::client::{Purpose, Statement, Waiting},
+    clients::client::{Purpose, Session, Statement, Waiting},
+    exchange::lost::makes_state,
     rooms::{Core, Exchange},
     routing::route::Route,
     session_past::reads_past,
@@ -98,17 +99,31 @@ impl Exchange {
                 self.acquire(id);
             }
             Route::Error(text) => {
-                self.core.give_up_unsent(id, statement);
-                self.core.answer_error(id, ErrorKind::NotAllowed.says(text.to_string()));
+                self.answer_refused(id, statement, ErrorKind::NotAllowed.says(text.to_string()));
             }
             Route::Limited(text) => {
-                self.core.give_up_unsent(id, statement);
-                self.core.answer_error(id, ErrorKind::LimitReached.says(text.to_string()));
+                self.answer_refused(id, statement, ErrorKind::LimitReached.says(text.to_string()));
             }
             Route::Ok(text) => {
                 self.core.give_up_unsent(id, statement);
                 self.core.answer_ok_with(id, text.as_bytes());
             }
+        }
+    }
+}
+
+impl Exchange {
+    /// Answers a statement that no server gets with an error. What its client has sent ahead is
+    /// meant for a session in which it has run: where it was to change the session, that ends.
+    fn answer_refused(&mut self, id: ClientId, statement: Box<Statement>, error: ClientError) {
+        let ends = self.core.clients.get(id).is_some_and(|client| {
+            let makes = |session: &Session| makes_state(&statement, session);
+            client.has_sent_ahead() && client.session.as_deref().is_some_and(makes)
+        });
+        self.core.give_up_unsent(id, statement);
+        self.core.answer_error(id, error);
+        if ends {
+            self.close_client(id);
         }
     }
 }

@@ -295,7 +295,7 @@ fn losers(conn: &mut Conn) -> Vec<(ClientId, bool, Option<u8>)> {
 
 /// Whether a statement was to change what its session's next ones find: it begins a transaction,
 /// sets something, chooses a schema.
-pub(super) fn makes_state(statement: &Statement, session: &Session) -> bool {
+pub(crate) fn makes_state(statement: &Statement, session: &Session) -> bool {
     let is_state = |known: &Known| {
         let analysis = &known.analysis;
         let lasts = |effect: &Effect| !matches!(effect, Effect::CalcFoundRows);

@@ -11,7 +11,7 @@ use trunkline_protocol::{
 };
 use trunkline_session::tracker::{
     Difference, PinReason, Pins, SessionState, Sync, Trust, apply_outcome, difference,
-    reports_change, runs_unseen_code, sets_trackers,
+    reports_change, sets_trackers,
 };
 use trunkline_sql::{
     analysis::{Access, Analysis, Effect, TransactionEffect, XaStep},
@@ -62,10 +62,20 @@ fn prepares_xa(analysis: &Analysis) -> bool {
     analysis.effects.contains(&Effect::Xa(XaStep::Prepare))
 }
 
+/// Whether a statement ends a transaction so that what it was begun with is over too.
+fn gives_up_beginning(analysis: &Analysis) -> bool {
+    use TransactionEffect as Tx;
+    let ends = match analysis.transaction {
+        Tx::Commit { .. } | Tx::Rollback { .. } | Tx::ImplicitCommit | Tx::Begin { .. } => true,
+        Tx::None | Tx::SetAutocommit(_) => false,
+    };
+    ends && analysis.statements == 1
+}
+
 /// Follows whether a transaction has begun with an access mode or isolation level of its own. Both
-/// servers end a transaction by `SET autocommit = 1` without giving these up (MySQL 9.7, MariaDB
-/// 10.11): they are those of the next one, and of the statements before it. So its session keeps
-/// the connection until that.
+/// servers end a transaction by `SET autocommit = 1`, or a deadlock, without giving these up (MySQL
+/// 9.7, MariaDB 10.11): they are those of the next one, and of the statements before it. So its
+/// session keeps the connection until that.
 pub(super) fn follow_beginning(lease: &mut Lease, analysis: Option<&Analysis>, flags: u16) {
     let was_open = lease.is_in_trans;
     let says_how = |analysis: &Analysis| {
@@ -86,18 +96,8 @@ pub(super) fn follow_beginning(lease: &mut Lease, analysis: Option<&Analysis>, f
             || analysis.is_some_and(says_how);
         return;
     }
-    let ends_by_set = |analysis: &Analysis| {
-        let is_set = |transaction: TransactionEffect| {
-            matches!(transaction, TransactionEffect::SetAutocommit(_))
-        };
-        is_set(analysis.transaction)
-            || runs_unseen_code(analysis)
-            || analysis
-                .effects
-                .iter()
-                .any(|effect| matches!(effect, Effect::Transaction(set) if is_set(*set)))
-    };
-    if std::mem::take(&mut lease.begun_apart) && analysis.is_none_or(ends_by_set) {
+    // A deadlock ends it too, and the next statement tells that none is open.
+    if std::mem::take(&mut lease.begun_apart) && !analysis.is_some_and(gives_up_beginning) {
         lease.pins.pin(PinReason::NextTransaction);
     }
 }
@@ -453,4 +453,23 @@ const NOT_BEGUN: [u16; 11] = [1044, 1045, 1046, 1049, 1052, 1054, 1064, 1136, 11
 /// Whether a statement that failed may have run as far as a trigger or a view.
 pub(super) fn may_have_run(error: &trunkline_protocol::response::ServerError) -> bool {
     !NOT_BEGUN.contains(&error.code)
+}
+
+#[cfg(test)]
+mod tests {
+    use trunkline_sql::{analysis::analyse, token::Modes};
+
+    use super::*;
+
+    #[test]
+    fn only_what_ends_a_transaction_by_name_gives_up_what_it_was_begun_with() {
+        let gives_up =
+            |text: &str| gives_up_beginning(&analyse(text.as_bytes(), &Modes::default()));
+        for text in ["COMMIT", "ROLLBACK", "BEGIN", "CREATE TABLE t (a INT)"] {
+            assert!(gives_up(text), "{text}");
+        }
+        for text in ["SET autocommit = 1", "SELECT 1", "COMMIT; SELECT 1", "SET @a = 1"] {
+            assert!(!gives_up(text), "{text}");
+        }
+    }
 }
