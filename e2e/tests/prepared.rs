@@ -377,6 +377,26 @@ fn the_last_prepared_statement_is_run_by_minus_one() -> Result<()> {
 }
 
 #[test]
+fn issue_16_ids_of_statements_go_on_behind_a_reset() -> Result<()> {
+    on_each("issue_16_ids_of_statements_go_on_behind_a_reset", T, |server, schema| {
+        let proxy = before(server, 1, 1)?;
+        let mut wire = Wire::login(&proxy, USER, PASSWORD, schema)?;
+        let prepare = |wire: &mut Wire, text: &str| -> Result<[u8; 4]> {
+            let reply = wire.exchange(code::STMT_PREPARE, text.as_bytes(), Shape::Prepare)?;
+            Ok(reply.get(5..9).context("no id")?.try_into()?)
+        };
+        let former = prepare(&mut wire, "INSERT INTO t (b) VALUES ('former')")?;
+        ensure!(wire.single(code::RESET_CONNECTION, b"")?.is_ok());
+        let new = prepare(&mut wire, "INSERT INTO t (b) VALUES ('new')")?;
+        ensure!(former != new, "{former:?} means another statement now");
+        let body = [&former[..], &block(0, &[], false)].concat();
+        let gone = wire.exchange(code::STMT_EXECUTE, &body, Shape::Results)?;
+        ensure!(gone.get(5..7) == Some(&1243_u16.to_le_bytes()[..]), "{}", gone.escape_ascii());
+        Ok(())
+    })
+}
+
+#[test]
 fn issue_16_minus_one_stands_for_nothing_behind_a_prepare_that_the_proxy_refuses() -> Result<()> {
     let test = "issue_16_minus_one_stands_for_nothing_behind_a_prepare_that_the_proxy_refuses";
     if !is_available(Flavour::MariaDb, test) {

@@ -312,10 +312,13 @@ impl Exchange {
             user,
         };
         let state = self.core.servers.states.intern(state);
-        let session = Session::new(login, SessionSettings::new(state, modes));
+        let mut session = Session::new(login, SessionSettings::new(state, modes));
         let Some(client) = self.core.clients.get_mut(id) else {
             return;
         };
+        if let Some(former) = &client.change.former {
+            session.prepared = former.prepared.none_behind();
+        }
         client.session = Some(Box::new(session));
         client.phase = Phase::Idle;
         self.core.begin_autocommit(id);

@@ -4,8 +4,7 @@ use trunkline_protocol::{packet::greeting::Flavor, packet::tracker_filter::Track
 use trunkline_session::tracker::{Charset, SessionState};
 
 use crate::{
-    ClientId, commands::command::SERVERS_CHARSET, effects::Wake, login::ignore_spaces,
-    prepared::ClientStmts, rooms::Core,
+    ClientId, commands::command::SERVERS_CHARSET, effects::Wake, login::ignore_spaces, rooms::Core,
 };
 
 impl Core {
@@ -45,7 +44,7 @@ impl Core {
             self.servers.defaults.modes.of_session(&state, self.env.greeting.flavor(), None);
         session.settings.state = self.servers.states.intern(state);
         session.settings.accepted_sets = Vec::new();
-        session.prepared = ClientStmts::default();
+        session.prepared = session.prepared.none_behind();
         let soiled = std::mem::take(&mut session.soiled);
         session.last_insert_id = 0;
         session.begins_read_only = false;

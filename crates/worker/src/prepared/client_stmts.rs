@@ -96,6 +96,12 @@ impl ClientStmts {
         self.next_id
     }
 
+    /// None, as behind a reset or another user's login. Servers go on counting: an id never means
+    /// another statement later on the same connection (MySQL 9.7, MariaDB 10.11).
+    pub(crate) fn none_behind(&self) -> Self {
+        Self { next_id: self.next_id, ..Self::default() }
+    }
+
     /// The statement that −1 stands for.
     pub(super) fn last(&self) -> Option<u32> {
         self.last
