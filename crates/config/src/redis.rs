@@ -2,7 +2,10 @@
 
 use std::{fmt, str::FromStr};
 
-use crate::settings::{Given, Range, SettingValue, read_text};
+use crate::{
+    Wrong,
+    settings::{Given, Range, SettingValue, read_text},
+};
 
 /// Redis's own port.
 const PORT: u16 = 6379;
@@ -82,10 +85,10 @@ impl fmt::Display for RedisServer {
 impl SettingValue for Option<RedisServer> {
     const KIND: &'static str = "redis address, or empty";
 
-    fn read(given: &Given, _: Range) -> Result<Self, String> {
+    fn read(given: &Given, _: Range) -> Result<Self, Wrong> {
         match read_text(given)? {
             "" => Ok(None),
-            text => text.parse().map(Some),
+            text => Ok(Some(text.parse::<RedisServer>()?)),
         }
     }
 

@@ -8,7 +8,7 @@ use std::{
 };
 
 use trunkline_config::{
-    Config, ConfigError, FileSource, Ready, SECTIONS, USERS_FILE, parse_tables,
+    Config, ConfigError, ErrorKind, FileSource, Ready, SECTIONS, Subject, USERS_FILE, parse_tables,
     variable::{self, quoted},
 };
 use trunkline_store::{Layer, Module, SqlError, Store, Value, tables::Table};
@@ -134,7 +134,7 @@ fn finish(
     let mut warnings = std::mem::take(&mut document.warnings);
     for error in &errors {
         let Some((section, column)) = harmless(error) else { continue };
-        warnings.push(format!("{}: {column} has no effect yet", document.subject(&error.key)));
+        warnings.push(format!("{}: {column} has no effect yet", document.subject(&error.subject)));
         left_out.push((section.to_owned(), column.to_owned()));
     }
     warnings.retain(concerns);
@@ -172,11 +172,9 @@ pub fn text(store: &Store, layer: Layer) -> Result<String, SqlError> {
 
 /// Section and column of an error that says that a harmless column is not supported.
 fn harmless(error: &ConfigError) -> Option<(&'static str, &'static str)> {
-    let (section, rest) = error.key.split_once('[')?;
-    let (_, column) = rest.split_once("].")?;
-    let is_unknown = error.message.contains("is not supported yet");
-    let found = HARMLESS.into_iter().find(|known| *known == (section, column));
-    found.filter(|_| is_unknown)
+    let Subject { section, column, .. } = &error.subject;
+    let found = HARMLESS.into_iter().find(|known| *known == (*section, column));
+    found.filter(|_| error.kind == ErrorKind::NotSupported)
 }
 
 fn without_effect(store: &Store, loading: &[Module]) -> Result<Vec<String>, SqlError> {
@@ -393,24 +391,21 @@ impl Document {
     }
 
     /// What the entry that `key` points at is called.
-    fn subject(&self, key: &str) -> String {
-        let found = key.split_once('[').and_then(|(section, rest)| {
-            let index: usize = rest.split_once(']')?.0.parse().ok()?;
-            self.subjects.get(section)?.get(index)
-        });
-        match (found, variable_of(key)) {
+    fn subject(&self, of: &Subject) -> String {
+        let found = of.index.and_then(|index| self.subjects.get(of.section)?.get(index));
+        match (found, variable_of(&of.column)) {
             (Some(subject), _) => subject.clone(),
             (None, Some(name)) => name,
-            (None, None) => key.to_owned(),
+            (None, None) => of.to_string(),
         }
     }
 
     /// An error in the words of the tables.
     fn explain(&self, error: &ConfigError) -> String {
-        let message = SECTIONS
-            .iter()
-            .fold(error.message.clone(), |text, name| text.replace(&format!(" in [[{name}]]"), ""));
-        format!("{}: {message}", self.subject(&error.key))
+        let message = SECTIONS.iter().fold(error.message.clone(), |text, it| {
+            text.replace(&format!(" in [[{}]]", it.name), "")
+        });
+        format!("{}: {message}", self.subject(&error.subject))
     }
 }
 

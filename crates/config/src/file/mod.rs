@@ -6,34 +6,40 @@ mod guard;
 mod hostgroup;
 mod replication;
 mod report;
+mod row;
 mod rows;
 mod rule;
+mod section;
 mod server;
-mod table;
 mod tcp;
 mod user;
 
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
-use toml::de::{DeTable, DeValue};
+use toml::{
+    Spanned,
+    de::{DeTable, DeValue},
+};
 use trunkline_rules::FastRoutes;
 use trunkline_topology::User;
 
 use crate::{
-    Config, ConfigError, SETTINGS, Settings,
+    Config, ConfigError, Given, SETTINGS, Settings, Subject,
+    error::ErrorKind,
     file::{
         check::{Entries, Placed},
-        report::Report,
-        table::{Table, given},
+        report::{Report, Text},
+        row::Row,
     },
 };
 
 pub use fast::RouteRows;
 pub(crate) use report::did_you_mean;
 pub use rows::{TableRow, table_rows};
+pub use section::{SECTIONS, Section};
 pub use user::USERS_FILE;
 
 /// Reads the files that a configuration names (`password_file`, `fast_routing_file`).
@@ -61,21 +67,6 @@ impl<F: Fn(&str) -> Result<String, String>> FileSource for F {
         self(path)
     }
 }
-
-/// The lists of tables that a file may have.
-pub const SECTIONS: [&str; 11] = [
-    "server",
-    "server_ssl_params",
-    "hostgroup",
-    "user",
-    "replication",
-    "rule",
-    "fast_routing",
-    "firewall_user",
-    "firewall_rule",
-    "limit",
-    "tcp_listener",
-];
 
 /// Reads a configuration file's text. `source_name` is what errors call the file.
 ///
@@ -127,43 +118,29 @@ fn parse_from(
     source_name: &str,
     files: &dyn FileSource,
 ) -> Result<Config, Vec<ConfigError>> {
-    let mut report = Report::new(source_name, text);
-    let (document, syntax_errors) = DeTable::parse_recoverable(text);
-    if !syntax_errors.is_empty() {
-        for error in syntax_errors {
-            let span = error.span().unwrap_or_default();
-            // Only a key is shown: what else is unexpected may be an unquoted password.
-            let message = match (error.message(), text.get(span.clone())) {
-                ("duplicate key", Some(key)) => format!("duplicate key `{}`", key.trim()),
-                (message, _) => message.to_owned(),
-            };
-            report.add(span.start, "", message);
-        }
-        return Err(report.finish());
-    }
-    let document = document.into_inner();
-    let settings = read_settings(&document, &mut report);
+    let text = Text::read(source_name, text)?;
+    let document = &text.document;
+    let mut report = Report::new(&text);
+    let settings = read_settings(document, &mut report);
     let mut entries = Entries::default();
-    for section in SECTIONS {
-        read_section(section, &document, &mut report, files, &mut entries);
+    for section in &SECTIONS {
+        read_section(section, document, &mut report, files, &mut entries);
     }
     match origin {
         Origin::File => check::check_presence(&entries, &mut report),
         Origin::Tables(ready) => {
             entries.unsure = true;
-            // Their places are nowhere: nothing is found wrong with them again.
-            let placed = |user: &Arc<User>| (Placed { value: Arc::clone(user), at: 0 }, None);
+            // They are in no text: nothing is found wrong with them again.
+            let placed =
+                |user: &Arc<User>| (Placed { value: Arc::clone(user), index: usize::MAX }, false);
             entries.users.extend(ready.users.iter().map(placed));
         }
     }
-    let file_at = document.get("fast_routing_file").map_or(0, |value| value.span().start);
-    fast::read_file(&settings, file_at, files, &mut report, &mut entries.fast);
+    fast::read_file(&settings, files, &mut report, &mut entries.fast);
     let rule_set = check::check(&entries, &settings, &mut report);
-    let firewall_at = document.get("firewall_user").map_or(0, |value| value.span().start);
-    let guards = std::mem::take(&mut entries.guards);
-    entries.guards = guard::finish(guards, firewall_at, &mut report);
-    let mut fast = std::mem::take(&mut entries.fast);
-    let fast_routes = fast.finish(|hostgroup| entries.is_empty(hostgroup), file_at, &mut report);
+    guard::finish(&mut entries.guards, &mut report);
+    let fast = std::mem::take(&mut entries.fast);
+    let fast_routes = fast.finish(|hostgroup| entries.is_empty(hostgroup), &mut report);
     let fast_routes = match origin {
         Origin::File => Arc::new(fast_routes),
         Origin::Tables(ready) => {
@@ -184,14 +161,15 @@ fn read_settings(document: &DeTable<'_>, report: &mut Report<'_>) -> Settings {
     let mut settings = Settings::default();
     for (key, value) in document {
         let name: &str = key.get_ref();
-        if SECTIONS.contains(&name) {
+        if Section::find(name).is_some() {
             continue;
         }
-        match settings.set(name, &given(value.get_ref())) {
-            Ok(true) => {}
-            Ok(false) => report.add(key.span().start, name, unknown_setting(name)),
-            Err(reason) => report.add(value.span().start, name, format!("`{name}` {reason}")),
-        }
+        let (kind, message) = match settings.set(name, &given(value.get_ref())) {
+            Ok(true) => continue,
+            Ok(false) => (ErrorKind::UnknownColumn, unknown_setting(name)),
+            Err(wrong) => (wrong.kind, format!("`{name}` {}", wrong.reason)),
+        };
+        report.add(kind, Subject::setting(name.to_owned()), message);
     }
     settings
 }
@@ -202,59 +180,66 @@ fn unknown_setting(name: &str) -> String {
     if let Some(bare) = name.strip_prefix("mysql-").filter(|bare| names().any(|n| n == *bare)) {
         return format!("unknown setting `{name}`; did you mean `{bare}`?");
     }
-    let guess = did_you_mean(name, names().chain(SECTIONS));
+    let sections = SECTIONS.iter().map(|section| section.name);
+    let guess = did_you_mean(name, names().chain(sections));
     format!("unknown setting `{name}`{guess}")
 }
 
 /// Reads all tables of one section.
-fn read_section(
-    section: &'static str,
+fn read_section<'a>(
+    section: &'static Section,
     document: &DeTable<'_>,
-    report: &mut Report<'_>,
-    files: &dyn FileSource,
+    report: &mut Report<'a>,
+    files: &'a dyn FileSource,
     entries: &mut Entries,
 ) {
-    let Some(value) = document.get(section) else {
+    let name = section.name;
+    let Some(value) = document.get(name) else {
         return;
     };
-    let at = value.span().start;
-    let rows = match value.get_ref() {
-        DeValue::Array(rows) => rows,
-        DeValue::Table(_) => {
-            entries.unsure = true;
-            return report.add(at, section, format!("[{section}] must be written [[{section}]]"));
-        }
-        DeValue::String(_)
-        | DeValue::Integer(_)
-        | DeValue::Float(_)
-        | DeValue::Boolean(_)
-        | DeValue::Datetime(_) => {
-            entries.unsure = true;
-            let message = format!("`{section}` must be tables, written [[{section}]]");
-            return report.add(at, section, message);
-        }
+    let not_tables = || format!("`{name}` must be tables, written [[{name}]]");
+    let DeValue::Array(rows) = value.get_ref() else {
+        entries.unsure = true;
+        let message = match value.get_ref() {
+            DeValue::Table(_) => format!("[{name}] must be written [[{name}]]"),
+            _ => not_tables(),
+        };
+        return report.add(ErrorKind::WrongType, Subject::section(name), message);
     };
     for (index, row) in rows.iter().enumerate() {
-        let start = row.span().start;
-        let DeValue::Table(fields) = row.get_ref() else {
-            entries.unsure = true;
-            let message = format!("`{section}` must be tables, written [[{section}]]");
-            report.add(start, &format!("{section}[{index}]"), message);
-            continue;
-        };
-        let mut table = Table::new(section, index, fields, start);
-        match section {
-            "server" => server::read(&mut table, report, entries),
-            "hostgroup" => hostgroup::read(&mut table, report, entries),
-            "server_ssl_params" => server::read_ssl_params(&mut table, report, entries),
-            "user" => user::read(&mut table, report, files, entries),
-            "replication" => replication::read(&mut table, report, entries),
-            "fast_routing" => fast::read(&mut table, report, &mut entries.fast),
-            "firewall_user" => guard::read_user(&mut table, report, &mut entries.guards),
-            "firewall_rule" => guard::read_rule(&mut table, report, &mut entries.guards),
-            "limit" => guard::read_limit(&mut table, report, &mut entries.guards),
-            "tcp_listener" => tcp::read(&mut table, report, entries),
-            _ => rule::read(&mut table, report, entries),
+        match row.get_ref() {
+            DeValue::Table(fields) => {
+                let fields = fields_of(fields).map(|(name, given)| (Cow::Owned(name), given));
+                let fields: row::Fields = fields.collect();
+                let mut row = Row::new(section, index, &fields, files, report);
+                (section.read)(&mut row, entries);
+                fields.into_iter().for_each(|(_, given)| given.wipe());
+            }
+            _ => {
+                entries.unsure = true;
+                let subject = Subject::column(name, index, "");
+                report.add(ErrorKind::WrongType, subject, not_tables());
+            }
         }
+    }
+}
+
+fn fields_of(table: &DeTable<'_>) -> impl Iterator<Item = (String, Given)> {
+    table.iter().map(|(key, value)| (key.get_ref().to_string(), given(value.get_ref())))
+}
+
+/// A TOML value without its spelling.
+fn given(value: &DeValue<'_>) -> Given {
+    match value {
+        DeValue::String(text) => Given::Text(text.clone().into_owned()),
+        DeValue::Integer(number) => i128::from_str_radix(number.as_str(), number.radix())
+            .map_or(Given::Other("a number beyond 128 bits"), Given::Integer),
+        DeValue::Float(_) => Given::Other("a number with a fraction"),
+        DeValue::Boolean(flag) => Given::Boolean(*flag),
+        DeValue::Datetime(_) => Given::Other("a date"),
+        DeValue::Array(items) => {
+            Given::List(items.iter().map(Spanned::get_ref).map(given).collect())
+        }
+        DeValue::Table(fields) => Given::Table(fields_of(fields).collect()),
     }
 }

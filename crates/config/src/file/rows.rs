@@ -1,10 +1,14 @@
 //! A file as rows of the admin port's tables, for a database that begins with it.
 
-use toml::de::{DeTable, DeValue};
+use toml::de::DeValue;
 
-use super::{FileSource, SECTIONS, parse, table::given};
+use super::{
+    FileSource, Section, fields_of, parse,
+    report::{Report, Text},
+};
 use crate::{
-    ConfigError, Settings,
+    ConfigError, Settings, Subject,
+    error::ErrorKind,
     settings::Given,
     variable::{self, quoted, value_of},
 };
@@ -28,36 +32,29 @@ pub fn table_rows(
     files: &dyn FileSource,
 ) -> Result<Vec<TableRow>, Vec<ConfigError>> {
     let config = parse(text, source_name, files)?;
-    let (document, _) = DeTable::parse_recoverable(text);
-    let document = document.into_inner();
+    let document = Text::read(source_name, text)?;
     let mut rows = Vec::new();
-    let mut errors = Vec::new();
-    for (key, value) in &document {
+    let mut errors = Report::new(&document);
+    for (key, value) in &document.document {
         let name: &str = key.get_ref();
         match value.get_ref() {
-            DeValue::Array(entries) if SECTIONS.contains(&name) => {
+            DeValue::Array(entries) if Section::find(name).is_some() => {
                 for (index, entry) in entries.iter().enumerate() {
                     let DeValue::Table(fields) = entry.get_ref() else { continue };
-                    let fields = fields.iter().map(|(key, value)| {
-                        let name: &str = key.get_ref();
-                        (name.to_owned(), given(value.get_ref()))
-                    });
-                    match section_rows(name, fields.collect(), files) {
+                    match section_rows(name, fields_of(fields).collect(), files) {
                         Ok(mut made) => rows.append(&mut made),
-                        Err(message) => errors.push(ConfigError {
-                            file: source_name.to_owned(),
-                            line: super::report::line_at(text, entry.span().start),
-                            column: 1,
-                            key: format!("{name}[{index}]"),
-                            message,
-                        }),
+                        Err(message) => {
+                            let section = Section::find(name).map_or("", |section| section.name);
+                            let subject = Subject::column(section, index, "");
+                            errors.add(ErrorKind::NotSupported, subject, message);
+                        }
                     }
                 }
             }
             _ => rows.extend(setting_row(name, &config.settings)),
         }
     }
-    if errors.is_empty() { Ok(merge_hostgroups(rows)) } else { Err(errors) }
+    if errors.is_empty() { Ok(merge_hostgroups(rows)) } else { Err(errors.finish()) }
 }
 
 fn setting_row(name: &str, settings: &Settings) -> Option<TableRow> {
@@ -177,7 +174,7 @@ fn member(name: &str, value: &Given) -> String {
                 .collect();
             format!("\"{name}\":[{}]", items.join(","))
         }
-        Given::Boolean(_) | Given::Other(_) => {
+        Given::Boolean(_) | Given::Table(_) | Given::Other(_) => {
             format!("\"{name}\":{}", *value == Given::Boolean(true))
         }
     }
@@ -438,6 +435,6 @@ mod tests {
         let text = FILE.replace("\"zlib\"", "\"zstd\"");
         let errors = table_rows(&text, "test.toml", &no_files).expect_err("refused");
         let first = errors[0].to_string();
-        assert!(first.starts_with("test.toml:5:1: `compression` can't be `zstd`"), "{first}");
+        assert!(first.starts_with("test.toml:5:9: `compression` can't be `zstd`"), "{first}");
     }
 }

@@ -3,126 +3,265 @@
 use std::sync::Arc;
 
 use trunkline_topology::{
-    BackendAccount, CertificateRequirement, HostgroupId, Password, Secret, TlsRequirement, User,
+    AllowList, BackendAccount, CertificateRequirement, HostgroupId, Password, Secret,
+    TlsRequirement, User,
 };
 
 use crate::{
+    Wrong,
+    error::ErrorKind,
     file::{
         FileSource,
-        check::{Entries, HOSTGROUPS, Placed},
-        report::Report,
-        table::Table,
+        check::{Entries, HOSTGROUP_MAX, Placed},
+        row::Row,
+        section::{
+            Column, Draft, comment, flag, harmless, instead_of, later, member_of, needed, number,
+            text, value,
+        },
     },
     settings::{Given, Range, SettingValue, read_text},
 };
 
-/// Columns of ProxySQL's `mysql_users` that come with later features.
-const LATER: [&str; 4] = ["schema_locked", "backend", "frontend", "attributes"];
-
 /// The longest user name; MariaDB allows 128 characters, MySQL 32.
 const NAME_BYTES_MAX: usize = 512;
 
-pub(super) fn read(
-    table: &mut Table<'_>,
-    report: &mut Report<'_>,
-    files: &dyn FileSource,
-    entries: &mut Entries,
-) {
-    let name_key = table.either(report, "name", "username");
-    let name = table.value(report, name_key, |given| match read_text(given)? {
-        "" => Err("must not be empty".to_owned()),
-        text if text.len() > NAME_BYTES_MAX || text.contains('\0') => {
-            Err(format!("must be a name of at most {NAME_BYTES_MAX} bytes without NUL"))
-        }
-        text => Ok(text.to_owned()),
-    });
-    if !table.has(name_key) {
-        table.missing(report, "name");
-    }
-    let unix_uid = table.value(report, "unix_user", |given| read_unix_user(given, files));
-    let (password, retained_password) = read_passwords(table, report, files);
-    let backend = read_backend(table, report, files, name.as_deref());
-    let default_hostgroup = table.number(report, "default_hostgroup", HOSTGROUPS);
-    let default_schema = table.text(report, "default_schema");
-    let max_connections = table.number(report, "max_connections", 0..=10_000_000);
-    let transaction_persistent = table.flag(report, "transaction_persistent");
-    let fast_forward = table.flag(report, "fast_forward");
-    let active = table.flag(report, "active");
-    let require = read_requirement(table, report);
-    let allow_from =
-        table.value(report, "allow_from", |given| SettingValue::read(given, Range::All));
-    let _comment = table.text(report, "comment");
-    table.finish(report, &LATER);
-
-    let Some(name) = name else { return };
-    // The cross-checks want every user; a password that could not be read was reported already.
-    let nothing = || match unix_uid {
-        Some(_) => Password::Nobodys,
-        None => Password::Clear(Secret::default()),
-    };
-    let password = password.unwrap_or_else(nothing);
-    let user = User {
-        name,
-        password,
-        retained_password,
-        backend,
-        default_hostgroup: HostgroupId(default_hostgroup.unwrap_or(0)),
-        default_schema: default_schema.filter(|schema| !schema.is_empty()),
-        max_connections: max_connections.unwrap_or(10_000),
-        transaction_persistent: transaction_persistent.unwrap_or(true),
-        fast_forward: fast_forward.unwrap_or(false),
-        active: active.unwrap_or(true),
-        require,
-        allow_from: allow_from.unwrap_or_default(),
-        unix_uid,
-        host: None,
-    };
-    let hostgroup_known = default_hostgroup.is_some() || !table.has("default_hostgroup");
-    let hostgroup_at = hostgroup_known.then(|| table.place("default_hostgroup"));
-    let place = Placed { value: Arc::new(user), at: table.place(name_key) };
-    entries.users.push((place, hostgroup_at));
+pub(super) struct UserDraft {
+    name: Option<String>,
+    password: PasswordDraft,
+    retained: PasswordDraft,
+    backend_user: Option<String>,
+    backend: PasswordDraft,
+    backend_retained: PasswordDraft,
+    server_checks_password: bool,
+    default_hostgroup: HostgroupId,
+    default_schema: Option<String>,
+    max_connections: u32,
+    transaction_persistent: bool,
+    fast_forward: bool,
+    active: bool,
+    use_ssl: bool,
+    require: TlsRequirement,
+    allow_from: AllowList,
 }
 
-/// What connections must have: `require`, or ProxySQL's `use_ssl`.
-fn read_requirement(table: &mut Table<'_>, report: &mut Report<'_>) -> TlsRequirement {
-    let use_ssl = table.flag(report, "use_ssl").unwrap_or(false);
-    let least = if use_ssl { TlsRequirement::Tls } else { TlsRequirement::None };
-    if !table.is_table("require") {
-        let require = table.value(report, "require", |given| match read_text(given)? {
-            "none" => Ok(least.clone()),
+impl Draft for UserDraft {
+    const NAME: &'static str = "user";
+    const TABLE: &'static str = "mysql_users";
+    const KEY: &'static str = "username {username}";
+    const COLUMNS: &'static [Column<Self>] = &[
+        needed(value("name", |it, given| read_name(given).map(|name| it.name = Some(name)))),
+        instead_of(
+            "name",
+            value("username", |it, given| read_name(given).map(|name| it.name = Some(name))),
+        ),
+        value("password", |it, given| it.password.clear(given, PASSWORD.hash)),
+        value(PASSWORD.hash, |it, given| it.password.hash(given)),
+        text(PASSWORD.file, |it, path| it.password.file = Some(path)),
+        text(PASSWORD.environment, |it, name| it.password.environment = Some(name)),
+        member_of(
+            "attributes",
+            value("retained_password", |it, given| it.retained.clear(given, RETAINED.hash)),
+        ),
+        value(RETAINED.hash, |it, given| it.retained.hash(given)),
+        text(RETAINED.file, |it, path| it.retained.file = Some(path)),
+        text(RETAINED.environment, |it, name| it.retained.environment = Some(name)),
+        member_of(
+            "attributes",
+            value("backend_user", |it, given| {
+                read_name(given).map(|name| it.backend_user = Some(name))
+            }),
+        ),
+        value("backend_password", |it, given| it.backend.clear(given, BACKEND.hash)),
+        text(BACKEND.file, |it, path| it.backend.file = Some(path)),
+        text(BACKEND.environment, |it, name| it.backend.environment = Some(name)),
+        member_of(
+            "attributes",
+            value("backend_retained_password", |it, given| it.backend_retained.clear(given, "")),
+        ),
+        text(BACKEND_RETAINED.file, |it, path| it.backend_retained.file = Some(path)),
+        text(BACKEND_RETAINED.environment, |it, name| {
+            it.backend_retained.environment = Some(name);
+        }),
+        member_of(
+            "attributes",
+            flag("server_checks_password", |it, is_so| it.server_checks_password = is_so),
+        ),
+        // Read at the end: it needs the system's users.
+        member_of("attributes", value("unix_user", |_, _| Ok(()))),
+        number("default_hostgroup", 0, HOSTGROUP_MAX, |it, id| {
+            it.default_hostgroup = HostgroupId(id);
+        }),
+        text("default_schema", |it, schema| {
+            it.default_schema = Some(schema).filter(|schema| !schema.is_empty());
+        }),
+        number("max_connections", 0, 10_000_000, |it, count| it.max_connections = count),
+        flag("transaction_persistent", |it, is_so| it.transaction_persistent = is_so),
+        flag("fast_forward", |it, is_so| it.fast_forward = is_so),
+        flag("active", |it, is_so| it.active = is_so),
+        flag("use_ssl", |it, is_so| it.use_ssl = is_so),
+        value("require", |it, given| read_requirement(given).map(|require| it.require = require)),
+        member_of(
+            "attributes",
+            value("allow_from", |it, given| {
+                SettingValue::read(given, Range::All).map(|list| it.allow_from = list)
+            }),
+        ),
+        comment(),
+        harmless(later("schema_locked")),
+        later("backend"),
+        later("frontend"),
+        later("attributes"),
+    ];
+
+    fn new() -> Self {
+        Self {
+            name: None,
+            password: PasswordDraft::default(),
+            retained: PasswordDraft::default(),
+            backend_user: None,
+            backend: PasswordDraft::default(),
+            backend_retained: PasswordDraft::default(),
+            server_checks_password: false,
+            default_hostgroup: HostgroupId(0),
+            default_schema: None,
+            max_connections: 10_000,
+            transaction_persistent: true,
+            fast_forward: false,
+            active: true,
+            use_ssl: false,
+            require: TlsRequirement::None,
+            allow_from: AllowList::default(),
+        }
+    }
+
+    fn finish(mut self, row: &mut Row<'_, '_>, entries: &mut Entries) {
+        let unix_uid = row.given("unix_user").and_then(|given| {
+            let read = read_unix_user(given, row.files);
+            read.map_err(|wrong| row.refuse("unix_user", wrong)).ok()
+        });
+        let (password, retained_password) = self.finish_passwords(row);
+        let backend = self.finish_backend(row);
+        let require = match self.require {
+            TlsRequirement::None if self.use_ssl => TlsRequirement::Tls,
+            require => require,
+        };
+        let Some(name) = self.name else { return };
+        // The cross-checks want every user; a password that could not be read was reported already.
+        let password = password.unwrap_or_else(|| match unix_uid {
+            Some(_) => Password::Nobodys,
+            None => Password::Clear(Secret::default()),
+        });
+        let user = User {
+            name,
+            password,
+            retained_password,
+            backend,
+            default_hostgroup: self.default_hostgroup,
+            default_schema: self.default_schema,
+            max_connections: self.max_connections,
+            transaction_persistent: self.transaction_persistent,
+            fast_forward: self.fast_forward,
+            active: self.active,
+            require,
+            allow_from: self.allow_from,
+            unix_uid,
+            host: None,
+        };
+        let is_hostgroup_known = !row.is_refused("default_hostgroup");
+        let placed = Placed { value: Arc::new(user), index: row.index };
+        entries.users.push((placed, is_hostgroup_known));
+    }
+}
+
+impl UserDraft {
+    /// The user's password, which must be there, and the one before.
+    fn finish_passwords(&mut self, row: &mut Row<'_, '_>) -> (Option<Password>, Option<Password>) {
+        let password = std::mem::take(&mut self.password).finish(&PASSWORD, row);
+        if self.server_checks_password {
+            if PASSWORD.is_given(row) || RETAINED.is_given(row) {
+                let message = "`server_checks_password` and a password exclude each other";
+                row.error(ErrorKind::Conflict, "server_checks_password", message.to_owned());
+            }
+            return (Some(Password::Servers), None);
+        }
+        let needs_none = row.has("unix_user") && BACKEND.is_given(row);
+        if !PASSWORD.is_given(row) && !needs_none {
+            let message =
+                "[[user]] has no `password`, `password_hash`, `password_file` or `password_env`";
+            row.error(ErrorKind::Missing, PASSWORD.clear, message.to_owned());
+        }
+        let retained = std::mem::take(&mut self.retained).finish(&RETAINED, row);
+        if let (Some(password), Some(retained)) = (&password, &retained)
+            && std::mem::discriminant(password) != std::mem::discriminant(retained)
+        {
+            // The client is asked once, by the plug-in of the one.
+            let message = "a retained password must be given in the form of the other: both \
+                           clear, or both as the same kind of hash";
+            row.error(ErrorKind::Conflict, RETAINED.clear, message.to_owned());
+        }
+        (password, retained)
+    }
+
+    /// The account on the servers, where it is another one.
+    fn finish_backend(&mut self, row: &mut Row<'_, '_>) -> Option<BackendAccount> {
+        let password = std::mem::take(&mut self.backend).finish_clear(&BACKEND, row);
+        let retained = std::mem::take(&mut self.backend_retained);
+        let retained_password = retained.finish_clear(&BACKEND_RETAINED, row);
+        for key in ["backend_user", BACKEND_RETAINED.clear, BACKEND_RETAINED.file] {
+            if row.has(key) && !BACKEND.is_given(row) {
+                let message = format!("`{key}` needs a `{}`", BACKEND.clear);
+                row.error(ErrorKind::Missing, key, message);
+            }
+        }
+        let user = self.backend_user.take().or_else(|| self.name.clone())?;
+        Some(BackendAccount { user, password: password?, retained_password })
+    }
+}
+
+fn read_name(given: &Given) -> Result<String, Wrong> {
+    match read_text(given)? {
+        "" => Err("must not be empty".to_owned().into()),
+        text if text.len() > NAME_BYTES_MAX || text.contains('\0') => Err(Wrong::new(
+            ErrorKind::OutOfRange,
+            format!("must be a name of at most {NAME_BYTES_MAX} bytes without NUL"),
+        )),
+        text => Ok(text.to_owned()),
+    }
+}
+
+/// What connections must have.
+fn read_requirement(given: &Given) -> Result<TlsRequirement, Wrong> {
+    let mut required = CertificateRequirement::default();
+    let Given::Table(members) = given else {
+        return match read_text(given)? {
+            "none" => Ok(TlsRequirement::None),
             "tls" => Ok(TlsRequirement::Tls),
-            "x509" => Ok(TlsRequirement::Certificate(CertificateRequirement::default())),
+            "x509" => Ok(TlsRequirement::Certificate(required)),
             other => Err(format!(
                 "must be none, tls, x509 or a table of issuer, subject, san and spiffe, not \
                  `{other}`"
-            )),
-        });
-        return require.unwrap_or(least);
-    }
-    let mut required = CertificateRequirement::default();
-    for (name, value) in table.fields_of("require") {
+            )
+            .into()),
+        };
+    };
+    for (name, value) in members {
         let place = match name.as_str() {
             "issuer" => &mut required.issuer,
             "subject" => &mut required.subject,
             "san" => &mut required.san,
             "spiffe" => &mut required.spiffe,
             _ => {
-                let message = format!(
-                    "unknown key `{name}` in `require`; it has issuer, subject, san and spiffe"
-                );
-                table.error(report, "require", message);
-                continue;
+                let reason =
+                    format!("has an unknown key `{name}`; it has issuer, subject, san and spiffe");
+                return Err(Wrong::new(ErrorKind::UnknownColumn, reason));
             }
         };
-        match value.as_deref() {
-            None | Some("") => {
-                let message = format!("`{name}` of `require` must be a string that is not empty");
-                table.error(report, "require", message);
-            }
-            Some(text) => *place = Some(text.to_owned()),
+        match value {
+            Given::Text(text) if !text.is_empty() => *place = Some(text.clone()),
+            _ => return Err(format!("must have a string as its `{name}`, not empty").into()),
         }
     }
-    TlsRequirement::Certificate(required)
+    Ok(TlsRequirement::Certificate(required))
 }
 
 /// The keys that one password may be given by.
@@ -165,108 +304,79 @@ impl PasswordKeys {
         keys.into_iter().filter(|key| !key.is_empty())
     }
 
-    /// The password from the one key that the table has; `None` when there is none, or it is wrong
-    /// and reported.
-    fn read(
-        &self,
-        table: &mut Table<'_>,
-        report: &mut Report<'_>,
-        files: &dyn FileSource,
-    ) -> Option<Password> {
-        let clear = table.value(report, self.clear, |given| {
-            let text = read_text(given)?;
-            // Sent as a clear password, a hash would never be right and nobody would see why.
-            match is_hash(text) {
-                true if self.hash.is_empty() => Err("holds a hash, which opens no server".into()),
-                true => Err(format!("holds a hash; write it as `{}`", self.hash)),
-                false => Ok(clear_password(text)),
-            }
-        });
-        let hash = match self.hash {
-            "" => None,
-            key => table.value(report, key, |given| {
-                let text = read_text(given)?;
-                Password::from_hash(text).map_err(|error| format!("is wrong: {error}"))
-            }),
-        };
-        let file = table.value(report, self.file, |given| {
-            let path = read_text(given)?;
-            password_of_file(path, files).map_err(|why| format!("is wrong: `{path}` {why}"))
-        });
-        let environment = table.value(report, self.environment, |given| {
-            let name = read_text(given)?;
-            password_of_environment(name, files)
-                .map_err(|why| format!("is wrong: environment variable `{name}` {why}"))
-        });
-        let mut present = self.all().filter(|key| table.has(key));
-        if let (Some(first), Some(second)) = (present.next(), present.next()) {
-            let message = format!("`{first}` and `{second}` in [[user]] exclude each other");
-            table.error(report, second, message);
-            return None;
-        }
-        clear.or(hash).or(file).or(environment)
-    }
-
-    fn is_given(&self, table: &Table<'_>) -> bool {
-        self.all().any(|key| table.has(key))
-    }
-
-    /// Reads a password that opens servers: a hash does not.
-    fn read_clear(
-        &self,
-        table: &mut Table<'_>,
-        report: &mut Report<'_>,
-        files: &dyn FileSource,
-    ) -> Option<Secret<String>> {
-        let password = self.read(table, report, files)?;
-        match password.clear() {
-            Some(clear) => Some(clear.clone()),
-            None => {
-                let message = format!("`{}` gives a hash, which opens no server", self.file);
-                table.error(report, self.file, message);
-                None
-            }
-        }
+    fn is_given(&self, row: &Row<'_, '_>) -> bool {
+        self.all().any(|key| row.has(key))
     }
 }
 
-/// The user's password, which must be there, and the one before.
-fn read_passwords(
-    table: &mut Table<'_>,
-    report: &mut Report<'_>,
-    files: &dyn FileSource,
-) -> (Option<Password>, Option<Password>) {
-    let password = PASSWORD.read(table, report, files);
-    let is_servers = table.flag(report, "server_checks_password").unwrap_or(false);
-    if is_servers && (PASSWORD.is_given(table) || RETAINED.is_given(table)) {
-        let message = "`server_checks_password` and a password exclude each other";
-        table.error(report, "server_checks_password", message.to_owned());
+/// A password, or what names it.
+#[derive(Default)]
+struct PasswordDraft {
+    password: Option<Password>,
+    file: Option<String>,
+    environment: Option<String>,
+}
+
+impl PasswordDraft {
+    /// Reads a clear password. `hash_key` is where a hash belongs.
+    fn clear(&mut self, given: &Given, hash_key: &str) -> Result<(), Wrong> {
+        let text = read_text(given)?;
+        // Sent as a clear password, a hash would never be right and nobody would see why.
+        match (is_hash(text), hash_key) {
+            (true, "") => Err("holds a hash, which opens no server".to_owned().into()),
+            (true, key) => Err(format!("holds a hash; write it as `{key}`").into()),
+            (false, _) => {
+                self.password = Some(clear_password(text));
+                Ok(())
+            }
+        }
     }
-    if is_servers {
-        return (Some(Password::Servers), None);
+
+    fn hash(&mut self, given: &Given) -> Result<(), Wrong> {
+        let hash = Password::from_hash(read_text(given)?);
+        self.password = Some(hash.map_err(|error| format!("is wrong: {error}"))?);
+        Ok(())
     }
-    let needs_none = table.has("unix_user") && BACKEND.is_given(table);
-    if !PASSWORD.is_given(table) && !needs_none {
-        let message =
-            "[[user]] has no `password`, `password_hash`, `password_file` or `password_env`";
-        table.error(report, "password", message.to_owned());
+
+    /// The password from the one key that is there; `None` when there is none, or it is wrong and
+    /// reported.
+    fn finish(self, keys: &PasswordKeys, row: &mut Row<'_, '_>) -> Option<Password> {
+        let file = self.file.and_then(|path| {
+            password_of_file(&path, row.files)
+                .map_err(|why| row.refuse(keys.file, format!("is wrong: `{path}` {why}").into()))
+                .ok()
+        });
+        let environment = self.environment.and_then(|name| {
+            let why = |why| format!("is wrong: environment variable `{name}` {why}");
+            password_of_environment(&name, row.files)
+                .map_err(|reason| row.refuse(keys.environment, why(reason).into()))
+                .ok()
+        });
+        let mut present = keys.all().filter(|key| row.has(key));
+        if let (Some(first), Some(second)) = (present.next(), present.next()) {
+            let message = format!("`{first}` and `{second}`{} exclude each other", row.within());
+            row.error(ErrorKind::Conflict, second, message);
+            return None;
+        }
+        self.password.or(file).or(environment)
     }
-    let retained = RETAINED.read(table, report, files);
-    if let (Some(password), Some(retained)) = (&password, &retained)
-        && std::mem::discriminant(password) != std::mem::discriminant(retained)
-    {
-        // The client is asked once, by the plug-in of the one.
-        let message = "a retained password must be given in the form of the other: both clear, or \
-                       both as the same kind of hash";
-        table.error(report, RETAINED.clear, message.to_owned());
+
+    /// The same for a password that opens servers: a hash does not.
+    fn finish_clear(self, keys: &PasswordKeys, row: &mut Row<'_, '_>) -> Option<Secret<String>> {
+        let password = self.finish(keys, row)?;
+        if password.clear().is_none() {
+            let message = format!("`{}` gives a hash, which opens no server", keys.file);
+            row.error(ErrorKind::Invalid, keys.file, message);
+        }
+        password.clear().cloned()
     }
-    (password, retained)
 }
 
 /// The number of a user of the system, by its name or as it is.
-fn read_unix_user(given: &Given, files: &dyn FileSource) -> Result<u32, String> {
+fn read_unix_user(given: &Given, files: &dyn FileSource) -> Result<u32, Wrong> {
     if let Given::Integer(number) = given {
-        return u32::try_from(*number).map_err(|_| format!("{number} is no user of the system"));
+        let unknown = |_| format!("{number} is no user of the system");
+        return Ok(u32::try_from(*number).map_err(unknown)?);
     }
     let name = read_text(given)?;
     let users = files.read_rules(USERS_FILE).map_err(|why| format!("{USERS_FILE}: {why}"))?;
@@ -275,38 +385,12 @@ fn read_unix_user(given: &Given, files: &dyn FileSource) -> Result<u32, String> 
         let is_it = fields.next() == Some(name);
         is_it.then(|| fields.nth(1)?.parse().ok()).flatten()
     });
-    number.ok_or_else(|| format!("is wrong: {USERS_FILE} has no user `{name}`; give its number"))
+    let unknown = || format!("is wrong: {USERS_FILE} has no user `{name}`; give its number");
+    Ok(number.ok_or_else(unknown)?)
 }
 
 /// Where the system's users are. Those of other directories are given by their numbers.
 pub const USERS_FILE: &str = "/etc/passwd";
-
-/// The account on the servers, where it is another one.
-fn read_backend(
-    table: &mut Table<'_>,
-    report: &mut Report<'_>,
-    files: &dyn FileSource,
-    name: Option<&str>,
-) -> Option<BackendAccount> {
-    let user = table.value(report, "backend_user", |given| match read_text(given)? {
-        "" => Err("must not be empty".to_owned()),
-        text if text.len() > NAME_BYTES_MAX || text.contains('\0') => {
-            Err(format!("must be a name of at most {NAME_BYTES_MAX} bytes without NUL"))
-        }
-        text => Ok(text.to_owned()),
-    });
-    let password = BACKEND.read_clear(table, report, files);
-    let retained_password = BACKEND_RETAINED.read_clear(table, report, files);
-    let is_given = BACKEND.is_given(table);
-    for key in ["backend_user", BACKEND_RETAINED.clear, BACKEND_RETAINED.file] {
-        if table.has(key) && !is_given {
-            let message = format!("`{key}` needs a `{}`", BACKEND.clear);
-            table.error(report, key, message);
-        }
-    }
-    let user = user.or_else(|| name.map(str::to_owned))?;
-    Some(BackendAccount { user, password: password?, retained_password })
-}
 
 /// A file holds one line: the password, or a hash.
 fn password_of_file(path: &str, files: &dyn FileSource) -> Result<Password, String> {

@@ -168,7 +168,8 @@ impl Row {
             if !is_typed {
                 return complain(format!("must be {}, not `{value}`", self.range()));
             }
-            return match Settings::default().set(setting.name, &given) {
+            let set = Settings::default().set(setting.name, &given);
+            return match set.map_err(|wrong| wrong.reason) {
                 Ok(_) => Ok(()),
                 Err(reason) if reason.contains(value) => complain(reason),
                 // The value holds one that it must not hold.
@@ -311,6 +312,11 @@ pub fn toml_of(given: &Given) -> String {
         Given::Text(text) => quoted(text),
         Given::List(items) => {
             format!("[{}]", items.iter().map(toml_of).collect::<Vec<_>>().join(", "))
+        }
+        Given::Table(members) => {
+            let members =
+                members.iter().map(|(name, value)| format!("{name} = {}", toml_of(value)));
+            format!("{{ {} }}", members.collect::<Vec<_>>().join(", "))
         }
         Given::Other(name) => quoted(name),
     }
