@@ -41,8 +41,8 @@ pub use cpus::WorkerCpus;
 pub use diff::{Change, difference};
 pub use error::{ConfigError, ErrorKind, Place, Subject, Wrong};
 pub use file::{
-    FileSource, Ready, RouteRows, SECTIONS, Section, TableRow, USERS_FILE, parse, parse_tables,
-    table_rows,
+    ColumnInfo, Fields, FileSource, Ready, RouteRows, SECTIONS, Section, TableRow, Tables,
+    USERS_FILE, parse, table_rows,
 };
 pub use granted::GrantedUsers;
 pub use guards::Guards;

@@ -11,6 +11,7 @@ mod rows;
 mod rule;
 mod section;
 mod server;
+mod tables;
 mod tcp;
 mod user;
 
@@ -19,27 +20,26 @@ mod tests;
 
 use std::{borrow::Cow, sync::Arc};
 
-use toml::{
-    Spanned,
-    de::{DeTable, DeValue},
-};
-use trunkline_rules::FastRoutes;
-use trunkline_topology::User;
-
 use crate::{
     Config, ConfigError, Given, SETTINGS, Settings, Subject,
     error::ErrorKind,
     file::{
         check::{Entries, Placed},
-        report::{Report, Text},
+        report::{Report, Source, Text},
         row::Row,
     },
+};
+use toml::{
+    Spanned,
+    de::{DeTable, DeValue},
 };
 
 pub use fast::RouteRows;
 pub(crate) use report::did_you_mean;
+pub use row::Fields;
 pub use rows::{TableRow, table_rows};
-pub use section::{SECTIONS, Section};
+pub use section::{ColumnInfo, SECTIONS, Section};
+pub use tables::{Ready, Tables};
 pub use user::USERS_FILE;
 
 /// Reads the files that a configuration names (`password_file`, `fast_routing_file`).
@@ -78,100 +78,88 @@ pub fn parse(
     source_name: &str,
     files: &dyn FileSource,
 ) -> Result<Config, Vec<ConfigError>> {
-    parse_from(Origin::File, text, source_name, files)
-}
-
-/// Reads a text that was made from the tables of the admin port. They are loaded one after the
-/// other: hostgroups need no server yet, and there may be neither servers nor users.
-///
-/// # Errors
-/// As [`parse`].
-pub fn parse_tables(
-    text: &str,
-    source_name: &str,
-    ready: &Ready,
-    files: &dyn FileSource,
-) -> Result<Config, Vec<ConfigError>> {
-    parse_from(Origin::Tables(ready), text, source_name, files)
-}
-
-/// Parts of a configuration that were made before, and so are not in the text of
-/// [`parse_tables`].
-#[derive(Debug, Default)]
-pub struct Ready {
-    /// Users beside those of the text.
-    pub users: Vec<Arc<User>>,
-    /// All fast routing rules.
-    pub fast_routes: Arc<FastRoutes>,
-}
-
-/// Where a text comes from.
-#[derive(Clone, Copy)]
-enum Origin<'a> {
-    File,
-    Tables(&'a Ready),
-}
-
-fn parse_from(
-    origin: Origin<'_>,
-    text: &str,
-    source_name: &str,
-    files: &dyn FileSource,
-) -> Result<Config, Vec<ConfigError>> {
     let text = Text::read(source_name, text)?;
-    let document = &text.document;
-    let mut report = Report::new(&text);
-    let settings = read_settings(document, &mut report);
-    let mut entries = Entries::default();
+    let mut reading = Reading::new(&text, files);
+    for (key, value) in &text.document {
+        if Section::find(key.get_ref()).is_none() {
+            reading.setting(key.get_ref(), &given(value.get_ref()));
+        }
+    }
     for section in &SECTIONS {
-        read_section(section, document, &mut report, files, &mut entries);
-    }
-    match origin {
-        Origin::File => check::check_presence(&entries, &mut report),
-        Origin::Tables(ready) => {
-            entries.unsure = true;
-            // They are in no text: nothing is found wrong with them again.
-            let placed =
-                |user: &Arc<User>| (Placed { value: Arc::clone(user), index: usize::MAX }, false);
-            entries.users.extend(ready.users.iter().map(placed));
+        if let Some(value) = text.document.get(section.name) {
+            read_section(section, value.get_ref(), &mut reading);
         }
     }
-    fast::read_file(&settings, files, &mut report, &mut entries.fast);
-    let rule_set = check::check(&entries, &settings, &mut report);
-    guard::finish(&mut entries.guards, &mut report);
-    let fast = std::mem::take(&mut entries.fast);
-    let fast_routes = fast.finish(|hostgroup| entries.is_empty(hostgroup), &mut report);
-    let fast_routes = match origin {
-        Origin::File => Arc::new(fast_routes),
-        Origin::Tables(ready) => {
-            debug_assert!(fast_routes.is_empty(), "they are rows, and in no text");
-            Arc::clone(&ready.fast_routes)
-        }
-    };
-    match rule_set {
-        Some(rule_set) if report.is_empty() => {
-            Ok(entries.into_config(settings, rule_set, fast_routes))
-        }
-        Some(_) | None => Err(report.finish()),
-    }
+    reading.finish(None).map(|(config, _)| config)
 }
 
-/// Reads every top-level key that is not a section.
-fn read_settings(document: &DeTable<'_>, report: &mut Report<'_>) -> Settings {
-    let mut settings = Settings::default();
-    for (key, value) in document {
-        let name: &str = key.get_ref();
-        if Section::find(name).is_some() {
-            continue;
-        }
-        let (kind, message) = match settings.set(name, &given(value.get_ref())) {
-            Ok(true) => continue,
+/// A configuration while it is read, whatever from.
+struct Reading<'a> {
+    report: Report<'a>,
+    files: &'a dyn FileSource,
+    settings: Settings,
+    entries: Entries,
+}
+
+impl<'a> Reading<'a> {
+    fn new(source: &'a dyn Source, files: &'a dyn FileSource) -> Self {
+        let (settings, entries) = (Settings::default(), Entries::default());
+        Self { report: Report::new(source), files, settings, entries }
+    }
+
+    /// Reads a setting.
+    fn setting(&mut self, name: &str, given: &Given) {
+        let (kind, message) = match self.settings.set(name, given) {
+            Ok(true) => return,
             Ok(false) => (ErrorKind::UnknownColumn, unknown_setting(name)),
             Err(wrong) => (wrong.kind, format!("`{name}` {}", wrong.reason)),
         };
-        report.add(kind, Subject::setting(name.to_owned()), message);
+        self.report.add(kind, Subject::setting(name.to_owned()), message);
     }
-    settings
+
+    /// Reads one entry of a section.
+    fn row(&mut self, section: &'static Section, index: usize, fields: Fields) {
+        let mut row = Row::new(section, index, &fields, self.files, &mut self.report);
+        (section.read)(&mut row, &mut self.entries);
+        fields.into_iter().for_each(|(_, given)| given.wipe());
+    }
+
+    /// Reports what is no entry of a section.
+    fn not_tables(&mut self, subject: Subject, message: String) {
+        self.entries.unsure = true;
+        self.report.add(ErrorKind::WrongType, subject, message);
+    }
+
+    /// Looks at all that was read. `ready` is what tables have beside it; a file has all.
+    fn finish(self, ready: Option<Ready>) -> Result<(Config, Vec<ConfigError>), Vec<ConfigError>> {
+        let Self { mut report, files, settings, mut entries } = self;
+        let ready_routes = match ready {
+            None => {
+                check::check_presence(&entries, &mut report);
+                None
+            }
+            Some(ready) => {
+                entries.unsure = true;
+                // Of a row that ProxySQL made for its own columns, nothing runs.
+                entries.hostgroup_entries.retain(|entry| entry.value.says_something());
+                // They have no rows here: nothing is found wrong with them again.
+                let placed = |value| (Placed { value, index: usize::MAX }, false);
+                entries.users.extend(ready.users.into_iter().map(placed));
+                Some(ready.fast_routes)
+            }
+        };
+        fast::read_file(&settings, files, &mut report, &mut entries.fast);
+        let rule_set = check::check(&entries, &settings, &mut report);
+        guard::finish(&mut entries.guards, &mut report);
+        let fast = std::mem::take(&mut entries.fast);
+        let read_routes = fast.finish(|hostgroup| entries.is_empty(hostgroup), &mut report);
+        debug_assert!(ready_routes.is_none() || read_routes.is_empty(), "they are read once");
+        let fast_routes = ready_routes.unwrap_or_else(|| Arc::new(read_routes));
+        let warnings = report.finish()?;
+        // Rules that do not compile were reported.
+        let Some(rule_set) = rule_set else { return Err(Vec::new()) };
+        Ok((entries.into_config(settings, rule_set, fast_routes), warnings))
+    }
 }
 
 fn unknown_setting(name: &str) -> String {
@@ -186,40 +174,24 @@ fn unknown_setting(name: &str) -> String {
 }
 
 /// Reads all tables of one section.
-fn read_section<'a>(
-    section: &'static Section,
-    document: &DeTable<'_>,
-    report: &mut Report<'a>,
-    files: &'a dyn FileSource,
-    entries: &mut Entries,
-) {
+fn read_section(section: &'static Section, value: &DeValue<'_>, reading: &mut Reading<'_>) {
     let name = section.name;
-    let Some(value) = document.get(name) else {
-        return;
-    };
     let not_tables = || format!("`{name}` must be tables, written [[{name}]]");
-    let DeValue::Array(rows) = value.get_ref() else {
-        entries.unsure = true;
-        let message = match value.get_ref() {
-            DeValue::Table(_) => format!("[{name}] must be written [[{name}]]"),
-            _ => not_tables(),
-        };
-        return report.add(ErrorKind::WrongType, Subject::section(name), message);
+    let rows = match value {
+        DeValue::Array(rows) => rows,
+        DeValue::Table(_) => {
+            let message = format!("[{name}] must be written [[{name}]]");
+            return reading.not_tables(Subject::section(name), message);
+        }
+        _ => return reading.not_tables(Subject::section(name), not_tables()),
     };
     for (index, row) in rows.iter().enumerate() {
         match row.get_ref() {
             DeValue::Table(fields) => {
                 let fields = fields_of(fields).map(|(name, given)| (Cow::Owned(name), given));
-                let fields: row::Fields = fields.collect();
-                let mut row = Row::new(section, index, &fields, files, report);
-                (section.read)(&mut row, entries);
-                fields.into_iter().for_each(|(_, given)| given.wipe());
+                reading.row(section, index, fields.collect());
             }
-            _ => {
-                entries.unsure = true;
-                let subject = Subject::column(name, index, "");
-                report.add(ErrorKind::WrongType, subject, not_tables());
-            }
+            _ => reading.not_tables(Subject::column(name, index, ""), not_tables()),
         }
     }
 }

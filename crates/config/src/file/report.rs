@@ -19,6 +19,9 @@ pub(super) trait Source {
 
     /// ` in [[user]]` where that is worth saying.
     fn within(&self, section: &Section) -> String;
+
+    /// Whether columns that are harmless without effect are taken with a warning.
+    fn takes_without_effect(&self) -> bool;
 }
 
 /// Every error found so far.
@@ -26,11 +29,12 @@ pub(super) struct Report<'a> {
     source: &'a dyn Source,
     /// With their places in the order of the source.
     errors: Vec<(usize, ConfigError)>,
+    warnings: Vec<ConfigError>,
 }
 
 impl<'a> Report<'a> {
     pub(super) fn new(source: &'a dyn Source) -> Self {
-        Self { source, errors: Vec::new() }
+        Self { source, errors: Vec::new(), warnings: Vec::new() }
     }
 
     /// Adds an error.
@@ -38,6 +42,17 @@ impl<'a> Report<'a> {
         let at = self.source.locate(&subject, kind);
         let place = self.source.place(&subject, at);
         self.errors.push((at, ConfigError { kind, subject, place, message }));
+    }
+
+    /// Adds a warning about a column that has no effect, where such are taken; whether they are.
+    pub(super) fn warn(&mut self, subject: Subject, message: String) -> bool {
+        let is_taken = self.source.takes_without_effect();
+        if is_taken {
+            let place = self.source.place(&subject, 0);
+            let kind = ErrorKind::NotSupported;
+            self.warnings.push(ConfigError { kind, subject, place, message });
+        }
+        is_taken
     }
 
     /// Where a subject stands, behind another place: `on line 7`.
@@ -53,12 +68,15 @@ impl<'a> Report<'a> {
         self.errors.is_empty()
     }
 
+    /// The warnings.
+    ///
+    /// # Errors
     /// All errors, in the order of their places.
-    pub(super) fn finish(mut self) -> Vec<ConfigError> {
+    pub(super) fn finish(mut self) -> Result<Vec<ConfigError>, Vec<ConfigError>> {
         self.errors.sort_by_key(|(at, _)| *at);
         let mut errors: Vec<ConfigError> = self.errors.into_iter().map(|(_, it)| it).collect();
         errors.dedup();
-        errors
+        if errors.is_empty() { Ok(self.warnings) } else { Err(errors) }
     }
 }
 
@@ -153,6 +171,10 @@ impl Source for Text<'_> {
 
     fn within(&self, section: &Section) -> String {
         format!(" in [[{}]]", section.name)
+    }
+
+    fn takes_without_effect(&self) -> bool {
+        false
     }
 }
 

@@ -87,9 +87,13 @@ impl<'r, 'a> Row<'r, 'a> {
         self.error(ErrorKind::Missing, column, message);
     }
 
-    /// Reports a column that is not supported yet.
+    /// Reports a column that is not supported yet, or warns of it.
     pub(super) fn has_no_effect(&mut self, column: &ColumnInfo) {
         let name = column.name;
+        let warning = format!("{name} has no effect yet");
+        if column.is_harmless && self.report.warn(self.subject(name), warning) {
+            return;
+        }
         let message = format!("`{name}`{} is not supported yet", self.within());
         self.error(ErrorKind::NotSupported, name, message);
     }

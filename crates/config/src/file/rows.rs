@@ -54,7 +54,7 @@ pub fn table_rows(
             _ => rows.extend(setting_row(name, &config.settings)),
         }
     }
-    if errors.is_empty() { Ok(merge_hostgroups(rows)) } else { Err(errors.finish()) }
+    errors.finish().map(|_| merge_hostgroups(rows))
 }
 
 fn setting_row(name: &str, settings: &Settings) -> Option<TableRow> {

@@ -257,11 +257,9 @@ impl Row {
         }
     }
 
-    /// The line of a configuration file that gives its setting this value; `None` when it is no
-    /// setting.
-    pub fn toml(&self, value: &str) -> Option<String> {
-        let setting = self.setting()?;
-        Some(format!("{} = {}", setting.name, toml_of(&given(setting, value))))
+    /// Its setting, and what the setting is given by this value; `None` when it is no setting.
+    pub fn given(&self, value: &str) -> Option<(&'static str, Given)> {
+        self.setting().map(|setting| (setting.name, given(setting, value)))
     }
 }
 

@@ -62,7 +62,10 @@ fn what_is_wrong_is_named_with_its_value_and_what_would_be_right() {
 
 #[test]
 fn values_become_lines_of_a_file() {
-    let line = |name: &str, value: &str| find(name).expect(name).toml(value);
+    let line = |name: &str, value: &str| {
+        let (setting, given) = find(name).expect(name).given(value)?;
+        Some(format!("{setting} = {}", toml_of(&given)))
+    };
     let check = |name: &str, value: &str, expected: &str| {
         assert_eq!(line(name, value).as_deref(), Some(expected));
     };
