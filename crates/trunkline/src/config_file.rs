@@ -84,7 +84,11 @@ impl ConfigFile {
         };
         let row = |row: TableRow| FirstRow {
             table: row.table,
-            values: row.values.into_iter().map(|(name, given)| (name, value(given))).collect(),
+            values: row
+                .values
+                .into_iter()
+                .map(|(name, given)| (name.into_owned(), value(given)))
+                .collect(),
         };
         Ok(rows.into_iter().map(row).collect())
     }

@@ -78,8 +78,11 @@ pub fn parse(
     source_name: &str,
     files: &dyn FileSource,
 ) -> Result<Config, Vec<ConfigError>> {
-    let text = Text::read(source_name, text)?;
-    let mut reading = Reading::new(&text, files);
+    parse_text(&Text::read(source_name, text)?, files)
+}
+
+fn parse_text(text: &Text<'_>, files: &dyn FileSource) -> Result<Config, Vec<ConfigError>> {
+    let mut reading = Reading::new(text, files);
     for (key, value) in &text.document {
         if Section::find(key.get_ref()).is_none() {
             reading.setting(key.get_ref(), &given(value.get_ref()));
@@ -87,7 +90,10 @@ pub fn parse(
     }
     for section in &SECTIONS {
         if let Some(value) = text.document.get(section.name) {
-            read_section(section, value.get_ref(), &mut reading);
+            check_section(section, value.get_ref(), &mut reading);
+        }
+        for (index, fields) in entries_of(text, section) {
+            reading.row(section, index, fields);
         }
     }
     reading.finish(None).map(|(config, _)| config)
@@ -173,27 +179,35 @@ fn unknown_setting(name: &str) -> String {
     format!("unknown setting `{name}`{guess}")
 }
 
-/// Reads all tables of one section.
-fn read_section(section: &'static Section, value: &DeValue<'_>, reading: &mut Reading<'_>) {
+/// Reports what is no table of a section.
+fn check_section(section: &'static Section, value: &DeValue<'_>, reading: &mut Reading<'_>) {
     let name = section.name;
     let not_tables = || format!("`{name}` must be tables, written [[{name}]]");
-    let rows = match value {
-        DeValue::Array(rows) => rows,
+    match value {
+        DeValue::Array(rows) => {
+            let rows = rows.iter().enumerate();
+            for (index, _) in rows.filter(|(_, row)| row.get_ref().as_table().is_none()) {
+                reading.not_tables(Subject::column(name, index, ""), not_tables());
+            }
+        }
         DeValue::Table(_) => {
             let message = format!("[{name}] must be written [[{name}]]");
-            return reading.not_tables(Subject::section(name), message);
+            reading.not_tables(Subject::section(name), message);
         }
-        _ => return reading.not_tables(Subject::section(name), not_tables()),
-    };
-    for (index, row) in rows.iter().enumerate() {
-        match row.get_ref() {
-            DeValue::Table(fields) => {
-                let fields = fields_of(fields).map(|(name, given)| (Cow::Owned(name), given));
-                reading.row(section, index, fields.collect());
-            }
-            _ => reading.not_tables(Subject::column(name, index, ""), not_tables()),
-        }
+        _ => reading.not_tables(Subject::section(name), not_tables()),
     }
+}
+
+/// The tables of a section, with their places among its entries.
+fn entries_of<'t>(
+    text: &'t Text<'_>,
+    section: &Section,
+) -> impl Iterator<Item = (usize, Fields)> + use<'t> {
+    let rows = text.document.get(section.name).and_then(|value| value.get_ref().as_array());
+    rows.into_iter().flatten().enumerate().filter_map(|(index, row)| {
+        let fields = fields_of(row.get_ref().as_table()?);
+        Some((index, fields.map(|(name, given)| (Cow::Owned(name), given)).collect()))
+    })
 }
 
 fn fields_of(table: &DeTable<'_>) -> impl Iterator<Item = (String, Given)> {
