@@ -17,6 +17,8 @@ pub enum ErrorKind {
     OutOfRange,
     /// The value is wrong otherwise.
     Invalid,
+    /// The value holds a password that belongs elsewhere; it must not be repeated.
+    Secret,
     /// What must be there is not.
     Missing,
     /// It is there twice.

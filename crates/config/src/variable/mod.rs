@@ -13,7 +13,7 @@ mod admin;
 mod tests;
 
 use crate::{
-    Reload, SETTINGS, Settings,
+    ErrorKind, Reload, SETTINGS, Settings, Wrong,
     file::did_you_mean,
     settings::{Given, Range, Setting},
 };
@@ -168,13 +168,11 @@ impl Row {
             if !is_typed {
                 return complain(format!("must be {}, not `{value}`", self.range()));
             }
-            let set = Settings::default().set(setting.name, &given);
-            return match set.map_err(|wrong| wrong.reason) {
+            return match Settings::default().set(setting.name, &given) {
                 Ok(_) => Ok(()),
-                Err(reason) if reason.contains(value) => complain(reason),
-                // The value holds one that it must not hold.
-                Err(reason) if reason.contains("password") => complain(reason),
-                Err(reason) => complain(format!("{reason}, not `{value}`")),
+                Err(Wrong { kind: ErrorKind::Secret, reason }) => complain(reason),
+                Err(wrong) if wrong.reason.contains(value) => complain(wrong.reason),
+                Err(wrong) => complain(format!("{}, not `{value}`", wrong.reason)),
             };
         }
         let Self::Shared(variable) = self else { return Ok(()) };
