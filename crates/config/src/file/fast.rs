@@ -53,10 +53,6 @@ impl Draft for FastDraft {
         comment(),
     ];
 
-    fn new() -> Self {
-        Self::default()
-    }
-
     fn finish(self, row: &mut Row<'_, '_>, entries: &mut Entries) {
         let Self { username, schemaname, flag, to: Some(destination_hostgroup) } = &self else {
             return;

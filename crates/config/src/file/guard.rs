@@ -25,6 +25,14 @@ pub(super) struct FirewallUserDraft {
     is_active: bool,
 }
 
+impl Default for FirewallUserDraft {
+    fn default() -> Self {
+        let (username, client_address) = (String::new(), String::new());
+        let user = FirewallUser { username, client_address, mode: FirewallMode::default() };
+        Self { user, is_active: true }
+    }
+}
+
 impl Draft for FirewallUserDraft {
     const NAME: &'static str = "firewall_user";
     const TABLE: &'static str = "mysql_firewall_whitelist_users";
@@ -41,12 +49,6 @@ impl Draft for FirewallUserDraft {
         }),
         comment(),
     ];
-
-    fn new() -> Self {
-        let (username, client_address) = (String::new(), String::new());
-        let user = FirewallUser { username, client_address, mode: FirewallMode::default() };
-        Self { user, is_active: true }
-    }
 
     fn finish(self, _: &mut Row<'_, '_>, entries: &mut Entries) {
         if self.is_active {
@@ -81,10 +83,6 @@ impl Draft for FirewallRuleDraft {
         })),
         comment(),
     ];
-
-    fn new() -> Self {
-        Self::default()
-    }
 
     fn finish(self, _: &mut Row<'_, '_>, entries: &mut Entries) {
         let Self { username, client_address, schemaname, flag_in, digest, is_off } = self;
@@ -125,10 +123,6 @@ impl Draft for LimitDraft {
         number("wait_max_ms", 0, WAIT_MAX_MS, |it, ms| it.wait_max_ms = ms),
         comment(),
     ];
-
-    fn new() -> Self {
-        Self::default()
-    }
 
     fn finish(self, row: &mut Row<'_, '_>, entries: &mut Entries) {
         let is_read = row.has("scope") && !row.is_refused("scope");

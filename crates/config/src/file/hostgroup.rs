@@ -42,10 +42,6 @@ impl Draft for HostgroupDraft {
         harmless(later("servers_defaults")),
     ];
 
-    fn new() -> Self {
-        Self::default()
-    }
-
     fn finish(self, row: &mut Row<'_, '_>, entries: &mut Entries) {
         if let Self { id: Some(id), pipeline, comment } = self {
             let value = HostgroupEntry { id, pipeline, comment };

@@ -42,10 +42,6 @@ impl Draft for ReplicationDraft {
         comment(),
     ];
 
-    fn new() -> Self {
-        Self::default()
-    }
-
     fn finish(self, row: &mut Row<'_, '_>, entries: &mut Entries) {
         if let (Some(writer_hostgroup), Some(reader_hostgroup)) = (self.writer, self.reader) {
             let read_write_split = self.split;

@@ -15,6 +15,7 @@ const DELAY_MAX: u32 = 3_600_000;
 const ALL: u32 = u32::MAX;
 
 /// A rule whose id is 0 until it is read.
+#[derive(Default)]
 pub(super) struct RuleDraft(Rule);
 
 impl Draft for RuleDraft {
@@ -75,10 +76,6 @@ impl Draft for RuleDraft {
         member_of("attributes", flag("shadow", |it, is_so| it.0.shadow = is_so)),
         text("comment", |it, text| it.0.comment = Some(text)),
     ];
-
-    fn new() -> Self {
-        Self(Rule::default())
-    }
 
     fn finish(self, row: &mut Row<'_, '_>, entries: &mut Entries) {
         if self.0.id != 0 {

@@ -66,15 +66,12 @@ impl Section {
     }
 }
 
-/// What is being read of one entry of a section.
-pub(super) trait Draft: Sized + 'static {
+/// What is being read of one entry of a section; its default is an entry that says nothing.
+pub(super) trait Draft: Default + 'static {
     const NAME: &'static str;
     const TABLE: &'static str;
     const KEY: &'static str;
     const COLUMNS: &'static [Column<Self>];
-
-    /// An entry that says nothing.
-    fn new() -> Self;
 
     /// Adds what was read, and reports what no single column can tell.
     fn finish(self, row: &mut Row<'_, '_>, entries: &mut Entries);
@@ -169,6 +166,11 @@ pub(super) const fn later<D>(name: &'static str) -> Column<D> {
     column(name, Reader::Later)
 }
 
+/// What is read when the entry is finished, since more than its own value is needed.
+pub(super) const fn at_end<D>(name: &'static str) -> Column<D> {
+    value(name, |_, _| Ok(()))
+}
+
 /// A comment that nobody reads but people.
 pub(super) const fn comment<D>() -> Column<D> {
     text("comment", |_, _| {})
@@ -229,7 +231,7 @@ pub(super) fn read_word<T>(
 
 /// Reads every column of an entry.
 fn read<D: Draft>(row: &mut Row<'_, '_>, entries: &mut Entries) {
-    let mut draft = D::new();
+    let mut draft = D::default();
     for (name, given) in row.fields {
         match D::COLUMNS.iter().find(|column| column.info.name == *name) {
             None => unknown::<D>(row, name),

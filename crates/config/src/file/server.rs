@@ -26,46 +26,16 @@ const DEFAULT_PORT: u32 = 3_306;
 const PORT_MAX: u32 = 65_535;
 
 pub(super) struct ServerDraft {
-    hostgroup: HostgroupId,
+    /// Nowhere until its address is read.
+    entry: ServerEntry,
     at: AddressDraft,
-    weight: u32,
-    max_connections: u32,
-    max_replication_lag: u32,
-    compression: ServerCompression,
-    tls: ServerTlsWish,
-    status: ServerState,
-    comment: String,
 }
 
-impl Draft for ServerDraft {
-    const NAME: &'static str = "server";
-    const TABLE: &'static str = "mysql_servers";
-    const KEY: &'static str = "hostgroup_id {hostgroup_id}, {hostname}:{port}";
-    const COLUMNS: &'static [Column<Self>] = &[
-        number("hostgroup", 0, HOSTGROUP_MAX, |it, id| it.hostgroup = HostgroupId(id)),
-        instead_of(
-            "hostgroup",
-            number("hostgroup_id", 0, HOSTGROUP_MAX, |it, id| it.hostgroup = HostgroupId(id)),
-        ),
-        needed(value("address", |it, given| it.at.read_address(given))),
-        instead_of("address", text("hostname", |it, text| it.at.hostname = Some(text))),
-        number("port", 0, PORT_MAX, |it, port| it.at.port = Some(port)),
-        number("weight", 0, 10_000_000, |it, weight| it.weight = weight),
-        number("max_connections", 0, 1_000_000, |it, count| it.max_connections = count),
-        number("max_replication_lag", 0, LAG_MAX_SEC, |it, sec| it.max_replication_lag = sec),
-        value("status", |it, given| read_status(given).map(|status| it.status = status)),
-        value("compression", |it, given| read_compression(given).map(|is| it.compression = is)),
-        value("tls", |it, given| read_tls(given).map(|wish| it.tls = wish)),
-        instead_of("tls", value("use_ssl", |it, given| read_tls(given).map(|wish| it.tls = wish))),
-        text("comment", |it, text| it.comment = text),
-        harmless(later("gtid_port")),
-        harmless(later("max_latency_ms")),
-    ];
-
-    fn new() -> Self {
-        Self {
-            hostgroup: HostgroupId(0),
-            at: AddressDraft::default(),
+impl Default for ServerDraft {
+    fn default() -> Self {
+        let address = Address::Unix(PathBuf::new());
+        let entry = ServerEntry {
+            key: ServerKey { hostgroup: HostgroupId(0), address },
             weight: 1,
             max_connections: 1_000,
             max_replication_lag: 0,
@@ -73,28 +43,54 @@ impl Draft for ServerDraft {
             tls: ServerTlsWish::default(),
             status: ServerState::Online,
             comment: String::new(),
-        }
+        };
+        Self { entry, at: AddressDraft::default() }
     }
+}
 
-    fn finish(self, row: &mut Row<'_, '_>, entries: &mut Entries) {
+impl Draft for ServerDraft {
+    const NAME: &'static str = "server";
+    const TABLE: &'static str = "mysql_servers";
+    const KEY: &'static str = "hostgroup_id {hostgroup_id}, {hostname}:{port}";
+    const COLUMNS: &'static [Column<Self>] = &[
+        number("hostgroup", 0, HOSTGROUP_MAX, |it, id| it.entry.key.hostgroup = HostgroupId(id)),
+        instead_of(
+            "hostgroup",
+            number("hostgroup_id", 0, HOSTGROUP_MAX, |it, id| {
+                it.entry.key.hostgroup = HostgroupId(id)
+            }),
+        ),
+        needed(value("address", |it, given| it.at.read_address(given))),
+        instead_of("address", text("hostname", |it, text| it.at.hostname = Some(text))),
+        number("port", 0, PORT_MAX, |it, port| it.at.port = Some(port)),
+        number("weight", 0, 10_000_000, |it, weight| it.entry.weight = weight),
+        number("max_connections", 0, 1_000_000, |it, count| it.entry.max_connections = count),
+        number("max_replication_lag", 0, LAG_MAX_SEC, |it, sec| it.entry.max_replication_lag = sec),
+        value("status", |it, given| read_status(given).map(|status| it.entry.status = status)),
+        value("compression", |it, given| {
+            read_compression(given).map(|is| it.entry.compression = is)
+        }),
+        value("tls", |it, given| read_tls(given).map(|wish| it.entry.tls = wish)),
+        instead_of(
+            "tls",
+            value("use_ssl", |it, given| read_tls(given).map(|wish| it.entry.tls = wish)),
+        ),
+        text("comment", |it, text| it.entry.comment = text),
+        harmless(later("gtid_port")),
+        harmless(later("max_latency_ms")),
+    ];
+
+    fn finish(mut self, row: &mut Row<'_, '_>, entries: &mut Entries) {
         let address = self.at.finish(row);
         if row.is_refused("hostgroup") || row.is_refused("hostgroup_id") {
             entries.unsure = true;
             return;
         }
-        entries.hostgroups.insert(self.hostgroup);
-        let Some(address) = address else { return };
-        let value = ServerEntry {
-            key: ServerKey { hostgroup: self.hostgroup, address },
-            weight: self.weight,
-            max_connections: self.max_connections,
-            max_replication_lag: self.max_replication_lag,
-            compression: self.compression,
-            tls: self.tls,
-            status: self.status,
-            comment: self.comment,
-        };
-        entries.servers.push(Placed { value, index: row.index });
+        entries.hostgroups.insert(self.entry.key.hostgroup);
+        if let Some(address) = address {
+            self.entry.key.address = address;
+            entries.servers.push(Placed { value: self.entry, index: row.index });
+        }
     }
 }
 
@@ -125,10 +121,6 @@ impl Draft for SslParamsDraft {
         text("tls_version", |it, text| it.params.tls_version = text),
         comment(),
     ];
-
-    fn new() -> Self {
-        Self::default()
-    }
 
     fn finish(self, row: &mut Row<'_, '_>, entries: &mut Entries) {
         let Self { at, username, params } = self;

@@ -19,6 +19,13 @@ const DAY_MS: u32 = 86_400_000;
 /// A listener, nowhere until its address is read.
 pub(super) struct TcpDraft(TcpEntry);
 
+impl Default for TcpDraft {
+    fn default() -> Self {
+        let nowhere = ListenAddress::Tcp(std::net::SocketAddr::from(([0, 0, 0, 0], 0)));
+        Self(TcpEntry::new(nowhere, HostgroupId(0)))
+    }
+}
+
 impl Draft for TcpDraft {
     const NAME: &'static str = "tcp_listener";
     const TABLE: &'static str = "trunkline_tcp_listeners";
@@ -55,11 +62,6 @@ impl Draft for TcpDraft {
         value("control", |it, given| read_control(given).map(|value| it.0.control = Some(value))),
         text("comment", |it, text| it.0.comment = text),
     ];
-
-    fn new() -> Self {
-        let nowhere = ListenAddress::Tcp(std::net::SocketAddr::from(([0, 0, 0, 0], 0)));
-        Self(TcpEntry::new(nowhere, HostgroupId(0)))
-    }
 
     fn finish(self, row: &mut Row<'_, '_>, entries: &mut Entries) {
         let is_read = |name: &str| row.has(name) && !row.is_refused(name);

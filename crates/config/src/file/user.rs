@@ -15,8 +15,8 @@ use crate::{
         check::{Entries, HOSTGROUP_MAX, Placed},
         row::Row,
         section::{
-            Column, Draft, comment, flag, harmless, instead_of, later, member_of, needed, number,
-            text, value,
+            Column, Draft, at_end, comment, flag, harmless, instead_of, later, member_of, needed,
+            number, text, value,
         },
     },
     settings::{Given, Range, SettingValue, read_text},
@@ -26,22 +26,33 @@ use crate::{
 const NAME_BYTES_MAX: usize = 512;
 
 pub(super) struct UserDraft {
-    name: Option<String>,
-    password: PasswordDraft,
-    retained: PasswordDraft,
+    /// With no name until it is read.
+    user: User,
     backend_user: Option<String>,
-    backend: PasswordDraft,
-    backend_retained: PasswordDraft,
     server_checks_password: bool,
-    default_hostgroup: HostgroupId,
-    default_schema: Option<String>,
-    max_connections: u32,
-    transaction_persistent: bool,
-    fast_forward: bool,
-    active: bool,
     use_ssl: bool,
-    require: TlsRequirement,
-    allow_from: AllowList,
+}
+
+impl Default for UserDraft {
+    fn default() -> Self {
+        let user = User {
+            name: String::new(),
+            password: Password::Clear(Secret::default()),
+            retained_password: None,
+            backend: None,
+            default_hostgroup: HostgroupId(0),
+            default_schema: None,
+            max_connections: 10_000,
+            transaction_persistent: true,
+            fast_forward: false,
+            active: true,
+            require: TlsRequirement::None,
+            allow_from: AllowList::default(),
+            unix_uid: None,
+            host: None,
+        };
+        Self { user, backend_user: None, server_checks_password: false, use_ssl: false }
+    }
 }
 
 impl Draft for UserDraft {
@@ -49,61 +60,54 @@ impl Draft for UserDraft {
     const TABLE: &'static str = "mysql_users";
     const KEY: &'static str = "username {username}";
     const COLUMNS: &'static [Column<Self>] = &[
-        needed(value("name", |it, given| read_name(given).map(|name| it.name = Some(name)))),
+        needed(value("name", |it, given| read_name(given).map(|name| it.user.name = name))),
         instead_of(
             "name",
-            value("username", |it, given| read_name(given).map(|name| it.name = Some(name))),
+            value("username", |it, given| read_name(given).map(|name| it.user.name = name)),
         ),
-        value("password", |it, given| it.password.clear(given, PASSWORD.hash)),
-        value(PASSWORD.hash, |it, given| it.password.hash(given)),
-        text(PASSWORD.file, |it, path| it.password.file = Some(path)),
-        text(PASSWORD.environment, |it, name| it.password.environment = Some(name)),
-        member_of(
-            "attributes",
-            value("retained_password", |it, given| it.retained.clear(given, RETAINED.hash)),
-        ),
-        value(RETAINED.hash, |it, given| it.retained.hash(given)),
-        text(RETAINED.file, |it, path| it.retained.file = Some(path)),
-        text(RETAINED.environment, |it, name| it.retained.environment = Some(name)),
+        at_end(PASSWORD.clear),
+        at_end(PASSWORD.hash),
+        at_end(PASSWORD.file),
+        at_end(PASSWORD.environment),
+        member_of("attributes", at_end(RETAINED.clear)),
+        at_end(RETAINED.hash),
+        at_end(RETAINED.file),
+        at_end(RETAINED.environment),
         member_of(
             "attributes",
             value("backend_user", |it, given| {
                 read_name(given).map(|name| it.backend_user = Some(name))
             }),
         ),
-        value("backend_password", |it, given| it.backend.clear(given, BACKEND.hash)),
-        text(BACKEND.file, |it, path| it.backend.file = Some(path)),
-        text(BACKEND.environment, |it, name| it.backend.environment = Some(name)),
+        at_end(BACKEND.clear),
+        at_end(BACKEND.file),
+        at_end(BACKEND.environment),
+        member_of("attributes", at_end(BACKEND_RETAINED.clear)),
+        at_end(BACKEND_RETAINED.file),
+        at_end(BACKEND_RETAINED.environment),
         member_of(
             "attributes",
-            value("backend_retained_password", |it, given| it.backend_retained.clear(given, "")),
+            flag("server_checks_password", |it, is_so| {
+                it.server_checks_password = is_so;
+            }),
         ),
-        text(BACKEND_RETAINED.file, |it, path| it.backend_retained.file = Some(path)),
-        text(BACKEND_RETAINED.environment, |it, name| {
-            it.backend_retained.environment = Some(name);
-        }),
-        member_of(
-            "attributes",
-            flag("server_checks_password", |it, is_so| it.server_checks_password = is_so),
-        ),
-        // Read at the end: it needs the system's users.
-        member_of("attributes", value("unix_user", |_, _| Ok(()))),
+        member_of("attributes", at_end("unix_user")),
         number("default_hostgroup", 0, HOSTGROUP_MAX, |it, id| {
-            it.default_hostgroup = HostgroupId(id);
+            it.user.default_hostgroup = HostgroupId(id);
         }),
         text("default_schema", |it, schema| {
-            it.default_schema = Some(schema).filter(|schema| !schema.is_empty());
+            it.user.default_schema = Some(schema).filter(|schema| !schema.is_empty());
         }),
-        number("max_connections", 0, 10_000_000, |it, count| it.max_connections = count),
-        flag("transaction_persistent", |it, is_so| it.transaction_persistent = is_so),
-        flag("fast_forward", |it, is_so| it.fast_forward = is_so),
-        flag("active", |it, is_so| it.active = is_so),
+        number("max_connections", 0, 10_000_000, |it, count| it.user.max_connections = count),
+        flag("transaction_persistent", |it, is_so| it.user.transaction_persistent = is_so),
+        flag("fast_forward", |it, is_so| it.user.fast_forward = is_so),
+        flag("active", |it, is_so| it.user.active = is_so),
         flag("use_ssl", |it, is_so| it.use_ssl = is_so),
-        value("require", |it, given| read_requirement(given).map(|require| it.require = require)),
+        value("require", |it, given| read_requirement(given).map(|it_is| it.user.require = it_is)),
         member_of(
             "attributes",
             value("allow_from", |it, given| {
-                SettingValue::read(given, Range::All).map(|list| it.allow_from = list)
+                SettingValue::read(given, Range::All).map(|list| it.user.allow_from = list)
             }),
         ),
         comment(),
@@ -113,108 +117,26 @@ impl Draft for UserDraft {
         later("attributes"),
     ];
 
-    fn new() -> Self {
-        Self {
-            name: None,
-            password: PasswordDraft::default(),
-            retained: PasswordDraft::default(),
-            backend_user: None,
-            backend: PasswordDraft::default(),
-            backend_retained: PasswordDraft::default(),
-            server_checks_password: false,
-            default_hostgroup: HostgroupId(0),
-            default_schema: None,
-            max_connections: 10_000,
-            transaction_persistent: true,
-            fast_forward: false,
-            active: true,
-            use_ssl: false,
-            require: TlsRequirement::None,
-            allow_from: AllowList::default(),
-        }
-    }
-
-    fn finish(mut self, row: &mut Row<'_, '_>, entries: &mut Entries) {
+    fn finish(self, row: &mut Row<'_, '_>, entries: &mut Entries) {
+        let (password, retained_password) = read_passwords(self.server_checks_password, row);
+        let backend = read_backend(self.backend_user, &self.user.name, row);
         let unix_uid = row.given("unix_user").and_then(|given| {
             let read = read_unix_user(given, row.files);
             read.map_err(|wrong| row.refuse("unix_user", wrong)).ok()
         });
-        let (password, retained_password) = self.finish_passwords(row);
-        let backend = self.finish_backend(row);
-        let require = match self.require {
+        // The cross-checks want every user; a password that could not be read was reported already.
+        let nobodys = unix_uid.map(|_| Password::Nobodys);
+        let require = match self.user.require {
             TlsRequirement::None if self.use_ssl => TlsRequirement::Tls,
             require => require,
         };
-        let Some(name) = self.name else { return };
-        // The cross-checks want every user; a password that could not be read was reported already.
-        let password = password.unwrap_or_else(|| match unix_uid {
-            Some(_) => Password::Nobodys,
-            None => Password::Clear(Secret::default()),
-        });
-        let user = User {
-            name,
-            password,
-            retained_password,
-            backend,
-            default_hostgroup: self.default_hostgroup,
-            default_schema: self.default_schema,
-            max_connections: self.max_connections,
-            transaction_persistent: self.transaction_persistent,
-            fast_forward: self.fast_forward,
-            active: self.active,
-            require,
-            allow_from: self.allow_from,
-            unix_uid,
-            host: None,
-        };
-        let is_hostgroup_known = !row.is_refused("default_hostgroup");
-        let placed = Placed { value: Arc::new(user), index: row.index };
-        entries.users.push((placed, is_hostgroup_known));
-    }
-}
-
-impl UserDraft {
-    /// The user's password, which must be there, and the one before.
-    fn finish_passwords(&mut self, row: &mut Row<'_, '_>) -> (Option<Password>, Option<Password>) {
-        let password = std::mem::take(&mut self.password).finish(&PASSWORD, row);
-        if self.server_checks_password {
-            if PASSWORD.is_given(row) || RETAINED.is_given(row) {
-                let message = "`server_checks_password` and a password exclude each other";
-                row.error(ErrorKind::Conflict, "server_checks_password", message.to_owned());
-            }
-            return (Some(Password::Servers), None);
+        let password = password.or(nobodys).unwrap_or(self.user.password);
+        let value =
+            Arc::new(User { password, retained_password, backend, require, unix_uid, ..self.user });
+        if !value.name.is_empty() {
+            let is_hostgroup_known = !row.is_refused("default_hostgroup");
+            entries.users.push((Placed { value, index: row.index }, is_hostgroup_known));
         }
-        let needs_none = row.has("unix_user") && BACKEND.is_given(row);
-        if !PASSWORD.is_given(row) && !needs_none {
-            let message =
-                "[[user]] has no `password`, `password_hash`, `password_file` or `password_env`";
-            row.error(ErrorKind::Missing, PASSWORD.clear, message.to_owned());
-        }
-        let retained = std::mem::take(&mut self.retained).finish(&RETAINED, row);
-        if let (Some(password), Some(retained)) = (&password, &retained)
-            && std::mem::discriminant(password) != std::mem::discriminant(retained)
-        {
-            // The client is asked once, by the plug-in of the one.
-            let message = "a retained password must be given in the form of the other: both \
-                           clear, or both as the same kind of hash";
-            row.error(ErrorKind::Conflict, RETAINED.clear, message.to_owned());
-        }
-        (password, retained)
-    }
-
-    /// The account on the servers, where it is another one.
-    fn finish_backend(&mut self, row: &mut Row<'_, '_>) -> Option<BackendAccount> {
-        let password = std::mem::take(&mut self.backend).finish_clear(&BACKEND, row);
-        let retained = std::mem::take(&mut self.backend_retained);
-        let retained_password = retained.finish_clear(&BACKEND_RETAINED, row);
-        for key in ["backend_user", BACKEND_RETAINED.clear, BACKEND_RETAINED.file] {
-            if row.has(key) && !BACKEND.is_given(row) {
-                let message = format!("`{key}` needs a `{}`", BACKEND.clear);
-                row.error(ErrorKind::Missing, key, message);
-            }
-        }
-        let user = self.backend_user.take().or_else(|| self.name.clone())?;
-        Some(BackendAccount { user, password: password?, retained_password })
     }
 }
 
@@ -307,69 +229,91 @@ impl PasswordKeys {
     fn is_given(&self, row: &Row<'_, '_>) -> bool {
         self.all().any(|key| row.has(key))
     }
-}
 
-/// A password, or what names it.
-#[derive(Default)]
-struct PasswordDraft {
-    password: Option<Password>,
-    file: Option<String>,
-    environment: Option<String>,
-}
-
-impl PasswordDraft {
-    /// Reads a clear password. `hash_key` is where a hash belongs.
-    fn clear(&mut self, given: &Given, hash_key: &str) -> Result<(), Wrong> {
-        let text = read_text(given)?;
-        // Sent as a clear password, a hash would never be right and nobody would see why.
-        match (is_hash(text), hash_key) {
-            (true, "") => Err("holds a hash, which opens no server".to_owned().into()),
-            (true, key) => Err(format!("holds a hash; write it as `{key}`").into()),
-            (false, _) => {
-                self.password = Some(clear_password(text));
-                Ok(())
-            }
-        }
-    }
-
-    fn hash(&mut self, given: &Given) -> Result<(), Wrong> {
-        let hash = Password::from_hash(read_text(given)?);
-        self.password = Some(hash.map_err(|error| format!("is wrong: {error}"))?);
-        Ok(())
-    }
-
-    /// The password from the one key that is there; `None` when there is none, or it is wrong and
-    /// reported.
-    fn finish(self, keys: &PasswordKeys, row: &mut Row<'_, '_>) -> Option<Password> {
-        let file = self.file.and_then(|path| {
-            password_of_file(&path, row.files)
-                .map_err(|why| row.refuse(keys.file, format!("is wrong: `{path}` {why}").into()))
-                .ok()
-        });
-        let environment = self.environment.and_then(|name| {
-            let why = |why| format!("is wrong: environment variable `{name}` {why}");
-            password_of_environment(&name, row.files)
-                .map_err(|reason| row.refuse(keys.environment, why(reason).into()))
-                .ok()
-        });
-        let mut present = keys.all().filter(|key| row.has(key));
-        if let (Some(first), Some(second)) = (present.next(), present.next()) {
-            let message = format!("`{first}` and `{second}`{} exclude each other", row.within());
-            row.error(ErrorKind::Conflict, second, message);
+    /// The password from the one key that the entry has; `None` when there is none, or it is wrong
+    /// and reported.
+    fn read(&self, row: &mut Row<'_, '_>) -> Option<Password> {
+        let mut present = self.all().filter(|key| row.has(key));
+        let (key, other) = (present.next()?, present.next());
+        if let Some(other) = other {
+            let message = format!("`{key}` and `{other}`{} exclude each other", row.within());
+            row.error(ErrorKind::Conflict, other, message);
             return None;
         }
-        self.password.or(file).or(environment)
+        let text = read_text(row.given(key)?);
+        let read = text.and_then(|text| Ok(self.read_text(key, text, row.files)?));
+        read.map_err(|wrong| row.refuse(key, wrong)).ok()
     }
 
-    /// The same for a password that opens servers: a hash does not.
-    fn finish_clear(self, keys: &PasswordKeys, row: &mut Row<'_, '_>) -> Option<Secret<String>> {
-        let password = self.finish(keys, row)?;
+    fn read_text(&self, key: &str, text: &str, files: &dyn FileSource) -> Result<Password, String> {
+        if key == self.hash {
+            return Password::from_hash(text).map_err(|error| format!("is wrong: {error}"));
+        }
+        if key == self.file {
+            let read = password_of_file(text, files);
+            return read.map_err(|why| format!("is wrong: `{text}` {why}"));
+        }
+        if key == self.environment {
+            let read = password_of_environment(text, files);
+            return read.map_err(|why| format!("is wrong: environment variable `{text}` {why}"));
+        }
+        // Sent as a clear password, a hash would never be right and nobody would see why.
+        match is_hash(text) {
+            true if self.hash.is_empty() => Err("holds a hash, which opens no server".to_owned()),
+            true => Err(format!("holds a hash; write it as `{}`", self.hash)),
+            false => Ok(clear_password(text)),
+        }
+    }
+
+    /// Reads a password that opens servers: a hash does not.
+    fn read_clear(&self, row: &mut Row<'_, '_>) -> Option<Secret<String>> {
+        let password = self.read(row)?;
         if password.clear().is_none() {
-            let message = format!("`{}` gives a hash, which opens no server", keys.file);
-            row.error(ErrorKind::Invalid, keys.file, message);
+            let message = format!("`{}` gives a hash, which opens no server", self.file);
+            row.error(ErrorKind::Invalid, self.file, message);
         }
         password.clear().cloned()
     }
+}
+
+/// The user's password, which must be there, and the one before.
+fn read_passwords(is_servers: bool, row: &mut Row<'_, '_>) -> (Option<Password>, Option<Password>) {
+    if is_servers {
+        if PASSWORD.is_given(row) || RETAINED.is_given(row) {
+            let message = "`server_checks_password` and a password exclude each other";
+            row.error(ErrorKind::Conflict, "server_checks_password", message.to_owned());
+        }
+        return (Some(Password::Servers), None);
+    }
+    let (password, retained) = (PASSWORD.read(row), RETAINED.read(row));
+    let needs_none = row.has("unix_user") && BACKEND.is_given(row);
+    if !PASSWORD.is_given(row) && !needs_none {
+        let message =
+            "[[user]] has no `password`, `password_hash`, `password_file` or `password_env`";
+        row.error(ErrorKind::Missing, PASSWORD.clear, message.to_owned());
+    }
+    if let (Some(password), Some(retained)) = (&password, &retained)
+        && std::mem::discriminant(password) != std::mem::discriminant(retained)
+    {
+        // The client is asked once, by the plug-in of the one.
+        let message = "a retained password must be given in the form of the other: both clear, or \
+                       both as the same kind of hash";
+        row.error(ErrorKind::Conflict, RETAINED.clear, message.to_owned());
+    }
+    (password, retained)
+}
+
+/// The account on the servers, where it is another one.
+fn read_backend(user: Option<String>, name: &str, row: &mut Row<'_, '_>) -> Option<BackendAccount> {
+    let (password, retained_password) = (BACKEND.read_clear(row), BACKEND_RETAINED.read_clear(row));
+    for key in ["backend_user", BACKEND_RETAINED.clear, BACKEND_RETAINED.file] {
+        if row.has(key) && !BACKEND.is_given(row) {
+            let message = format!("`{key}` needs a `{}`", BACKEND.clear);
+            row.error(ErrorKind::Missing, key, message);
+        }
+    }
+    let user = user.unwrap_or_else(|| name.to_owned());
+    Some(BackendAccount { user, password: password?, retained_password })
 }
 
 /// The number of a user of the system, by its name or as it is.
