@@ -177,16 +177,16 @@ impl Document {
     /// Adds a row, unless another one of its user says all of it.
     fn row(&mut self, section: &Section, table: &Table, row: Vec<Value>, users: &UserRows) {
         let name = name_of(section, table, &row);
-        let mut fields = Fields::new();
+        let (mut fields, mut more) = (Fields::new(), Fields::new());
         let of = Row { table, row: &row };
         match section.name {
-            "user" if !self.user(section, &of, users, &name, &mut fields) => return,
-            "hostgroup" => self.hostgroup(section, &of, &name, &mut fields),
+            "user" if !self.user(section, &of, users, &name, &mut more) => return,
+            "hostgroup" => self.hostgroup(section, &of, &name, &mut more),
             "replication" => {
                 let writer = of.value("writer_hostgroup");
                 let splits = self.splitting.iter().any(|id| writer == Some(id));
                 let word = if splits { "auto" } else { "rules" };
-                fields.push((Cow::Borrowed("read_write_split"), Given::Text(word.to_owned())));
+                more.push((Cow::Borrowed("read_write_split"), Given::Text(word.to_owned())));
             }
             _ => {}
         }
@@ -213,6 +213,7 @@ impl Document {
                 }
             }
         }
+        fields.append(&mut more);
         self.tables.add(section, name, fields);
     }
 

@@ -87,11 +87,16 @@ impl Tables {
             let _ = writeln!(text, "{name} = {}", toml_of(value));
         }
         for (section, rows) in SECTIONS.iter().zip(&self.rows) {
+            let is_harmless =
+                |name: &str| section.column(name).is_some_and(|info| info.is_harmless);
             for fields in rows {
-                let _ = writeln!(text, "[[{}]]", section.name);
+                // A hostgroup that nothing is said of need have no server, as it must in a file.
+                let is_mute = section.name == "hostgroup"
+                    && fields.iter().all(|(name, _)| name == "hostgroup_id" || is_harmless(name));
+                let mark = |is_marked| if is_marked { "# without effect: " } else { "" };
+                let _ = writeln!(text, "{}[[{}]]", mark(is_mute), section.name);
                 for (name, value) in fields {
-                    let is_harmless = section.column(name).is_some_and(|info| info.is_harmless);
-                    let mark = if is_harmless { "# without effect: " } else { "" };
+                    let mark = mark(is_mute || is_harmless(name));
                     let _ = writeln!(text, "{mark}{name} = {}", toml_of(value));
                 }
             }

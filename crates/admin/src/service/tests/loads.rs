@@ -61,7 +61,7 @@ fn what_runs_is_the_text_of_a_file_that_says_the_same() {
     );
     fixture.done(
         "INSERT INTO mysql_hostgroup_attributes (hostgroup_id, multiplex, hostgroup_settings)
-         VALUES (1, 0, '{\"pipeline\": 16, \"read_write_split\": \"auto\"}')",
+         VALUES (1, 0, '{\"pipeline\": 16, \"read_write_split\": \"auto\"}'), (9, 0, '')",
     );
     fixture.done(
         r#"INSERT INTO mysql_users (username, password, default_hostgroup, attributes) VALUES
@@ -77,6 +77,7 @@ fn what_runs_is_the_text_of_a_file_that_says_the_same() {
     }
     let text = fixture.runtime.block_on(fixture.service.config_text()).expect("a text");
     assert!(text.contains("\n# without effect: max_latency_ms = 30\n"), "{text}");
+    assert!(text.contains("\n# without effect: hostgroup_id = 9\n"), "{text}");
     let no_files = |_: &str| Err("no files here".to_owned());
     let read = trunkline_config::parse(&text, "text", &no_files).expect(&text);
     let differences = difference(&fixture.kept.snapshot(), &read);
