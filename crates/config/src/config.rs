@@ -72,6 +72,13 @@ pub struct HostgroupEntry {
     pub comment: String,
 }
 
+impl HostgroupEntry {
+    /// Whether it is more than a number.
+    pub(crate) fn says_something(&self) -> bool {
+        self.pipeline != Pipeline::default() || !self.comment.is_empty()
+    }
+}
+
 /// Whether connections to a server are encrypted, as the operator wrote it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServerTlsWish {

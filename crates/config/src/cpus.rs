@@ -1,6 +1,9 @@
 //! Which CPUs workers run on.
 
-use crate::settings::{Given, Range, SettingValue, read_text};
+use crate::{
+    Wrong,
+    settings::{Given, Range, SettingValue, read_text},
+};
 
 /// The largest CPU number.
 const CPU_MAX: usize = 1_023;
@@ -33,16 +36,16 @@ impl WorkerCpus {
 impl SettingValue for WorkerCpus {
     const KIND: &'static str = "off, auto, or numbers";
 
-    fn read(given: &Given, _: Range) -> Result<Self, String> {
+    fn read(given: &Given, _: Range) -> Result<Self, Wrong> {
         match read_text(given)? {
             "off" => Ok(Self::Off),
             "auto" => Ok(Self::Auto),
-            text => read_list(text).map(Self::List).ok_or_else(|| {
+            text => Ok(read_list(text).map(Self::List).ok_or_else(|| {
                 format!(
                     "must be off, auto, or numbers and ranges of 0 to {CPU_MAX} like `0-3,6`, \
                      each CPU once, not `{text}`"
                 )
-            }),
+            })?),
         }
     }
 
@@ -78,7 +81,7 @@ fn read_list(text: &str) -> Option<Vec<usize>> {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<WorkerCpus, String> {
+    fn read(text: &str) -> Result<WorkerCpus, Wrong> {
         WorkerCpus::read(&Given::Text(text.to_owned()), Range::All)
     }
 

@@ -39,9 +39,10 @@ mod redis;
 pub use config::{Config, HostgroupEntry, ServerEntry, ServerTlsEntry, ServerTlsWish};
 pub use cpus::WorkerCpus;
 pub use diff::{Change, difference};
-pub use error::ConfigError;
+pub use error::{ConfigError, ErrorKind, Place, Subject, Wrong};
 pub use file::{
-    FileSource, Ready, RouteRows, SECTIONS, TableRow, USERS_FILE, parse, parse_tables, table_rows,
+    ColumnInfo, Fields, FileSource, Ready, RouteRows, SECTIONS, Section, TableRow, Tables,
+    USERS_FILE, parse, table_rows,
 };
 pub use granted::GrantedUsers;
 pub use guards::Guards;

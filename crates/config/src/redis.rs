@@ -2,7 +2,10 @@
 
 use std::{fmt, str::FromStr};
 
-use crate::settings::{Given, Range, SettingValue, read_text};
+use crate::{
+    ErrorKind, Wrong,
+    settings::{Given, Range, SettingValue, read_text},
+};
 
 /// Redis's own port.
 const PORT: u16 = 6379;
@@ -22,21 +25,25 @@ pub struct RedisServer {
 }
 
 impl FromStr for RedisServer {
-    type Err = String;
+    type Err = Wrong;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("must be `redis://[user@]host[:port][/database]`, not `{text}`");
+    fn from_str(text: &str) -> Result<Self, Wrong> {
+        let wrong = || {
+            Wrong::from(format!("must be `redis://[user@]host[:port][/database]`, not `{text}`"))
+        };
+        let user = text.rsplit_once('@').map_or("", |(user, _)| user);
+        let user = user.split_once("://").map_or(user, |(_, user)| user);
+        if user.contains(':') {
+            let reason = "must not hold a password: settings are shown; \
+                          query_cache_redis_password_file names a file with it";
+            return Err(Wrong::new(ErrorKind::Secret, reason));
+        }
         if text.starts_with("rediss://") {
-            return Err("must begin with `redis://`: TLS to Redis is not spoken".to_owned());
+            let reason = "must begin with `redis://`: TLS to Redis is not spoken";
+            return Err(Wrong::new(ErrorKind::Invalid, reason));
         }
         let rest = text.strip_prefix("redis://").ok_or_else(wrong)?;
         let (user, rest) = match rest.rsplit_once('@') {
-            // The value is not repeated: it holds a secret.
-            Some((user, _)) if user.contains(':') => {
-                return Err("must not hold a password: settings are shown; \
-                            query_cache_redis_password_file names a file with it"
-                    .to_owned());
-            }
             Some(("", _)) => return Err(wrong()),
             Some((user, rest)) => (Some(user.to_owned()), rest),
             None => (None, rest),
@@ -82,10 +89,10 @@ impl fmt::Display for RedisServer {
 impl SettingValue for Option<RedisServer> {
     const KIND: &'static str = "redis address, or empty";
 
-    fn read(given: &Given, _: Range) -> Result<Self, String> {
+    fn read(given: &Given, _: Range) -> Result<Self, Wrong> {
         match read_text(given)? {
             "" => Ok(None),
-            text => text.parse().map(Some),
+            text => Ok(Some(text.parse::<RedisServer>()?)),
         }
     }
 
@@ -128,7 +135,10 @@ mod tests {
         ] {
             assert!(text.parse::<RedisServer>().is_err(), "{text}");
         }
-        let refusal = "redis://u:hunter2@cache".parse::<RedisServer>().expect_err("a password");
-        assert!(!refusal.contains("hunter2") && refusal.contains("password_file"), "{refusal}");
+        for text in ["redis://u:hunter2@cache", "rediss://u:hunter2@cache", "x://:hunter2@cache"] {
+            let Wrong { kind, reason } = text.parse::<RedisServer>().expect_err(text);
+            assert_eq!(kind, ErrorKind::Secret);
+            assert!(!reason.contains("hunter2") && reason.contains("password_file"), "{reason}");
+        }
     }
 }

@@ -10,7 +10,10 @@ use std::{
 use trunkline_sql::routine::Routines;
 use trunkline_topology::{AllowList, Origins, Secret};
 
-use crate::{ListenAddress, ListenAllow, ListenTls};
+use crate::{
+    ListenAddress, ListenAllow, ListenTls,
+    error::{ErrorKind, Wrong},
+};
 
 /// A value as a file or an operator gave it, before its setting has judged it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +26,8 @@ pub enum Given {
     Text(String),
     /// A list.
     List(Vec<Given>),
+    /// A table: names and values.
+    Table(Vec<(String, Given)>),
     /// Something that no setting takes; the word names its type (`a date`).
     Other(&'static str),
 }
@@ -42,6 +47,7 @@ impl Given {
             Self::Boolean(_) => "a boolean",
             Self::Text(_) => "a string",
             Self::List(_) => "a list",
+            Self::Table(_) => "a table",
             Self::Other(name) => name,
         }
     }
@@ -103,46 +109,48 @@ pub trait SettingValue: Sized {
     const KIND: &'static str;
 
     /// Reads a value; the error says what it must be (`must be 1 to 9, not 0`).
-    fn read(given: &Given, range: Range) -> Result<Self, String>;
+    fn read(given: &Given, range: Range) -> Result<Self, Wrong>;
 
     /// The value as the file writes it, without quotes.
     fn show(&self) -> String;
 }
 
 /// `must be an integer, not a string`.
-pub(crate) fn wrong_type(expected: &str, given: &Given) -> String {
-    format!("must be {expected}, not {}", given.type_name())
+pub(crate) fn wrong_type(expected: &str, given: &Given) -> Wrong {
+    Wrong::new(ErrorKind::WrongType, format!("must be {expected}, not {}", given.type_name()))
+}
+
+fn out_of_range(reason: String) -> Wrong {
+    Wrong::new(ErrorKind::OutOfRange, reason)
 }
 
 /// Reads a whole number of `min` to `max`.
-pub(crate) fn read_number(given: &Given, min: u64, max: u64) -> Result<u64, String> {
+pub(crate) fn read_number(given: &Given, min: u64, max: u64) -> Result<u64, Wrong> {
     let Given::Integer(number) = given else {
         return Err(wrong_type("an integer", given));
     };
     u64::try_from(*number)
         .ok()
         .filter(|number| (min..=max).contains(number))
-        .ok_or_else(|| format!("must be {min} to {max}, not {number}"))
+        .ok_or_else(|| out_of_range(format!("must be {min} to {max}, not {number}")))
 }
 
 /// Reads a boolean; 0 and 1 are taken too, as ProxySQL's columns write it.
-pub(crate) fn read_flag(given: &Given) -> Result<bool, String> {
+pub(crate) fn read_flag(given: &Given) -> Result<bool, Wrong> {
     match given {
         Given::Boolean(flag) => Ok(*flag),
         Given::Integer(0) => Ok(false),
         Given::Integer(1) => Ok(true),
-        Given::Integer(number) => Err(format!("must be true or false, not {number}")),
-        Given::Text(_) | Given::List(_) | Given::Other(_) => Err(wrong_type("a boolean", given)),
+        Given::Integer(number) => Err(out_of_range(format!("must be true or false, not {number}"))),
+        _ => Err(wrong_type("a boolean", given)),
     }
 }
 
 /// Reads a text.
-pub(crate) fn read_text(given: &Given) -> Result<&str, String> {
+pub(crate) fn read_text(given: &Given) -> Result<&str, Wrong> {
     match given {
         Given::Text(text) => Ok(text),
-        Given::Integer(_) | Given::Boolean(_) | Given::List(_) | Given::Other(_) => {
-            Err(wrong_type("a string", given))
-        }
+        _ => Err(wrong_type("a string", given)),
     }
 }
 
@@ -151,13 +159,13 @@ macro_rules! whole_number {
         impl SettingValue for $type {
             const KIND: &'static str = "integer";
 
-            fn read(given: &Given, range: Range) -> Result<Self, String> {
+            fn read(given: &Given, range: Range) -> Result<Self, Wrong> {
                 let (min, max) = match range {
                     Range::Numbers(min, max) => (min, max),
                     Range::All | Range::Text(_) => (0, u64::MAX),
                 };
                 let number = read_number(given, min, max)?;
-                Self::try_from(number).map_err(|_| format!("is too large: {number}"))
+                Self::try_from(number).map_err(|_| out_of_range(format!("is too large: {number}")))
             }
 
             fn show(&self) -> String {
@@ -172,7 +180,7 @@ whole_number!(u8, u32, u64, usize);
 impl SettingValue for bool {
     const KIND: &'static str = "boolean";
 
-    fn read(given: &Given, _: Range) -> Result<Self, String> {
+    fn read(given: &Given, _: Range) -> Result<Self, Wrong> {
         read_flag(given)
     }
 
@@ -184,15 +192,15 @@ impl SettingValue for bool {
 impl SettingValue for String {
     const KIND: &'static str = "text";
 
-    fn read(given: &Given, range: Range) -> Result<Self, String> {
+    fn read(given: &Given, range: Range) -> Result<Self, Wrong> {
         let text = read_text(given)?;
         if let Range::Text(max) = range
             && text.len() > max
         {
-            return Err(format!("must have at most {max} bytes, not {}", text.len()));
+            return Err(out_of_range(format!("must have at most {max} bytes, not {}", text.len())));
         }
         if text.chars().any(char::is_control) {
-            return Err("must not hold control characters".to_owned());
+            return Err("must not hold control characters".to_owned().into());
         }
         Ok(text.to_owned())
     }
@@ -205,23 +213,21 @@ impl SettingValue for String {
 impl SettingValue for Vec<ListenAddress> {
     const KIND: &'static str = "list of addresses";
 
-    fn read(given: &Given, _: Range) -> Result<Self, String> {
+    fn read(given: &Given, _: Range) -> Result<Self, Wrong> {
         let Given::List(items) = given else {
             return Err(wrong_type("a list of addresses", given));
         };
         let mut list = Self::with_capacity(items.len());
         for item in items {
-            let address = read_text(item)
-                .map_err(|_| format!("must hold strings, not {}", item.type_name()))?;
             let address: ListenAddress =
-                address.parse().map_err(|reason| format!("is wrong: {reason}"))?;
+                read_item(item)?.parse().map_err(|reason| format!("is wrong: {reason}"))?;
             if list.contains(&address) {
-                return Err(format!("names `{address}` twice"));
+                return Err(Wrong::new(ErrorKind::Duplicate, format!("names `{address}` twice")));
             }
             list.push(address);
         }
         if list.is_empty() {
-            return Err("is empty, so there is no listener".to_owned());
+            return Err("is empty, so there is no listener".to_owned().into());
         }
         Ok(list)
     }
@@ -233,21 +239,20 @@ impl SettingValue for Vec<ListenAddress> {
 }
 
 /// The texts of a list; as a variable it is one text with `;` between them.
-fn read_words(given: &Given) -> Result<Vec<&str>, String> {
+fn read_words(given: &Given) -> Result<Vec<&str>, Wrong> {
     match given {
         Given::List(items) => items.iter().map(read_text).collect(),
         Given::Text(text) => Ok(text.split(';').filter(|word| !word.is_empty()).collect()),
-        Given::Integer(_) | Given::Boolean(_) | Given::Other(_) => {
-            Err(wrong_type("a list of strings", given))
-        }
+        _ => Err(wrong_type("a list of strings", given)),
     }
 }
 
 impl SettingValue for Vec<ListenTls> {
     const KIND: &'static str = "list of listeners with their TLS";
 
-    fn read(given: &Given, _: Range) -> Result<Self, String> {
-        read_words(given)?.into_iter().map(|word| word.trim().parse()).collect()
+    fn read(given: &Given, _: Range) -> Result<Self, Wrong> {
+        let entries = read_words(given)?.into_iter().map(|word| word.trim().parse());
+        Ok(entries.collect::<Result<_, String>>()?)
     }
 
     fn show(&self) -> String {
@@ -259,7 +264,7 @@ impl SettingValue for Vec<ListenTls> {
 impl SettingValue for Origins {
     const KIND: &'static str = "list of networks";
 
-    fn read(given: &Given, _: Range) -> Result<Self, String> {
+    fn read(given: &Given, _: Range) -> Result<Self, Wrong> {
         read_entries(given, Self::add)
     }
 
@@ -271,7 +276,7 @@ impl SettingValue for Origins {
 impl SettingValue for AllowList {
     const KIND: &'static str = "list of networks and names of hosts";
 
-    fn read(given: &Given, _: Range) -> Result<Self, String> {
+    fn read(given: &Given, _: Range) -> Result<Self, Wrong> {
         read_entries(given, Self::add)
     }
 
@@ -284,25 +289,31 @@ impl SettingValue for AllowList {
 fn read_entries<T: Default + FromStr<Err = String>>(
     given: &Given,
     add: impl Fn(&mut T, &str) -> Result<(), String>,
-) -> Result<T, String> {
+) -> Result<T, Wrong> {
+    let is_wrong = |reason| format!("is wrong: {reason}");
     let Given::List(items) = given else {
         // As a variable it is one text.
-        return read_text(given)?.parse().map_err(|reason| format!("is wrong: {reason}"));
+        return Ok(read_text(given)?.parse().map_err(is_wrong)?);
     };
     let mut list = T::default();
     for item in items {
-        let entry =
-            read_text(item).map_err(|_| format!("must hold strings, not {}", item.type_name()))?;
-        add(&mut list, entry).map_err(|reason| format!("is wrong: {reason}"))?;
+        add(&mut list, read_item(item)?).map_err(is_wrong)?;
     }
     Ok(list)
+}
+
+/// Reads a text of a list.
+fn read_item(item: &Given) -> Result<&str, Wrong> {
+    let reason = || format!("must hold strings, not {}", item.type_name());
+    read_text(item).map_err(|wrong| Wrong { reason: reason(), ..wrong })
 }
 
 impl SettingValue for Vec<ListenAllow> {
     const KIND: &'static str = "list of listeners with who may connect";
 
-    fn read(given: &Given, _: Range) -> Result<Self, String> {
-        read_words(given)?.into_iter().map(|word| word.trim().parse()).collect()
+    fn read(given: &Given, _: Range) -> Result<Self, Wrong> {
+        let entries = read_words(given)?.into_iter().map(|word| word.trim().parse());
+        Ok(entries.collect::<Result<_, String>>()?)
     }
 
     fn show(&self) -> String {
@@ -314,8 +325,8 @@ impl SettingValue for Vec<ListenAllow> {
 impl SettingValue for Routines {
     const KIND: &'static str = "names of routines";
 
-    fn read(given: &Given, _: Range) -> Result<Self, String> {
-        read_text(given)?.parse()
+    fn read(given: &Given, _: Range) -> Result<Self, Wrong> {
+        Ok(read_text(given)?.parse::<Self>()?)
     }
 
     fn show(&self) -> String {
@@ -327,13 +338,13 @@ impl SettingValue for Routines {
 impl SettingValue for Option<SocketAddr> {
     const KIND: &'static str = "address, or empty";
 
-    fn read(given: &Given, _: Range) -> Result<Self, String> {
+    fn read(given: &Given, _: Range) -> Result<Self, Wrong> {
         match read_text(given)? {
             "" => Ok(None),
-            text => text
-                .parse()
-                .map(Some)
-                .map_err(|_| format!("must be `ip:port` or empty, not `{text}`")),
+            text => match text.parse() {
+                Ok(address) => Ok(Some(address)),
+                Err(_) => Err(format!("must be `ip:port` or empty, not `{text}`").into()),
+            },
         }
     }
 
@@ -372,7 +383,7 @@ impl StateFile {
 impl SettingValue for StateFile {
     const KIND: &'static str = "path, or empty";
 
-    fn read(given: &Given, _: Range) -> Result<Self, String> {
+    fn read(given: &Given, _: Range) -> Result<Self, Wrong> {
         match read_text(given)? {
             "" => Ok(Self::Off),
             text => Ok(Self::Path(PathBuf::from(text))),
@@ -411,10 +422,10 @@ macro_rules! choice {
         impl SettingValue for $name {
             const KIND: &'static str = $kind;
 
-            fn read(given: &Given, _: Range) -> Result<Self, String> {
+            fn read(given: &Given, _: Range) -> Result<Self, Wrong> {
                 match read_text(given)? {
                     $($word => Ok(Self::$variant),)+
-                    other => Err(format!("must be {}, not `{other}`", $kind)),
+                    other => Err(format!("must be {}, not `{other}`", $kind).into()),
                 }
             }
 

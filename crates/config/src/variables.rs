@@ -8,7 +8,7 @@ use trunkline_sql::routine::Routines;
 use trunkline_topology::Origins;
 
 use crate::{
-    ListenAddress, ListenAllow, ListenTls, RedisServer, WorkerCpus,
+    ListenAddress, ListenAllow, ListenTls, RedisServer, WorkerCpus, Wrong,
     settings::{
         Given, IoDriver, LogFormat, LogLevel, Range, Reload, Setting, SettingValue, StateFile,
         TlsDefault, TlsVersionMin,
@@ -47,7 +47,7 @@ macro_rules! settings {
         impl Settings {
             /// Sets the setting called `name`. `Ok(false)` when there is none of that name; the
             /// error says what the value must be, without the name.
-            pub fn set(&mut self, name: &str, given: &Given) -> Result<bool, String> {
+            pub fn set(&mut self, name: &str, given: &Given) -> Result<bool, Wrong> {
                 match name {
                     $( stringify!($name) => self.$name = SettingValue::read(given, $range)?, )+
                     _ => return Ok(false),

@@ -80,11 +80,15 @@ impl ConfigFile {
             Given::Integer(number) => Value::Integer(i64::try_from(number).unwrap_or(i64::MAX)),
             Given::Text(text) => Value::Text(text),
             Given::Boolean(flag) => Value::Integer(i64::from(flag)),
-            Given::List(_) | Given::Other(_) => Value::Null,
+            Given::List(_) | Given::Table(_) | Given::Other(_) => Value::Null,
         };
         let row = |row: TableRow| FirstRow {
             table: row.table,
-            values: row.values.into_iter().map(|(name, given)| (name, value(given))).collect(),
+            values: row
+                .values
+                .into_iter()
+                .map(|(name, given)| (name.into_owned(), value(given)))
+                .collect(),
         };
         Ok(rows.into_iter().map(row).collect())
     }

@@ -9,7 +9,6 @@ mod audit;
 mod digests;
 pub(crate) mod document;
 mod fingerprint;
-mod hostgroups;
 mod load;
 mod numbers;
 mod present;

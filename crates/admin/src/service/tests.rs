@@ -1,5 +1,7 @@
 //! Tests of the admin service without sockets and without workers.
 
+mod loads;
+
 use std::sync::{Arc, Mutex};
 
 use trunkline_config::{Config, Snapshot, difference};
@@ -328,6 +330,19 @@ fn attributes_of_users_say_what_columns_do_not() {
     fixture.done("UPDATE mysql_users SET attributes = '{\"allow_from\": [\"10.0.0.1/8\"]}'");
     let error = fixture.refused("LOAD MYSQL USERS TO RUNTIME");
     assert!(error.contains("`10.0.0.1/8` is not a network"), "{error}");
+    let mut refused = |attributes: &str| {
+        fixture.done(&format!("UPDATE mysql_users SET attributes = '{attributes}'"));
+        fixture.refused("LOAD MYSQL USERS TO RUNTIME")
+    };
+    for attributes in [r#"{"allow_from": "10.0.0.0/8", "hat": 1}"#, "[1]", "5"] {
+        let error = refused(attributes);
+        assert!(error.ends_with("username u: `attributes` is not supported yet"), "{error}");
+    }
+    let error = refused(r#"{"backend_user": 5}"#);
+    assert!(error.contains("username u: `backend_user` must be a string"), "{error}");
+    fixture.done("UPDATE mysql_users SET attributes = '{}'");
+    fixture.done("LOAD MYSQL USERS TO RUNTIME");
+    assert!(fixture.config().users[0].allow_from.is_empty());
 }
 
 #[test]

@@ -1,84 +1,115 @@
-//! What a row of `mysql_users` says beyond its plain columns, as lines of a file.
+//! What rows say in columns that hold JSON, and passwords of `mysql_users` in all their forms.
+
+use std::borrow::Cow;
 
 use serde_json::{Map, Value as Json};
-use trunkline_config::variable::quoted;
+use trunkline_config::{Fields, Given, Section};
 use trunkline_store::Value;
 
-/// A password as ProxySQL's column has it: clear, or one of two hashes. `key` names it.
-pub(super) fn password(key: &str, value: &Value) -> String {
-    match value {
-        Value::Text(text) if is_hash(text.as_bytes()) => {
-            format!("{key}_hash = {}\n", quoted(text))
-        }
-        Value::Text(text) => format!("{key} = {}\n", quoted(text)),
-        Value::Blob(bytes) if is_hash(bytes) => {
-            let hex = bytes.iter().fold(String::new(), |hex, byte| format!("{hex}{byte:02X}"));
-            format!("{key}_hash = \"0x{hex}\"\n")
-        }
-        Value::Blob(bytes) => format!("{key} = {}\n", quoted(&String::from_utf8_lossy(bytes))),
-        Value::Integer(number) => format!("{key} = \"{number}\"\n"),
-        Value::Real(_) | Value::Null => format!("{key} = \"\"\n"),
-    }
+/// The keys of a file for a password, clear and as a hash.
+pub(super) struct PasswordKeys {
+    clear: &'static str,
+    hash: &'static str,
 }
 
-/// The password of the row for servers, where it is another one; `Err` when it is a hash, which
-/// opens no server.
-pub(super) fn backend_password(value: &Value) -> Result<String, &'static str> {
-    let bytes = match value {
-        Value::Text(text) => text.as_bytes(),
-        Value::Blob(bytes) => bytes,
-        Value::Integer(_) | Value::Real(_) | Value::Null => &[],
+pub(super) const PASSWORD: PasswordKeys = PasswordKeys { clear: "password", hash: "password_hash" };
+/// That of the row for servers, where it is another one; a hash opens none.
+pub(super) const BACKEND: PasswordKeys =
+    PasswordKeys { clear: "backend_password", hash: "backend_password" };
+const RETAINED: PasswordKeys =
+    PasswordKeys { clear: "retained_password", hash: "retained_password_hash" };
+
+/// A password as ProxySQL's column has it: clear, or one of two hashes.
+pub(super) fn password(keys: &PasswordKeys, value: &Value) -> (Cow<'static, str>, Given) {
+    let text = match value {
+        Value::Text(text) => text.clone(),
+        Value::Blob(bytes) if is_hash(value) => {
+            bytes.iter().fold("0x".to_owned(), |hex, byte| format!("{hex}{byte:02X}"))
+        }
+        Value::Blob(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        Value::Integer(number) => number.to_string(),
+        Value::Real(_) | Value::Null => String::new(),
     };
-    match is_hash(bytes) {
-        true => Err("has a hash as its password for servers, which opens none"),
-        false => Ok(password("backend_password", value)),
-    }
+    let key = if is_hash(value) { keys.hash } else { keys.clear };
+    (Cow::Borrowed(key), Given::Text(text))
 }
 
-/// The keys of a user's attributes that have an effect; `None` when there is another one.
-pub(super) fn attributes(text: &str) -> Option<String> {
-    let attributes: Map<String, Json> = serde_json::from_str(text).ok()?;
-    let lines: Option<Vec<String>> =
-        attributes.iter().map(|(name, value)| attribute(name, value)).collect();
-    lines.map(|lines| lines.concat()).filter(|lines| !lines.is_empty())
+/// Adds the attributes of a user that have an effect; the names of the others.
+pub(super) fn attributes(
+    section: &Section,
+    mut attributes: Map<String, Json>,
+    fields: &mut Fields,
+) -> Vec<String> {
+    if let Some(id) = attributes.remove("spiffe_id") {
+        let require = Given::Table(vec![("spiffe".to_owned(), given(id))]);
+        fields.push((Cow::Borrowed("require"), require));
+    }
+    match attributes.remove("retained_password") {
+        Some(Json::String(text)) => fields.push(password(&RETAINED, &Value::Text(text))),
+        other => fields.extend(other.map(|it| (Cow::Borrowed(RETAINED.clear), given(it)))),
+    }
+    members(section, "attributes", attributes, fields)
+}
+
+/// Adds what a section has as members of a column that holds JSON; the names of the others.
+pub(super) fn members(
+    section: &Section,
+    column: &str,
+    members: Map<String, Json>,
+    fields: &mut Fields,
+) -> Vec<String> {
+    let mut unknown = Vec::new();
+    for (name, value) in members {
+        match section.column(&name).filter(|info| info.member_of == Some(column)) {
+            Some(info) => fields.push((Cow::Borrowed(info.name), given(value))),
+            None => unknown.push(name),
+        }
+    }
+    unknown
+}
+
+/// A value of JSON as one of a file.
+fn given(value: Json) -> Given {
+    match value {
+        Json::Null => Given::Other("null"),
+        Json::Bool(flag) => Given::Boolean(flag),
+        Json::Number(number) => match (number.as_i64(), number.as_u64()) {
+            (Some(number), _) => Given::Integer(number.into()),
+            (None, Some(number)) => Given::Integer(number.into()),
+            (None, None) => Given::Other("a number with a fraction"),
+        },
+        Json::String(text) => Given::Text(text),
+        Json::Array(items) => Given::List(items.into_iter().map(given).collect()),
+        Json::Object(members) => {
+            Given::Table(members.into_iter().map(|(name, value)| (name, given(value))).collect())
+        }
+    }
 }
 
 /// Whether attributes say how clients are known without a password: by a server's word, or by their
 /// process.
-pub(super) fn is_known_otherwise(text: &str) -> bool {
-    let attributes: Map<String, Json> = serde_json::from_str(text).unwrap_or_default();
+pub(super) fn is_known_otherwise(attributes: &Map<String, Json>) -> bool {
     attributes.get("server_checks_password") == Some(&Json::Bool(true))
         || attributes.contains_key("unix_user")
 }
 
-fn attribute(name: &str, value: &Json) -> Option<String> {
-    match (name, value) {
-        ("spiffe_id", Json::String(id)) => {
-            Some(format!("require = {{ spiffe = {} }}\n", quoted(id)))
-        }
-        ("allow_from", Json::String(list)) => Some(format!("allow_from = {}\n", quoted(list))),
-        ("allow_from", Json::Array(list)) => {
-            let words: Option<Vec<String>> =
-                list.iter().map(|word| word.as_str().map(quoted)).collect();
-            Some(format!("allow_from = [{}]\n", words?.join(", ")))
-        }
-        ("backend_user", Json::String(user)) => Some(format!("backend_user = {}\n", quoted(user))),
-        ("server_checks_password", Json::Bool(is_so)) => {
-            Some(format!("server_checks_password = {is_so}\n"))
-        }
-        ("unix_user", Json::String(user)) => Some(format!("unix_user = {}\n", quoted(user))),
-        ("unix_user", Json::Number(user)) => Some(format!("unix_user = {user}\n")),
-        ("retained_password", Json::String(text)) => {
-            Some(password("retained_password", &Value::Text(text.clone())))
-        }
-        ("backend_retained_password", Json::String(text)) => {
-            Some(format!("backend_retained_password = {}\n", quoted(text)))
-        }
-        _ => None,
+/// Whether a password is empty, or none.
+pub(super) fn is_empty(password: &Value) -> bool {
+    match password {
+        Value::Null => true,
+        Value::Text(text) => text.is_empty(),
+        Value::Blob(bytes) => bytes.is_empty(),
+        Value::Integer(_) | Value::Real(_) => false,
     }
 }
 
-fn is_hash(bytes: &[u8]) -> bool {
+/// Whether a password is a hash.
+pub(super) fn is_hash(password: &Value) -> bool {
+    let bytes = match password {
+        Value::Text(text) => text.as_bytes(),
+        Value::Blob(bytes) => bytes,
+        Value::Integer(_) | Value::Real(_) | Value::Null => return false,
+    };
     let is_native = bytes.len() == 41
         && bytes.first() == Some(&b'*')
         && bytes.iter().skip(1).all(u8::is_ascii_hexdigit);

@@ -4,7 +4,6 @@ use std::{
     collections::{HashMap, HashSet, hash_map::Entry},
     fmt::Display,
     hash::Hash,
-    ops::RangeInclusive,
     sync::Arc,
 };
 
@@ -12,17 +11,18 @@ use trunkline_rules::{FastRoutes, Options, Rule, RuleSet};
 use trunkline_topology::{HostgroupId, ReplicationGroup, User};
 
 use crate::{
-    Config, Guards, HostgroupEntry, ServerEntry, ServerTlsEntry, Settings, TcpEntry,
-    file::{fast::FastEntries, report::Report, rule::RuleEntry},
+    Config, Guards, HostgroupEntry, ServerEntry, ServerTlsEntry, Settings, Subject, TcpEntry,
+    error::ErrorKind,
+    file::{fast::FastEntries, report::Report},
 };
 
-/// Numbers that a hostgroup can have, as in ProxySQL's tables.
-pub(super) const HOSTGROUPS: RangeInclusive<u32> = 0..=2_147_483_647;
+/// The largest number that a hostgroup can have, as in ProxySQL's tables.
+pub(super) const HOSTGROUP_MAX: u32 = 2_147_483_647;
 
-/// Something read, and the byte offset of what names it.
+/// Something read, and which entry of its section it is, counted from 0.
 pub(super) struct Placed<T> {
     pub(super) value: T,
-    pub(super) at: usize,
+    pub(super) index: usize,
 }
 
 /// Everything read from the sections, in the order of the file. Entries with errors are here too
@@ -31,16 +31,14 @@ pub(super) struct Placed<T> {
 pub(super) struct Entries {
     pub(super) servers: Vec<Placed<ServerEntry>>,
     pub(super) hostgroup_entries: Vec<Placed<HostgroupEntry>>,
-    /// With the place of the user's hostgroup, unless that could not be read.
-    pub(super) users: Vec<(Placed<Arc<User>>, Option<usize>)>,
-    /// With the place of the reader hostgroup.
-    pub(super) replication: Vec<(Placed<ReplicationGroup>, usize)>,
+    /// And whether the user's hostgroup could be read.
+    pub(super) users: Vec<(Placed<Arc<User>>, bool)>,
+    pub(super) replication: Vec<Placed<ReplicationGroup>>,
     pub(super) tls_params: Vec<ServerTlsEntry>,
-    pub(super) rules: Vec<Placed<RuleEntry>>,
+    pub(super) rules: Vec<Placed<Rule>>,
     pub(super) fast: FastEntries,
     pub(super) guards: Guards,
-    /// With the places of its hostgroup, its backup hostgroup and its control address.
-    pub(super) tcp_listeners: Vec<(Placed<TcpEntry>, [usize; 3])>,
+    pub(super) tcp_listeners: Vec<Placed<TcpEntry>>,
     /// Hostgroups that some server names, broken or not.
     pub(super) hostgroups: HashSet<HostgroupId>,
     /// Some table could not be read well enough to say which hostgroups have servers.
@@ -54,14 +52,17 @@ impl Entries {
         rule_set: RuleSet,
         fast_routes: Arc<FastRoutes>,
     ) -> Config {
+        fn values<T>(placed: Vec<Placed<T>>) -> Vec<T> {
+            placed.into_iter().map(|placed| placed.value).collect()
+        }
         Config {
             settings,
-            servers: self.servers.into_iter().map(|placed| placed.value).collect(),
-            hostgroups: self.hostgroup_entries.into_iter().map(|placed| placed.value).collect(),
+            servers: values(self.servers),
+            hostgroups: values(self.hostgroup_entries),
             users: self.users.into_iter().map(|(placed, _)| placed.value).collect(),
-            replication: self.replication.into_iter().map(|(placed, _)| placed.value).collect(),
-            tcp_listeners: self.tcp_listeners.into_iter().map(|(it, _)| it.value).collect(),
-            rules: self.rules.into_iter().map(|placed| placed.value.rule).collect(),
+            replication: values(self.replication),
+            tcp_listeners: values(self.tcp_listeners),
+            rules: values(self.rules),
             tls_params: self.tls_params,
             rule_set: Arc::new(rule_set),
             fast_routes,
@@ -97,67 +98,69 @@ pub(super) fn check_presence(entries: &Entries, report: &mut Report<'_>) {
     if !report.is_empty() {
         return;
     }
+    let mut missing = |section| {
+        let message = format!("there is no [[{section}]]");
+        report.add(ErrorKind::Missing, Subject::section(section), message);
+    };
     if entries.servers.is_empty() {
-        report.add(0, "server", "there is no [[server]]".to_owned());
+        missing("server");
     }
     if entries.users.is_empty() && entries.tcp_listeners.is_empty() {
-        report.add(0, "user", "there is no [[user]]".to_owned());
+        missing("user");
     }
 }
 
 fn check_servers(entries: &Entries, report: &mut Report<'_>) {
     let mut seen = Seen::default();
-    for (index, server) in entries.servers.iter().enumerate() {
-        let key = &server.value.key;
+    for Placed { value, index } in &entries.servers {
+        let key = &value.key;
         let what = format_args!("server {} in hostgroup {}", key.address, key.hostgroup);
-        seen.once(report, key, what, server.at, || format!("server[{index}]"));
+        seen.once(report, key, what, Subject::column("server", *index, "address"));
     }
 }
 
 fn check_hostgroups(entries: &Entries, report: &mut Report<'_>) {
     let mut seen = Seen::default();
-    for (index, placed) in entries.hostgroup_entries.iter().enumerate() {
-        let id = placed.value.id;
-        let key = || format!("hostgroup[{index}].hostgroup_id");
-        seen.once(report, id, format_args!("hostgroup {id}"), placed.at, key);
+    for Placed { value, index } in &entries.hostgroup_entries {
+        let id = value.id;
+        let subject = Subject::column("hostgroup", *index, "hostgroup_id");
+        seen.once(report, id, format_args!("hostgroup {id}"), subject.clone());
         if entries.is_empty(id) {
             let message = format!("hostgroup {id} has no [[server]]");
-            report.add(placed.at, &key(), message);
+            report.add(ErrorKind::Dangling, subject, message);
         }
     }
 }
 
 fn check_users(entries: &Entries, report: &mut Report<'_>) {
     let mut seen = Seen::default();
-    for (index, (user, hostgroup_at)) in entries.users.iter().enumerate() {
-        let (name, hostgroup) = (user.value.name.as_str(), user.value.default_hostgroup);
+    for (Placed { value, index }, is_hostgroup_known) in &entries.users {
+        let (name, hostgroup) = (value.name.as_str(), value.default_hostgroup);
         let what = format_args!("user `{name}`");
-        seen.once(report, name, what, user.at, || format!("user[{index}].name"));
-        if let Some(at) = hostgroup_at
-            && entries.is_empty(hostgroup)
-        {
+        seen.once(report, name, what, Subject::column("user", *index, "name"));
+        if *is_hostgroup_known && entries.is_empty(hostgroup) {
             let message = format!("user `{name}`: default_hostgroup {hostgroup} has no [[server]]");
-            report.add(*at, &format!("user[{index}].default_hostgroup"), message);
+            let subject = Subject::column("user", *index, "default_hostgroup");
+            report.add(ErrorKind::Dangling, subject, message);
         }
     }
 }
 
 /// Whoever `setting` names must be able to log in to servers.
-fn check_account(setting: &str, account: &str, entries: &Entries, report: &mut Report<'_>) {
+fn check_account(setting: &'static str, account: &str, entries: &Entries, report: &mut Report<'_>) {
     if account.is_empty() {
         return;
     }
     let mut users = entries.users.iter().map(|(user, _)| &user.value);
-    let message = match users.find(|user| user.name == account) {
-        None => Some(format!("{setting}: there is no user `{account}`")),
-        Some(user) => {
-            let opens = user.backend.is_some() || user.password.clear().is_some();
-            (!opens).then(|| format!("{setting}: the password of `{account}` opens no server"))
+    let (kind, message) = match users.find(|user| user.name == account) {
+        None => (ErrorKind::Dangling, format!("{setting}: there is no user `{account}`")),
+        Some(user) if user.backend.is_some() || user.password.clear().is_some() => return,
+        Some(_) => {
+            let message = format!("{setting}: the password of `{account}` opens no server");
+            (ErrorKind::Invalid, message)
         }
     };
-    if let Some(message) = message {
-        report.add(0, setting, message);
-    }
+    report.add(kind, Subject::setting(setting), message);
 }
 
 /// Who reads servers' grant tables must be able to log in there, and there must be servers.
@@ -169,64 +172,53 @@ fn check_server_users(entries: &Entries, settings: &Settings, report: &mut Repor
     check_account("server_users_account", account, entries, report);
     if entries.is_empty(HostgroupId(hostgroup)) {
         let message = format!("server_users_hostgroup {hostgroup} has no [[server]]");
-        report.add(0, "server_users_hostgroup", message);
+        report.add(ErrorKind::Dangling, Subject::setting("server_users_hostgroup"), message);
     }
 }
 
 fn check_replication(entries: &Entries, report: &mut Report<'_>) {
     let (mut writers, mut readers) = (Seen::default(), Seen::default());
-    for (index, (group, reader_at)) in entries.replication.iter().enumerate() {
-        let (writer, reader) = (group.value.writer_hostgroup, group.value.reader_hostgroup);
-        let key = |name: &str| format!("replication[{index}].{name}");
+    for Placed { value, index } in &entries.replication {
+        let (writer, reader) = (value.writer_hostgroup, value.reader_hostgroup);
+        let subject = |column: &'static str| Subject::column("replication", *index, column);
+        let (of_writer, of_reader) = (subject("writer_hostgroup"), subject("reader_hostgroup"));
         if writer == reader {
             let message = format!("reader_hostgroup {reader} is the writer_hostgroup too");
-            report.add(*reader_at, &key("reader_hostgroup"), message);
+            report.add(ErrorKind::Conflict, of_reader.clone(), message);
         } else if entries.is_empty(writer) && entries.is_empty(reader) {
             let message = format!(
                 "neither writer_hostgroup {writer} nor reader_hostgroup {reader} has a [[server]]"
             );
-            report.add(group.at, &key("writer_hostgroup"), message);
+            report.add(ErrorKind::Dangling, of_writer.clone(), message);
         }
-        let what = format_args!("writer_hostgroup {writer}");
-        writers.once(report, writer, what, group.at, || key("writer_hostgroup"));
-        let what = format_args!("reader_hostgroup {reader}");
-        readers.once(report, reader, what, *reader_at, || key("reader_hostgroup"));
+        writers.once(report, writer, format_args!("writer_hostgroup {writer}"), of_writer);
+        readers.once(report, reader, format_args!("reader_hostgroup {reader}"), of_reader);
     }
 }
 
 fn check_tcp_listeners(entries: &Entries, settings: &Settings, report: &mut Report<'_>) {
     let mut seen = Seen::default();
-    for (index, (listener, [hostgroup_at, backup_at, control_at])) in
-        entries.tcp_listeners.iter().enumerate()
-    {
-        let (at, listener) = (listener.at, &listener.value);
-        let key = |name: &str| format!("tcp_listener[{index}].{name}");
-        for (address, at, name) in [
-            (Some(&listener.address), at, "address"),
-            (listener.control.as_ref(), *control_at, "control"),
-        ] {
-            let Some(address) = address else { continue };
+    for Placed { value: listener, index } in &entries.tcp_listeners {
+        let subject = |column: &'static str| Subject::column("tcp_listener", *index, column);
+        let control = listener.control.as_ref().map(|address| (address, "control"));
+        for (address, name) in [(&listener.address, "address")].into_iter().chain(control) {
             // Port 0 is another one each time.
             if address.to_string().ends_with(":0") {
                 continue;
             }
             if settings.listen.contains(address) {
                 let message = format!("`{name}` {address} is in `listen`, for MySQL clients");
-                report.add(at, &key(name), message);
+                report.add(ErrorKind::Conflict, subject(name), message);
             }
             let what = format_args!("address {address} to listen on");
-            seen.once(report, address, what, at, || key(name));
+            seen.once(report, address, what, subject(name));
         }
-        let backup = listener.backup_hostgroup.map(|id| (id, *backup_at, "backup_hostgroup"));
-        let named = [(listener.hostgroup, *hostgroup_at, "hostgroup")].into_iter().chain(backup);
-        for (hostgroup, at, name) in named {
-            if entries.is_empty(hostgroup) {
-                let message = format!(
-                    "tcp_listener {}: {name} {hostgroup} has no [[server]]",
-                    listener.address
-                );
-                report.add(at, &key(name), message);
-            }
+        let backup = listener.backup_hostgroup.map(|id| (id, "backup_hostgroup"));
+        let named = [(listener.hostgroup, "hostgroup")].into_iter().chain(backup);
+        for (hostgroup, name) in named.filter(|(hostgroup, _)| entries.is_empty(*hostgroup)) {
+            let address = &listener.address;
+            let message = format!("tcp_listener {address}: {name} {hostgroup} has no [[server]]");
+            report.add(ErrorKind::Dangling, subject(name), message);
         }
     }
 }
@@ -234,43 +226,35 @@ fn check_tcp_listeners(entries: &Entries, settings: &Settings, report: &mut Repo
 fn check_rules(entries: &Entries, settings: &Settings, report: &mut Report<'_>) -> Option<RuleSet> {
     let mut seen = Seen::default();
     let mut rules: Vec<Rule> = Vec::with_capacity(entries.rules.len());
-    let mut by_id: HashMap<u32, &Placed<RuleEntry>> = HashMap::new();
-    for placed in &entries.rules {
-        let (entry, rule) = (&placed.value, &placed.value.rule);
-        let key = || format!("rule[{}].id", entry.index);
-        if !seen.once(report, rule.id, format_args!("rule {}", rule.id), placed.at, key) {
+    for Placed { value: rule, index } in &entries.rules {
+        let (id, subject) =
+            (rule.id, |column: &'static str| Subject::column("rule", *index, column));
+        if !seen.once(report, id, format_args!("rule {id}"), subject("id")) {
             continue;
         }
         if let Some(hostgroup) = rule.destination_hostgroup
             && rule.active
             && entries.is_empty(hostgroup)
         {
-            let message =
-                format!("rule {}: destination_hostgroup {hostgroup} has no [[server]]", rule.id);
-            let at = entry.place("destination_hostgroup").unwrap_or(placed.at);
-            report.add(at, &format!("rule[{}].destination_hostgroup", entry.index), message);
+            let message = format!("rule {id}: destination_hostgroup {hostgroup} has no [[server]]");
+            report.add(ErrorKind::Dangling, subject("destination_hostgroup"), message);
         }
-        by_id.insert(rule.id, placed);
         rules.push(rule.clone());
     }
     let options = Options { iterations: settings.query_processor_iterations };
-    match RuleSet::compile(rules, options) {
-        Ok(rule_set) => Some(rule_set),
-        Err(errors) => {
-            for error in errors {
-                let column = error.column.name();
-                let placed = by_id.get(&error.rule_id);
-                let at = placed.map_or(0, |p| p.value.place(column).unwrap_or(p.at));
-                let index = placed.map_or(0, |placed| placed.value.index);
-                report.add(at, &format!("rule[{index}].{column}"), error.to_string());
-            }
-            None
+    let compiled = RuleSet::compile(rules, options).map_err(|errors| {
+        for error in errors {
+            let first = seen.0.get(&error.rule_id).cloned();
+            let subject = first.unwrap_or_else(|| Subject::section("rule"));
+            let column = error.column.name().into();
+            report.add(ErrorKind::Invalid, Subject { column, ..subject }, error.to_string());
         }
-    }
+    });
+    compiled.ok()
 }
 
 /// What was seen already, and where.
-struct Seen<K>(HashMap<K, usize>);
+struct Seen<K>(HashMap<K, Subject>);
 
 impl<K> Default for Seen<K> {
     fn default() -> Self {
@@ -285,17 +269,17 @@ impl<K: Eq + Hash> Seen<K> {
         report: &mut Report<'_>,
         key: K,
         what: impl Display,
-        at: usize,
-        path: impl FnOnce() -> String,
+        subject: Subject,
     ) -> bool {
         match self.0.entry(key) {
             Entry::Vacant(free) => {
-                free.insert(at);
+                free.insert(subject);
                 true
             }
             Entry::Occupied(first) => {
-                let line = report.line(*first.get());
-                report.add(at, &path(), format!("{what} is defined twice (first on line {line})"));
+                let place = report.other_place(first.get());
+                let message = format!("{what} is defined twice (first {place})");
+                report.add(ErrorKind::Duplicate, subject, message);
                 false
             }
         }

@@ -6,8 +6,15 @@ use trunkline_rules::{FastRoute, FastRoutes, FastRoutesBuilder};
 use trunkline_topology::HostgroupId;
 
 use crate::{
-    Settings,
-    file::{FileSource, check::HOSTGROUPS, report::Report, table::Table},
+    Settings, Subject,
+    error::ErrorKind,
+    file::{
+        FileSource,
+        check::{Entries, HOSTGROUP_MAX},
+        report::Report,
+        row::Row,
+        section::{Column, Draft, comment, needed, number, text},
+    },
 };
 
 /// Errors of one file of rules that are told; the others are counted.
@@ -17,42 +24,56 @@ const SHOWN_MAX: usize = 20;
 #[derive(Default)]
 pub(super) struct FastEntries {
     builder: FastRoutesBuilder,
-    /// Byte offset of each `[[fast_routing]]`; those of the file come behind them.
-    places: Vec<usize>,
-    /// Hostgroups, with the first place that names each.
-    hostgroups: Vec<(HostgroupId, usize)>,
+    /// The index of each `[[fast_routing]]`; those of the file come behind them.
+    indexes: Vec<usize>,
+    /// Hostgroups, with what names each first.
+    hostgroups: Vec<(HostgroupId, Subject)>,
     known: HashSet<HostgroupId>,
     /// Lines of the file, in the order of its rules.
     lines: Vec<u32>,
 }
 
-/// Reads one `[[fast_routing]]`.
-pub(super) fn read(table: &mut Table<'_>, report: &mut Report<'_>, entries: &mut FastEntries) {
-    let username = table.text(report, "username").unwrap_or_default();
-    let schemaname = table.text(report, "schemaname").unwrap_or_default();
-    let flag = table.number(report, "flagIN", 0..=u32::MAX).unwrap_or(0);
-    let to = table.number(report, "destination_hostgroup", HOSTGROUPS).map(HostgroupId);
-    table.text(report, "comment");
-    if !table.has("destination_hostgroup") {
-        table.missing(report, "destination_hostgroup");
-    }
-    table.finish(report, &[]);
-    let Some(destination_hostgroup) = to else { return };
-    let route =
-        FastRoute { username: &username, schemaname: &schemaname, flag, destination_hostgroup };
-    match entries.builder.add(route) {
-        Ok(()) => {
-            entries.places.push(table.start);
-            entries.name(destination_hostgroup, table.place("destination_hostgroup"));
+#[derive(Default)]
+pub(super) struct FastDraft {
+    username: String,
+    schemaname: String,
+    flag: u32,
+    to: Option<HostgroupId>,
+}
+
+impl Draft for FastDraft {
+    const NAME: &'static str = "fast_routing";
+    const TABLE: &'static str = "mysql_query_rules_fast_routing";
+    const KEY: &'static str = "{username}, {schemaname}";
+    const COLUMNS: &'static [Column<Self>] = &[
+        text("username", |it, text| it.username = text),
+        text("schemaname", |it, text| it.schemaname = text),
+        number("flagIN", 0, u32::MAX, |it, flag| it.flag = flag),
+        needed(number(TO, 0, HOSTGROUP_MAX, |it, id| it.to = Some(HostgroupId(id)))),
+        comment(),
+    ];
+
+    fn finish(self, row: &mut Row<'_, '_>, entries: &mut Entries) {
+        let Self { username, schemaname, flag, to: Some(destination_hostgroup) } = &self else {
+            return;
+        };
+        let (flag, destination_hostgroup) = (*flag, *destination_hostgroup);
+        let entries = &mut entries.fast;
+        match entries.builder.add(FastRoute { username, schemaname, flag, destination_hostgroup }) {
+            Ok(()) => {
+                entries.indexes.push(row.index);
+                entries.name(destination_hostgroup, || row.subject(TO));
+            }
+            Err(error) => row.error(ErrorKind::Invalid, "schemaname", error.to_string()),
         }
-        Err(error) => table.error(report, "schemaname", error.to_string()),
     }
 }
 
-/// Reads the file that the setting names. `at` is the place of the setting.
+const TO: &str = "destination_hostgroup";
+
+/// Reads the file that the setting names.
 pub(super) fn read_file(
     settings: &Settings,
-    at: usize,
     files: &dyn FileSource,
     report: &mut Report<'_>,
     entries: &mut FastEntries,
@@ -64,7 +85,8 @@ pub(super) fn read_file(
     let text = match files.read_rules(path) {
         Ok(text) => text,
         Err(reason) => {
-            return report.add(at, SETTING, format!("can't read {path}: {reason}"));
+            let message = format!("can't read {path}: {reason}");
+            return report.add(ErrorKind::Unreadable, setting(), message);
         }
     };
     let mut wrong = 0;
@@ -73,24 +95,29 @@ pub(super) fn read_file(
             continue;
         }
         let added = route_of(line).and_then(|route| {
-            entries.name(route.destination_hostgroup, at);
+            entries.name(route.destination_hostgroup, setting);
             entries.builder.add(route).map_err(|error| error.to_string())
         });
         match added {
             Ok(()) => entries.lines.push(number),
             Err(reason) if wrong < SHOWN_MAX => {
-                report.add(at, SETTING, format!("{path} line {number}: {reason}"));
+                let message = format!("{path} line {number}: {reason}");
+                report.add(ErrorKind::Invalid, setting(), message);
                 wrong += 1;
             }
             Err(_) => wrong += 1,
         }
     }
     if let Some(more) = wrong.checked_sub(SHOWN_MAX).filter(|more| *more > 0) {
-        report.add(at, SETTING, format!("{path}: {more} more lines are wrong"));
+        let message = format!("{path}: {more} more lines are wrong");
+        report.add(ErrorKind::Invalid, setting(), message);
     }
 }
 
-const SETTING: &str = "fast_routing_file";
+/// The setting that names the file.
+fn setting() -> Subject {
+    Subject::setting("fast_routing_file")
+}
 
 /// Reads `username schemaname flagIN destination_hostgroup`, with tabs between them, and
 /// anything behind one more tab.
@@ -105,8 +132,7 @@ fn route_of(line: &str) -> Result<FastRoute<'_>, String> {
     };
     let flag = number("flagIN", next("flagIN")?, u32::MAX)?;
     let to = next("destination_hostgroup")?;
-    let destination_hostgroup =
-        HostgroupId(number("destination_hostgroup", to, *HOSTGROUPS.end())?);
+    let destination_hostgroup = HostgroupId(number("destination_hostgroup", to, HOSTGROUP_MAX)?);
     Ok(FastRoute { username, schemaname, flag, destination_hostgroup })
 }
 
@@ -134,7 +160,7 @@ impl RouteRows {
             found.ok_or_else(|| format!("{name} must be 0 to {max}, not {number}"))
         };
         let flag = number("flagIN", flag_in, u32::MAX)?;
-        let to = number("destination_hostgroup", hostgroup, *HOSTGROUPS.end())?;
+        let to = number("destination_hostgroup", hostgroup, HOSTGROUP_MAX)?;
         let route =
             FastRoute { username, schemaname, flag, destination_hostgroup: HostgroupId(to) };
         self.builder.add(route).map_err(|error| error.to_string())
@@ -153,43 +179,44 @@ impl RouteRows {
 }
 
 impl FastEntries {
-    fn name(&mut self, hostgroup: HostgroupId, at: usize) {
+    fn name(&mut self, hostgroup: HostgroupId, by: impl FnOnce() -> Subject) {
         if self.known.insert(hostgroup) {
-            self.hostgroups.push((hostgroup, at));
+            self.hostgroups.push((hostgroup, by()));
         }
     }
 
     /// Builds the table, and reports what is wrong between the rules. `is_empty` says of a
     /// hostgroup that it certainly has no server.
     pub(super) fn finish(
-        &mut self,
+        self,
         is_empty: impl Fn(HostgroupId) -> bool,
-        at: usize,
         report: &mut Report<'_>,
     ) -> FastRoutes {
-        for (hostgroup, at) in self.hostgroups.iter().filter(|(id, _)| is_empty(*id)) {
-            let message = format!("fast routing: hostgroup {hostgroup} has no [[server]]");
-            report.add(*at, "fast_routing", message);
+        for (hostgroup, subject) in self.hostgroups {
+            if is_empty(hostgroup) {
+                let message = format!("fast routing: hostgroup {hostgroup} has no [[server]]");
+                report.add(ErrorKind::Dangling, subject, message);
+            }
         }
-        let same = match std::mem::take(&mut self.builder).finish() {
+        let same = match self.builder.finish() {
             Ok(routes) => return routes,
             Err(same) => same,
         };
-        let place = |index: usize| match self.places.get(index) {
-            Some(&place) => (place, String::new()),
+        let found = |index: usize| match self.indexes.get(index) {
+            Some(&index) => (Subject::column(FastDraft::NAME, index, ""), String::new()),
             None => {
-                let line = self.lines.get(index - self.places.len()).copied().unwrap_or_default();
-                (at, format!(" (line {line} of the file)"))
+                let line = self.lines.get(index - self.indexes.len()).copied().unwrap_or_default();
+                (setting(), format!(" (line {line} of the file)"))
             }
         };
         for pair in same.iter().take(SHOWN_MAX) {
-            let ((first, in_file), (at, of_file)) = (place(pair.first), place(pair.second));
-            let line = report.line(first);
+            let ((first, in_file), (second, of_file)) = (found(pair.first), found(pair.second));
+            let place = report.other_place(&first);
             let message = format!(
                 "two fast routing rules{of_file} have one username, schemaname and flagIN (the \
-                 first is on line {line}{in_file})"
+                 first is {place}{in_file})"
             );
-            report.add(at, "fast_routing", message);
+            report.add(ErrorKind::Duplicate, second, message);
         }
         FastRoutes::default()
     }

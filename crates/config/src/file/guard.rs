@@ -6,111 +6,169 @@ use trunkline_rules::{
 };
 
 use crate::{
-    Guards,
-    file::{report::Report, table::Table},
+    Guards, Subject, Wrong,
+    error::ErrorKind,
+    file::{
+        check::Entries,
+        report::Report,
+        row::Row,
+        section::{Column, Draft, comment, flag, needed, number, text, value},
+    },
     settings::read_text,
 };
 
 /// The longest wait of a limit, ms: an hour.
 const WAIT_MAX_MS: u32 = 3_600_000;
 
-/// Reads one `[[firewall_user]]`.
-pub(super) fn read_user(table: &mut Table<'_>, report: &mut Report<'_>, guards: &mut Guards) {
-    let username = table.text(report, "username").unwrap_or_default();
-    let client_address = table.text(report, "client_address").unwrap_or_default();
-    let mode = table.value(report, "mode", |given| {
-        let word = read_text(given)?;
-        let mode = FirewallMode::from_word(word);
-        mode.ok_or_else(|| format!("must be OFF, DETECTING or PROTECTING, not `{word}`"))
-    });
-    let is_active = table.flag(report, "active").unwrap_or(true);
-    table.text(report, "comment");
-    table.finish(report, &[]);
-    if is_active {
-        let mode = mode.unwrap_or_default();
-        guards.firewall_users.push(FirewallUser { username, client_address, mode });
+pub(super) struct FirewallUserDraft {
+    user: FirewallUser,
+    is_active: bool,
+}
+
+impl Default for FirewallUserDraft {
+    fn default() -> Self {
+        let (username, client_address) = (String::new(), String::new());
+        let user = FirewallUser { username, client_address, mode: FirewallMode::default() };
+        Self { user, is_active: true }
     }
 }
 
-/// Reads one `[[firewall_rule]]`.
-pub(super) fn read_rule(table: &mut Table<'_>, report: &mut Report<'_>, guards: &mut Guards) {
-    let username = table.text(report, "username").unwrap_or_default();
-    let client_address = table.text(report, "client_address").unwrap_or_default();
-    let schemaname = table.text(report, "schemaname").unwrap_or_default();
-    let flag_in = table.number(report, "flagIN", 0..=u32::MAX).unwrap_or(0);
-    let digest = table.value(report, "digest", |given| read_digest(read_text(given)?));
-    if !table.has("digest") {
-        table.missing(report, "digest");
+impl Draft for FirewallUserDraft {
+    const NAME: &'static str = "firewall_user";
+    const TABLE: &'static str = "mysql_firewall_whitelist_users";
+    const KEY: &'static str = "username {username}";
+    const COLUMNS: &'static [Column<Self>] = &[
+        flag("active", |it, is_so| it.is_active = is_so),
+        text("username", |it, text| it.user.username = text),
+        text("client_address", |it, text| it.user.client_address = text),
+        value("mode", |it, given| {
+            let word = read_text(given)?;
+            let unknown = || format!("must be OFF, DETECTING or PROTECTING, not `{word}`");
+            it.user.mode = FirewallMode::from_word(word).ok_or_else(unknown)?;
+            Ok(())
+        }),
+        comment(),
+    ];
+
+    fn finish(self, _: &mut Row<'_, '_>, entries: &mut Entries) {
+        if self.is_active {
+            entries.guards.firewall_users.push(self.user);
+        }
     }
-    let is_active = table.flag(report, "active").unwrap_or(true);
-    table.text(report, "comment");
-    table.finish(report, &[]);
-    if let (Some(digest), true) = (digest, is_active) {
-        let digest_text = None;
-        guards.firewall_rules.push(FirewallRule {
-            username,
-            client_address,
-            schemaname,
-            flag_in,
-            digest,
-            digest_text,
+}
+
+#[derive(Default)]
+pub(super) struct FirewallRuleDraft {
+    username: String,
+    client_address: String,
+    schemaname: String,
+    flag_in: u32,
+    digest: Option<u64>,
+    is_off: bool,
+}
+
+impl Draft for FirewallRuleDraft {
+    const NAME: &'static str = "firewall_rule";
+    const TABLE: &'static str = "mysql_firewall_whitelist_rules";
+    const KEY: &'static str = "username {username}, digest {digest}";
+    const COLUMNS: &'static [Column<Self>] = &[
+        flag("active", |it, is_so| it.is_off = !is_so),
+        text("username", |it, text| it.username = text),
+        text("client_address", |it, text| it.client_address = text),
+        text("schemaname", |it, text| it.schemaname = text),
+        number("flagIN", 0, u32::MAX, |it, flag| it.flag_in = flag),
+        needed(value("digest", |it, given| {
+            it.digest = Some(read_digest(read_text(given)?)?);
+            Ok(())
+        })),
+        comment(),
+    ];
+
+    fn finish(self, _: &mut Row<'_, '_>, entries: &mut Entries) {
+        let Self { username, client_address, schemaname, flag_in, digest, is_off } = self;
+        if let (Some(digest), false) = (digest, is_off) {
+            let digest_text = None;
+            entries.guards.firewall_rules.push(FirewallRule {
+                username,
+                client_address,
+                schemaname,
+                flag_in,
+                digest,
+                digest_text,
+            });
+        }
+    }
+}
+
+#[derive(Default)]
+pub(super) struct LimitDraft {
+    scope: String,
+    name: String,
+    rate: Option<u32>,
+    burst: Option<u32>,
+    wait_max_ms: u32,
+    is_off: bool,
+}
+
+impl Draft for LimitDraft {
+    const NAME: &'static str = "limit";
+    const TABLE: &'static str = "trunkline_limits";
+    const KEY: &'static str = "{scope} {name}";
+    const COLUMNS: &'static [Column<Self>] = &[
+        flag("active", |it, is_so| it.is_off = !is_so),
+        needed(text("scope", |it, text| it.scope = text)),
+        text("name", |it, text| it.name = text),
+        needed(number("rate", 1, RATE_MAX, |it, rate| it.rate = Some(rate))),
+        number("burst", 1, u32::MAX, |it, burst| it.burst = Some(burst)),
+        number("wait_max_ms", 0, WAIT_MAX_MS, |it, ms| it.wait_max_ms = ms),
+        comment(),
+    ];
+
+    fn finish(self, row: &mut Row<'_, '_>, entries: &mut Entries) {
+        let is_read = row.has("scope") && !row.is_refused("scope");
+        let scope = is_read.then(|| scope_of(&self.scope, &self.name)).transpose();
+        let scope = scope.unwrap_or_else(|wrong| {
+            row.refuse("scope", wrong);
+            None
         });
-    }
-}
-
-/// Reads one `[[limit]]`.
-pub(super) fn read_limit(table: &mut Table<'_>, report: &mut Report<'_>, guards: &mut Guards) {
-    let name = table.text(report, "name").unwrap_or_default();
-    let scope = table.value(report, "scope", |given| scope_of(read_text(given)?, &name));
-    if !table.has("scope") {
-        table.missing(report, "scope");
-    }
-    let rate = table.number(report, "rate", 1..=RATE_MAX);
-    if !table.has("rate") {
-        table.missing(report, "rate");
-    }
-    let burst = table.number(report, "burst", 1..=u32::MAX);
-    let wait_max_ms = table.number(report, "wait_max_ms", 0..=WAIT_MAX_MS).unwrap_or(0);
-    let is_active = table.flag(report, "active").unwrap_or(true);
-    table.text(report, "comment");
-    table.finish(report, &[]);
-    if let (Some(scope), Some(rate), true) = (scope, rate, is_active) {
-        let burst = burst.unwrap_or(rate);
+        let (Some(scope), Some(rate), false) = (scope, self.rate, self.is_off) else { return };
+        let (burst, wait_max_ms) = (self.burst.unwrap_or(rate), self.wait_max_ms);
         let limit = Limit { scope, rate, burst, wait_max_ms };
         match Limits::new(std::slice::from_ref(&limit), 1) {
-            Ok(_) => guards.limits.push(limit),
+            Ok(_) => entries.guards.limits.push(limit),
             Err(errors) => {
-                let reasons = errors.iter().map(|(_, error)| error.to_string());
-                table.error(report, "rate", reasons.collect::<Vec<_>>().join(", "));
+                let reasons: Vec<String> =
+                    errors.iter().map(|(_, error)| error.to_string()).collect();
+                row.error(ErrorKind::Invalid, "rate", reasons.join(", "));
             }
         }
     }
 }
 
 /// What a limit is about; an empty name is each user or digest by itself.
-fn scope_of(word: &str, name: &str) -> Result<LimitScope, String> {
+fn scope_of(word: &str, name: &str) -> Result<LimitScope, Wrong> {
     match (word, name) {
         ("user", "") => Ok(LimitScope::User(None)),
         ("user", name) => Ok(LimitScope::User(Some(name.to_owned()))),
         ("digest", "") => Ok(LimitScope::Digest(None)),
-        ("digest", name) => read_digest(name).map(|digest| LimitScope::Digest(Some(digest))),
+        ("digest", name) => Ok(LimitScope::Digest(Some(read_digest(name)?))),
         ("rule", name) => match name.parse() {
             Ok(id) => Ok(LimitScope::Rule(id)),
-            Err(_) => Err(format!("rule needs a rule's number as `name`, not `{name}`")),
+            Err(_) => Err(format!("rule needs a rule's number as `name`, not `{name}`").into()),
         },
-        (other, _) => Err(format!("must be user, rule or digest, not `{other}`")),
+        (other, _) => Err(format!("must be user, rule or digest, not `{other}`").into()),
     }
 }
 
 /// Compiles the firewall's lists, and reports rows that are wrong.
-pub(super) fn finish(mut guards: Guards, at: usize, report: &mut Report<'_>) -> Guards {
+pub(super) fn finish(guards: &mut Guards, report: &mut Report<'_>) {
     match Firewall::compile(&guards.firewall_users, &guards.firewall_rules) {
         Ok(firewall) => guards.firewall = firewall,
         Err(errors) => {
             for error in errors {
-                report.add(at, "firewall_user", error.to_string());
+                let subject = Subject::section(FirewallUserDraft::NAME);
+                report.add(ErrorKind::Invalid, subject, error.to_string());
             }
         }
     }
-    guards
 }

@@ -3,50 +3,62 @@
 use trunkline_topology::{HostgroupId, Pipeline};
 
 use crate::{
-    HostgroupEntry,
+    HostgroupEntry, Wrong,
+    error::ErrorKind,
     file::{
-        check::{Entries, HOSTGROUPS, Placed},
-        report::Report,
-        table::Table,
+        check::{Entries, HOSTGROUP_MAX, Placed},
+        row::Row,
+        section::{Column, Draft, harmless, later, member_of, needed, number, text, value},
     },
     settings::Given,
 };
 
-/// Columns of ProxySQL's `mysql_hostgroup_attributes` that come with later features.
-const LATER: [&str; 9] = [
-    "max_num_online_servers",
-    "autocommit",
-    "free_connections_pct",
-    "init_connect",
-    "multiplex",
-    "connection_warming",
-    "throttle_connections_per_sec",
-    "ignore_session_variables",
-    "servers_defaults",
-];
+#[derive(Default)]
+pub(super) struct HostgroupDraft {
+    id: Option<HostgroupId>,
+    pipeline: Pipeline,
+    comment: String,
+}
 
-pub(super) fn read(table: &mut Table<'_>, report: &mut Report<'_>, entries: &mut Entries) {
-    let id = table.number(report, "hostgroup_id", HOSTGROUPS);
-    if !table.has("hostgroup_id") {
-        table.missing(report, "hostgroup_id");
-    }
-    let pipeline = table.value(report, "pipeline", read_pipeline);
-    let comment = table.text(report, "comment").unwrap_or_default();
-    table.finish(report, &LATER);
-    if let Some(id) = id {
-        let pipeline = pipeline.unwrap_or_default();
-        let value = HostgroupEntry { id: HostgroupId(id), pipeline, comment };
-        entries.hostgroup_entries.push(Placed { value, at: table.place("hostgroup_id") });
+impl Draft for HostgroupDraft {
+    const NAME: &'static str = "hostgroup";
+    const TABLE: &'static str = "mysql_hostgroup_attributes";
+    const KEY: &'static str = "hostgroup_id {hostgroup_id}";
+    const COLUMNS: &'static [Column<Self>] = &[
+        needed(number("hostgroup_id", 0, HOSTGROUP_MAX, |it, id| it.id = Some(HostgroupId(id)))),
+        member_of(
+            "hostgroup_settings",
+            value("pipeline", |it, given| read_pipeline(given).map(|value| it.pipeline = value)),
+        ),
+        text("comment", |it, comment| it.comment = comment),
+        harmless(later("max_num_online_servers")),
+        harmless(later("autocommit")),
+        harmless(later("free_connections_pct")),
+        harmless(later("init_connect")),
+        harmless(later("multiplex")),
+        harmless(later("connection_warming")),
+        harmless(later("throttle_connections_per_sec")),
+        harmless(later("ignore_session_variables")),
+        harmless(later("servers_defaults")),
+    ];
+
+    fn finish(self, row: &mut Row<'_, '_>, entries: &mut Entries) {
+        if let Self { id: Some(id), pipeline, comment } = self {
+            let value = HostgroupEntry { id, pipeline, comment };
+            entries.hostgroup_entries.push(Placed { value, index: row.index });
+        }
     }
 }
 
 /// `"auto"`, `"off"` or a number.
-pub(super) fn read_pipeline(given: &Given) -> Result<Pipeline, String> {
-    match given {
-        Given::Text(text) => text.parse(),
-        Given::Integer(number) => number.to_string().parse(),
-        Given::Boolean(_) | Given::List(_) | Given::Other(_) => {
-            Err(format!("must be \"auto\", \"off\" or 1 to {}", Pipeline::DEPTH_MAX))
+pub(super) fn read_pipeline(given: &Given) -> Result<Pipeline, Wrong> {
+    let text = match given {
+        Given::Text(text) => text,
+        Given::Integer(number) => &number.to_string(),
+        _ => {
+            let reason = format!("must be \"auto\", \"off\" or 1 to {}", Pipeline::DEPTH_MAX);
+            return Err(Wrong::new(ErrorKind::WrongType, reason));
         }
-    }
+    };
+    Ok(text.parse::<Pipeline>()?)
 }

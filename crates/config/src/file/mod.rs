@@ -6,34 +6,40 @@ mod guard;
 mod hostgroup;
 mod replication;
 mod report;
+mod row;
 mod rows;
 mod rule;
+mod section;
 mod server;
-mod table;
+mod tables;
 mod tcp;
 mod user;
 
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
-
-use toml::de::{DeTable, DeValue};
-use trunkline_rules::FastRoutes;
-use trunkline_topology::User;
+use std::{borrow::Cow, sync::Arc};
 
 use crate::{
-    Config, ConfigError, SETTINGS, Settings,
+    Config, ConfigError, Given, SETTINGS, Settings, Subject,
+    error::ErrorKind,
     file::{
         check::{Entries, Placed},
-        report::Report,
-        table::{Table, given},
+        report::{Report, Source, Text},
+        row::Row,
     },
+};
+use toml::{
+    Spanned,
+    de::{DeTable, DeValue},
 };
 
 pub use fast::RouteRows;
 pub(crate) use report::did_you_mean;
+pub use row::Fields;
 pub use rows::{TableRow, table_rows};
+pub use section::{ColumnInfo, SECTIONS, Section};
+pub use tables::{Ready, Tables};
 pub use user::USERS_FILE;
 
 /// Reads the files that a configuration names (`password_file`, `fast_routing_file`).
@@ -62,21 +68,6 @@ impl<F: Fn(&str) -> Result<String, String>> FileSource for F {
     }
 }
 
-/// The lists of tables that a file may have.
-pub const SECTIONS: [&str; 11] = [
-    "server",
-    "server_ssl_params",
-    "hostgroup",
-    "user",
-    "replication",
-    "rule",
-    "fast_routing",
-    "firewall_user",
-    "firewall_rule",
-    "limit",
-    "tcp_listener",
-];
-
 /// Reads a configuration file's text. `source_name` is what errors call the file.
 ///
 /// # Errors
@@ -87,113 +78,94 @@ pub fn parse(
     source_name: &str,
     files: &dyn FileSource,
 ) -> Result<Config, Vec<ConfigError>> {
-    parse_from(Origin::File, text, source_name, files)
+    parse_text(&Text::read(source_name, text)?, files)
 }
 
-/// Reads a text that was made from the tables of the admin port. They are loaded one after the
-/// other: hostgroups need no server yet, and there may be neither servers nor users.
-///
-/// # Errors
-/// As [`parse`].
-pub fn parse_tables(
-    text: &str,
-    source_name: &str,
-    ready: &Ready,
-    files: &dyn FileSource,
-) -> Result<Config, Vec<ConfigError>> {
-    parse_from(Origin::Tables(ready), text, source_name, files)
+fn parse_text(text: &Text<'_>, files: &dyn FileSource) -> Result<Config, Vec<ConfigError>> {
+    let mut reading = Reading::new(text, files);
+    for (key, value) in &text.document {
+        if Section::find(key.get_ref()).is_none() {
+            reading.setting(key.get_ref(), &given(value.get_ref()));
+        }
+    }
+    for section in &SECTIONS {
+        if let Some(value) = text.document.get(section.name) {
+            check_section(section, value.get_ref(), &mut reading);
+        }
+        for (index, fields) in entries_of(text, section) {
+            reading.row(section, index, fields);
+        }
+    }
+    reading.finish(None).map(|(config, _)| config)
 }
 
-/// Parts of a configuration that were made before, and so are not in the text of
-/// [`parse_tables`].
-#[derive(Debug, Default)]
-pub struct Ready {
-    /// Users beside those of the text.
-    pub users: Vec<Arc<User>>,
-    /// All fast routing rules.
-    pub fast_routes: Arc<FastRoutes>,
+/// A configuration while it is read, whatever from.
+struct Reading<'a> {
+    report: Report<'a>,
+    files: &'a dyn FileSource,
+    settings: Settings,
+    entries: Entries,
 }
 
-/// Where a text comes from.
-#[derive(Clone, Copy)]
-enum Origin<'a> {
-    File,
-    Tables(&'a Ready),
-}
+impl<'a> Reading<'a> {
+    fn new(source: &'a dyn Source, files: &'a dyn FileSource) -> Self {
+        let (settings, entries) = (Settings::default(), Entries::default());
+        Self { report: Report::new(source), files, settings, entries }
+    }
 
-fn parse_from(
-    origin: Origin<'_>,
-    text: &str,
-    source_name: &str,
-    files: &dyn FileSource,
-) -> Result<Config, Vec<ConfigError>> {
-    let mut report = Report::new(source_name, text);
-    let (document, syntax_errors) = DeTable::parse_recoverable(text);
-    if !syntax_errors.is_empty() {
-        for error in syntax_errors {
-            let span = error.span().unwrap_or_default();
-            // Only a key is shown: what else is unexpected may be an unquoted password.
-            let message = match (error.message(), text.get(span.clone())) {
-                ("duplicate key", Some(key)) => format!("duplicate key `{}`", key.trim()),
-                (message, _) => message.to_owned(),
-            };
-            report.add(span.start, "", message);
-        }
-        return Err(report.finish());
+    /// Reads a setting.
+    fn setting(&mut self, name: &str, given: &Given) {
+        let (kind, message) = match self.settings.set(name, given) {
+            Ok(true) => return,
+            Ok(false) => (ErrorKind::UnknownColumn, unknown_setting(name)),
+            Err(wrong) => (wrong.kind, format!("`{name}` {}", wrong.reason)),
+        };
+        self.report.add(kind, Subject::setting(name.to_owned()), message);
     }
-    let document = document.into_inner();
-    let settings = read_settings(&document, &mut report);
-    let mut entries = Entries::default();
-    for section in SECTIONS {
-        read_section(section, &document, &mut report, files, &mut entries);
-    }
-    match origin {
-        Origin::File => check::check_presence(&entries, &mut report),
-        Origin::Tables(ready) => {
-            entries.unsure = true;
-            // Their places are nowhere: nothing is found wrong with them again.
-            let placed = |user: &Arc<User>| (Placed { value: Arc::clone(user), at: 0 }, None);
-            entries.users.extend(ready.users.iter().map(placed));
-        }
-    }
-    let file_at = document.get("fast_routing_file").map_or(0, |value| value.span().start);
-    fast::read_file(&settings, file_at, files, &mut report, &mut entries.fast);
-    let rule_set = check::check(&entries, &settings, &mut report);
-    let firewall_at = document.get("firewall_user").map_or(0, |value| value.span().start);
-    let guards = std::mem::take(&mut entries.guards);
-    entries.guards = guard::finish(guards, firewall_at, &mut report);
-    let mut fast = std::mem::take(&mut entries.fast);
-    let fast_routes = fast.finish(|hostgroup| entries.is_empty(hostgroup), file_at, &mut report);
-    let fast_routes = match origin {
-        Origin::File => Arc::new(fast_routes),
-        Origin::Tables(ready) => {
-            debug_assert!(fast_routes.is_empty(), "they are rows, and in no text");
-            Arc::clone(&ready.fast_routes)
-        }
-    };
-    match rule_set {
-        Some(rule_set) if report.is_empty() => {
-            Ok(entries.into_config(settings, rule_set, fast_routes))
-        }
-        Some(_) | None => Err(report.finish()),
-    }
-}
 
-/// Reads every top-level key that is not a section.
-fn read_settings(document: &DeTable<'_>, report: &mut Report<'_>) -> Settings {
-    let mut settings = Settings::default();
-    for (key, value) in document {
-        let name: &str = key.get_ref();
-        if SECTIONS.contains(&name) {
-            continue;
-        }
-        match settings.set(name, &given(value.get_ref())) {
-            Ok(true) => {}
-            Ok(false) => report.add(key.span().start, name, unknown_setting(name)),
-            Err(reason) => report.add(value.span().start, name, format!("`{name}` {reason}")),
-        }
+    /// Reads one entry of a section.
+    fn row(&mut self, section: &'static Section, index: usize, fields: Fields) {
+        let mut row = Row::new(section, index, &fields, self.files, &mut self.report);
+        (section.read)(&mut row, &mut self.entries);
+        fields.into_iter().for_each(|(_, given)| given.wipe());
     }
-    settings
+
+    /// Reports what is no entry of a section.
+    fn not_tables(&mut self, subject: Subject, message: String) {
+        self.entries.unsure = true;
+        self.report.add(ErrorKind::WrongType, subject, message);
+    }
+
+    /// Looks at all that was read. `ready` is what tables have beside it; a file has all.
+    fn finish(self, ready: Option<Ready>) -> Result<(Config, Vec<ConfigError>), Vec<ConfigError>> {
+        let Self { mut report, files, settings, mut entries } = self;
+        let ready_routes = match ready {
+            None => {
+                check::check_presence(&entries, &mut report);
+                None
+            }
+            Some(ready) => {
+                entries.unsure = true;
+                // Of a row that ProxySQL made for its own columns, nothing runs.
+                entries.hostgroup_entries.retain(|entry| entry.value.says_something());
+                // They have no rows here: nothing is found wrong with them again.
+                let placed = |value| (Placed { value, index: usize::MAX }, false);
+                entries.users.extend(ready.users.into_iter().map(placed));
+                Some(ready.fast_routes)
+            }
+        };
+        fast::read_file(&settings, files, &mut report, &mut entries.fast);
+        let rule_set = check::check(&entries, &settings, &mut report);
+        guard::finish(&mut entries.guards, &mut report);
+        let fast = std::mem::take(&mut entries.fast);
+        let read_routes = fast.finish(|hostgroup| entries.is_empty(hostgroup), &mut report);
+        debug_assert!(ready_routes.is_none() || read_routes.is_empty(), "they are read once");
+        let fast_routes = ready_routes.unwrap_or_else(|| Arc::new(read_routes));
+        let warnings = report.finish()?;
+        // Rules that do not compile were reported.
+        let Some(rule_set) = rule_set else { return Err(Vec::new()) };
+        Ok((entries.into_config(settings, rule_set, fast_routes), warnings))
+    }
 }
 
 fn unknown_setting(name: &str) -> String {
@@ -202,59 +174,58 @@ fn unknown_setting(name: &str) -> String {
     if let Some(bare) = name.strip_prefix("mysql-").filter(|bare| names().any(|n| n == *bare)) {
         return format!("unknown setting `{name}`; did you mean `{bare}`?");
     }
-    let guess = did_you_mean(name, names().chain(SECTIONS));
+    let sections = SECTIONS.iter().map(|section| section.name);
+    let guess = did_you_mean(name, names().chain(sections));
     format!("unknown setting `{name}`{guess}")
 }
 
-/// Reads all tables of one section.
-fn read_section(
-    section: &'static str,
-    document: &DeTable<'_>,
-    report: &mut Report<'_>,
-    files: &dyn FileSource,
-    entries: &mut Entries,
-) {
-    let Some(value) = document.get(section) else {
-        return;
-    };
-    let at = value.span().start;
-    let rows = match value.get_ref() {
-        DeValue::Array(rows) => rows,
+/// Reports what is no table of a section.
+fn check_section(section: &'static Section, value: &DeValue<'_>, reading: &mut Reading<'_>) {
+    let name = section.name;
+    let not_tables = || format!("`{name}` must be tables, written [[{name}]]");
+    match value {
+        DeValue::Array(rows) => {
+            let rows = rows.iter().enumerate();
+            for (index, _) in rows.filter(|(_, row)| row.get_ref().as_table().is_none()) {
+                reading.not_tables(Subject::column(name, index, ""), not_tables());
+            }
+        }
         DeValue::Table(_) => {
-            entries.unsure = true;
-            return report.add(at, section, format!("[{section}] must be written [[{section}]]"));
+            let message = format!("[{name}] must be written [[{name}]]");
+            reading.not_tables(Subject::section(name), message);
         }
-        DeValue::String(_)
-        | DeValue::Integer(_)
-        | DeValue::Float(_)
-        | DeValue::Boolean(_)
-        | DeValue::Datetime(_) => {
-            entries.unsure = true;
-            let message = format!("`{section}` must be tables, written [[{section}]]");
-            return report.add(at, section, message);
+        _ => reading.not_tables(Subject::section(name), not_tables()),
+    }
+}
+
+/// The tables of a section, with their places among its entries.
+fn entries_of<'t>(
+    text: &'t Text<'_>,
+    section: &Section,
+) -> impl Iterator<Item = (usize, Fields)> + use<'t> {
+    let rows = text.document.get(section.name).and_then(|value| value.get_ref().as_array());
+    rows.into_iter().flatten().enumerate().filter_map(|(index, row)| {
+        let fields = fields_of(row.get_ref().as_table()?);
+        Some((index, fields.map(|(name, given)| (Cow::Owned(name), given)).collect()))
+    })
+}
+
+fn fields_of(table: &DeTable<'_>) -> impl Iterator<Item = (String, Given)> {
+    table.iter().map(|(key, value)| (key.get_ref().to_string(), given(value.get_ref())))
+}
+
+/// A TOML value without its spelling.
+fn given(value: &DeValue<'_>) -> Given {
+    match value {
+        DeValue::String(text) => Given::Text(text.clone().into_owned()),
+        DeValue::Integer(number) => i128::from_str_radix(number.as_str(), number.radix())
+            .map_or(Given::Other("a number beyond 128 bits"), Given::Integer),
+        DeValue::Float(_) => Given::Other("a number with a fraction"),
+        DeValue::Boolean(flag) => Given::Boolean(*flag),
+        DeValue::Datetime(_) => Given::Other("a date"),
+        DeValue::Array(items) => {
+            Given::List(items.iter().map(Spanned::get_ref).map(given).collect())
         }
-    };
-    for (index, row) in rows.iter().enumerate() {
-        let start = row.span().start;
-        let DeValue::Table(fields) = row.get_ref() else {
-            entries.unsure = true;
-            let message = format!("`{section}` must be tables, written [[{section}]]");
-            report.add(start, &format!("{section}[{index}]"), message);
-            continue;
-        };
-        let mut table = Table::new(section, index, fields, start);
-        match section {
-            "server" => server::read(&mut table, report, entries),
-            "hostgroup" => hostgroup::read(&mut table, report, entries),
-            "server_ssl_params" => server::read_ssl_params(&mut table, report, entries),
-            "user" => user::read(&mut table, report, files, entries),
-            "replication" => replication::read(&mut table, report, entries),
-            "fast_routing" => fast::read(&mut table, report, &mut entries.fast),
-            "firewall_user" => guard::read_user(&mut table, report, &mut entries.guards),
-            "firewall_rule" => guard::read_rule(&mut table, report, &mut entries.guards),
-            "limit" => guard::read_limit(&mut table, report, &mut entries.guards),
-            "tcp_listener" => tcp::read(&mut table, report, entries),
-            _ => rule::read(&mut table, report, entries),
-        }
+        DeValue::Table(fields) => Given::Table(fields_of(fields).collect()),
     }
 }

@@ -4,39 +4,49 @@ use trunkline_topology::{HostgroupId, ReadWriteSplit, ReplicationGroup};
 
 use crate::{
     file::{
-        check::{Entries, HOSTGROUPS, Placed},
-        report::Report,
-        table::Table,
+        check::{Entries, HOSTGROUP_MAX, Placed},
+        row::Row,
+        section::{Column, Draft, comment, harmless, later, needed, number, value},
     },
     settings::read_text,
 };
 
-/// Columns of ProxySQL's `mysql_replication_hostgroups` that come with later features.
-const LATER: [&str; 1] = ["check_type"];
+#[derive(Default)]
+pub(super) struct ReplicationDraft {
+    writer: Option<HostgroupId>,
+    reader: Option<HostgroupId>,
+    split: ReadWriteSplit,
+}
 
-pub(super) fn read(table: &mut Table<'_>, report: &mut Report<'_>, entries: &mut Entries) {
-    let mut hostgroup = |name: &'static str| {
-        let number = table.number(report, name, HOSTGROUPS);
-        if !table.has(name) {
-            table.missing(report, name);
+impl Draft for ReplicationDraft {
+    const NAME: &'static str = "replication";
+    const TABLE: &'static str = "mysql_replication_hostgroups";
+    const KEY: &'static str = "writer_hostgroup {writer_hostgroup}";
+    const COLUMNS: &'static [Column<Self>] = &[
+        needed(number("writer_hostgroup", 0, HOSTGROUP_MAX, |it, id| {
+            it.writer = Some(HostgroupId(id))
+        })),
+        needed(number("reader_hostgroup", 0, HOSTGROUP_MAX, |it, id| {
+            it.reader = Some(HostgroupId(id))
+        })),
+        // ProxySQL's tables have no place for it but the settings of the writer's hostgroup.
+        value("read_write_split", |it, given| {
+            it.split = match read_text(given)? {
+                "auto" => ReadWriteSplit::Auto,
+                "rules" => ReadWriteSplit::Rules,
+                other => return Err(format!("must be auto or rules, not `{other}`").into()),
+            };
+            Ok(())
+        }),
+        harmless(later("check_type")),
+        comment(),
+    ];
+
+    fn finish(self, row: &mut Row<'_, '_>, entries: &mut Entries) {
+        if let (Some(writer_hostgroup), Some(reader_hostgroup)) = (self.writer, self.reader) {
+            let read_write_split = self.split;
+            let value = ReplicationGroup { writer_hostgroup, reader_hostgroup, read_write_split };
+            entries.replication.push(Placed { value, index: row.index });
         }
-        number.map(HostgroupId)
-    };
-    let writer = hostgroup("writer_hostgroup");
-    let reader = hostgroup("reader_hostgroup");
-    let split = table.value(report, "read_write_split", |given| match read_text(given)? {
-        "auto" => Ok(ReadWriteSplit::Auto),
-        "rules" => Ok(ReadWriteSplit::Rules),
-        other => Err(format!("must be auto or rules, not `{other}`")),
-    });
-    let _comment = table.text(report, "comment");
-    table.finish(report, &LATER);
-
-    let (Some(writer_hostgroup), Some(reader_hostgroup)) = (writer, reader) else {
-        return;
-    };
-    let read_write_split = split.unwrap_or_default();
-    let group = ReplicationGroup { writer_hostgroup, reader_hostgroup, read_write_split };
-    let place = Placed { value: group, at: table.place("writer_hostgroup") };
-    entries.replication.push((place, table.place("reader_hostgroup")));
+    }
 }

@@ -1,10 +1,14 @@
 //! A file as rows of the admin port's tables, for a database that begins with it.
 
-use toml::de::{DeTable, DeValue};
+use std::borrow::Cow;
 
-use super::{FileSource, SECTIONS, parse, table::given};
+use super::{
+    Fields, FileSource, SECTIONS, Section, entries_of, parse_text,
+    report::{Report, Text},
+};
 use crate::{
-    ConfigError, Settings,
+    ConfigError, Settings, Subject,
+    error::ErrorKind,
     settings::Given,
     variable::{self, quoted, value_of},
 };
@@ -15,49 +19,39 @@ pub struct TableRow {
     /// Its table.
     pub table: &'static str,
     /// Its columns that are not left to their defaults: numbers, flags as numbers, and texts.
-    pub values: Vec<(String, Given)>,
+    pub values: Fields,
 }
 
 /// Reads a valid file as rows.
 ///
 /// # Errors
-/// Those of [`parse`], and one for each value that no table can hold.
+/// Those of [`super::parse`], and one for each value that no table can hold.
 pub fn table_rows(
     text: &str,
     source_name: &str,
     files: &dyn FileSource,
 ) -> Result<Vec<TableRow>, Vec<ConfigError>> {
-    let config = parse(text, source_name, files)?;
-    let (document, _) = DeTable::parse_recoverable(text);
-    let document = document.into_inner();
-    let mut rows = Vec::new();
-    let mut errors = Vec::new();
-    for (key, value) in &document {
-        let name: &str = key.get_ref();
-        match value.get_ref() {
-            DeValue::Array(entries) if SECTIONS.contains(&name) => {
-                for (index, entry) in entries.iter().enumerate() {
-                    let DeValue::Table(fields) = entry.get_ref() else { continue };
-                    let fields = fields.iter().map(|(key, value)| {
-                        let name: &str = key.get_ref();
-                        (name.to_owned(), given(value.get_ref()))
-                    });
-                    match section_rows(name, fields.collect(), files) {
-                        Ok(mut made) => rows.append(&mut made),
-                        Err(message) => errors.push(ConfigError {
-                            file: source_name.to_owned(),
-                            line: super::report::line_at(text, entry.span().start),
-                            column: 1,
-                            key: format!("{name}[{index}]"),
-                            message,
-                        }),
-                    }
+    let text = Text::read(source_name, text)?;
+    let config = parse_text(&text, files)?;
+    let settings = text.document.keys();
+    let mut rows: Vec<TableRow> =
+        settings.filter_map(|key| setting_row(key.get_ref(), &config.settings)).collect();
+    let mut report = Report::new(&text);
+    let mut splitting = Vec::new();
+    for section in &SECTIONS {
+        for (index, fields) in entries_of(&text, section) {
+            match section_rows(section, fields, files, &mut splitting) {
+                Ok(made) => rows.extend(made),
+                Err((column, message)) => {
+                    let subject = Subject::column(section.name, index, column);
+                    report.add(ErrorKind::NotSupported, subject, message);
                 }
             }
-            _ => rows.extend(setting_row(name, &config.settings)),
         }
     }
-    if errors.is_empty() { Ok(merge_hostgroups(rows)) } else { Err(errors) }
+    report.finish()?;
+    splitting.into_iter().for_each(|writer| split_reads(&mut rows, writer));
+    Ok(rows)
 }
 
 fn setting_row(name: &str, settings: &Settings) -> Option<TableRow> {
@@ -67,99 +61,112 @@ fn setting_row(name: &str, settings: &Settings) -> Option<TableRow> {
         ("state_file", crate::StateFile::Path(path)) => path.display().to_string(),
         _ => value_of(row.setting()?, settings),
     };
-    let values = vec![
-        ("variable_name".to_owned(), Given::Text(row.name())),
-        ("variable_value".to_owned(), Given::Text(value)),
-    ];
+    let text = |name: &'static str, value| (Cow::Borrowed(name), Given::Text(value));
+    let values = vec![text("variable_name", row.name()), text("variable_value", value)];
     Some(TableRow { table: "global_variables", values })
 }
 
-type Fields = Vec<(String, Given)>;
+/// What a column needs and no table can hold.
+type Refused = (Cow<'static, str>, String);
 
-/// The rows of one table of the file.
-fn section_rows(
-    section: &str,
-    fields: Fields,
-    files: &dyn FileSource,
-) -> Result<Vec<TableRow>, String> {
-    let table = match section {
-        "server" => "mysql_servers",
-        "hostgroup" => "mysql_hostgroup_attributes",
-        "server_ssl_params" => "mysql_servers_ssl_params",
-        "user" => "mysql_users",
-        "replication" => "mysql_replication_hostgroups",
-        "rule" => "mysql_query_rules",
-        "fast_routing" => "mysql_query_rules_fast_routing",
-        "firewall_user" => "mysql_firewall_whitelist_users",
-        "firewall_rule" => "mysql_firewall_whitelist_rules",
-        "limit" => "trunkline_limits",
-        "tcp_listener" => "trunkline_tcp_listeners",
-        other => {
-            let message = format!("[[{other}]] has no table on the admin port: it needs file mode");
-            return Err(message);
-        }
-    };
-    let mut values = Fields::new();
-    let mut split = Given::Text("auto".to_owned());
-    let mut members = Vec::new();
-    let mut backend = None;
-    for (name, value) in fields {
-        match (section, name.as_str()) {
-            ("replication", "read_write_split") => split = value,
-            ("hostgroup" | "rule", "pipeline") | ("rule", "shadow") => {
-                members.push(member(&name, &value));
-            }
-            ("user", _) => match user_key(&name, value, files)? {
-                UserKey::Attribute(member) => members.push(member),
-                UserKey::Backend(password) => backend = Some(password),
-                UserKey::Columns(columns) => values.extend(columns),
-            },
-            _ => values.extend(columns(section, &name, value)?),
-        }
-    }
-    let has = |values: &Fields, name: &str| find(values, name).is_some();
-    // What a file leaves out is not always what a table leaves out.
-    if section == "rule" && !has(&values, "active") {
-        values.push(("active".to_owned(), Given::Integer(1)));
-    }
-    // Columns without a default that a file may leave out.
-    let needed: &[&str] = match section {
+/// Columns of a table without a default that a file may leave out.
+fn needed(section: &Section) -> &'static [&'static str] {
+    match section.name {
         "fast_routing" => &["comment"],
         "firewall_user" => &["username", "client_address", "comment"],
         "firewall_rule" => &["username", "client_address", "schemaname", "comment"],
         _ => &[],
-    };
-    for name in needed {
-        if !has(&values, name) {
-            values.push(((*name).to_owned(), Given::Text(String::new())));
+    }
+}
+
+/// The rows of one table of the file. Hostgroups that split reads are added to `splitting`.
+fn section_rows(
+    section: &Section,
+    fields: Fields,
+    files: &dyn FileSource,
+    splitting: &mut Vec<Given>,
+) -> Result<Vec<TableRow>, Refused> {
+    let mut values = Fields::new();
+    let mut backend = None;
+    let mut splits = section.name == "replication";
+    for (name, value) in fields {
+        let refuse = |message| (name.clone(), message);
+        let (bare, value) = match section.name {
+            "user" => plain_password(&name, value, files).map_err(refuse)?,
+            _ => (&*name, value),
+        };
+        match (bare, section.column(bare).and_then(|info| info.member_of)) {
+            ("read_write_split", _) => splits = value == Given::Text("auto".to_owned()),
+            ("backend_password", _) => backend = Some(value),
+            (_, Some(column)) => add_member(&mut values, column, &member(bare, &value)),
+            (_, None) => values.extend(columns(section, bare, value).map_err(refuse)?),
         }
     }
-    for member in members {
-        let column = if section == "hostgroup" { "hostgroup_settings" } else { "attributes" };
-        add_member(&mut values, column, &member);
-    }
-    let writer = find(&values, "writer_hostgroup").cloned();
-    let backend = backend.map(|password| {
-        let own = |name: &str| find(&values, name).cloned().map(|value| (name.to_owned(), value));
-        let number = |name: &str, number| (name.to_owned(), Given::Integer(number));
-        let shared = ["username", "default_hostgroup", "default_schema"].iter();
-        let columns = shared.filter_map(|name| own(name));
-        let more = [number("frontend", 0), number("backend", 1)];
-        columns.chain(more).chain([("password".to_owned(), password)]).collect()
-    });
-    if backend.is_some() {
-        values.push(("backend".to_owned(), Given::Integer(0)));
-    }
-    let mut rows = vec![TableRow { table, values }];
-    rows.extend(backend.map(|values| TableRow { table, values }));
+    let own = |values: &Fields, name: &str| {
+        let found = values.iter().find(|(known, _)| known == name);
+        found.map(|(name, value)| (name.clone(), value.clone()))
+    };
     // ProxySQL's tables have no place for it, but for the settings of a hostgroup.
-    if let (Some(writer), true) = (writer, split == Given::Text("auto".to_owned())) {
-        let settings = Given::Text("{\"read_write_split\":\"auto\"}".to_owned());
-        let values =
-            vec![("hostgroup_id".to_owned(), writer), ("hostgroup_settings".to_owned(), settings)];
-        rows.push(TableRow { table: "mysql_hostgroup_attributes", values });
+    splitting.extend(own(&values, "writer_hostgroup").filter(|_| splits).map(|(_, id)| id));
+    // What a file leaves out is not always what a table leaves out.
+    if section.name == "rule" && own(&values, "active").is_none() {
+        values.push((Cow::Borrowed("active"), Given::Integer(1)));
     }
-    Ok(rows)
+    for name in needed(section) {
+        if own(&values, name).is_none() {
+            values.push((Cow::Borrowed(name), Given::Text(String::new())));
+        }
+    }
+    let number = |name, number| (Cow::Borrowed(name), Given::Integer(number));
+    let backend = backend.map(|password| {
+        let shared = ["username", "default_hostgroup", "default_schema"];
+        let shared = shared.iter().filter_map(|name| own(&values, name));
+        let more = [number("frontend", 0), number("backend", 1)];
+        shared.chain(more).chain([(Cow::Borrowed("password"), password)]).collect()
+    });
+    values.extend(backend.iter().map(|_: &Fields| number("backend", 0)));
+    let rows = [values].into_iter().chain(backend);
+    Ok(rows.map(|values| TableRow { table: section.table, values }).collect())
+}
+
+/// Notes in its row that a hostgroup splits reads, or in a row of its own.
+fn split_reads(rows: &mut Vec<TableRow>, hostgroup: Given) {
+    let table = "mysql_hostgroup_attributes";
+    let id = (Cow::Borrowed("hostgroup_id"), hostgroup);
+    let known = rows.iter_mut().find(|row| row.table == table && row.values.contains(&id));
+    let add = |values| add_member(values, "hostgroup_settings", "\"read_write_split\":\"auto\"");
+    match known {
+        Some(row) => add(&mut row.values),
+        None => {
+            let mut values = vec![id];
+            add(&mut values);
+            rows.push(TableRow { table, values });
+        }
+    }
+}
+
+/// A password as the tables hold it, whichever key of the file gives it: what is in a file or in
+/// the environment is read. Other keys are as they are.
+fn plain_password<'n>(
+    name: &'n str,
+    value: Given,
+    files: &dyn FileSource,
+) -> Result<(&'n str, Given), String> {
+    let bare = ["_file", "_env", "_hash"].iter().find_map(|end| name.strip_suffix(end));
+    let Some(bare) = bare.filter(|bare| bare.ends_with("password")) else {
+        return Ok((name, value));
+    };
+    let text = match value {
+        Given::Text(path) if name.ends_with("_file") => {
+            files.read(&path)?.trim_end_matches(['\n', '\r']).to_owned()
+        }
+        Given::Text(variable) if name.ends_with("_env") => {
+            let text = files.environment(&variable);
+            text.ok_or_else(|| format!("the environment has no `{variable}`"))?
+        }
+        value => return Ok((bare, value)),
+    };
+    Ok((bare, Given::Text(text)))
 }
 
 /// What ProxySQL's tables have no column for, as a member of one of its JSON columns.
@@ -177,141 +184,66 @@ fn member(name: &str, value: &Given) -> String {
                 .collect();
             format!("\"{name}\":[{}]", items.join(","))
         }
-        Given::Boolean(_) | Given::Other(_) => {
+        Given::Boolean(_) | Given::Table(_) | Given::Other(_) => {
             format!("\"{name}\":{}", *value == Given::Boolean(true))
         }
     }
 }
 
-/// What becomes of a user's key.
-enum UserKey {
-    /// A member of `attributes`.
-    Attribute(String),
-    /// The password of the row for servers.
-    Backend(Given),
-    /// Columns.
-    Columns(Fields),
-}
-
-/// One key of a user. Passwords in files and in the environment are read: the tables hold them.
-fn user_key(name: &str, value: Given, files: &dyn FileSource) -> Result<UserKey, String> {
-    let (bare, value) = match (name.strip_suffix("_file"), name.strip_suffix("_env"), value) {
-        (Some(bare), _, Given::Text(path)) if bare.ends_with("password") => {
-            let text = files.read(&path)?;
-            (bare, Given::Text(text.trim_end_matches(['\n', '\r']).to_owned()))
-        }
-        (_, Some(bare), Given::Text(variable)) if bare.ends_with("password") => {
-            let text = files.environment(&variable);
-            let text = text.ok_or_else(|| format!("the environment has no `{variable}`"))?;
-            (bare, Given::Text(text))
-        }
-        (_, _, value) => (name.strip_suffix("_hash").unwrap_or(name), value),
-    };
-    Ok(match bare {
-        "allow_from"
-        | "backend_user"
-        | "retained_password"
-        | "backend_retained_password"
-        | "unix_user" => UserKey::Attribute(member(bare, &value)),
-        "backend_password" => UserKey::Backend(value),
-        "password" => UserKey::Columns(vec![("password".to_owned(), value)]),
-        _ => UserKey::Columns(columns("user", name, value)?),
-    })
-}
-
 /// Adds a member to the JSON object of a column.
-fn add_member(values: &mut Fields, column: &str, member: &str) {
+fn add_member(values: &mut Fields, column: &'static str, member: &str) {
     match values.iter_mut().find(|(name, _)| name == column) {
         Some((_, Given::Text(object))) => match object.trim_end().strip_suffix('}') {
             Some(open) if open.trim_end().ends_with('{') => *object = format!("{open}{member}}}"),
             Some(open) => *object = format!("{open},{member}}}"),
             None => *object = format!("{{{member}}}"),
         },
-        _ => values.push((column.to_owned(), Given::Text(format!("{{{member}}}")))),
+        _ => values.push((Cow::Borrowed(column), Given::Text(format!("{{{member}}}")))),
     }
-}
-
-/// One row for each hostgroup, although several sections say something of it.
-fn merge_hostgroups(rows: Vec<TableRow>) -> Vec<TableRow> {
-    let mut merged: Vec<TableRow> = Vec::with_capacity(rows.len());
-    for row in rows {
-        if row.table != "mysql_hostgroup_attributes" {
-            merged.push(row);
-            continue;
-        }
-        let is_same = |known: &&mut TableRow| {
-            known.table == "mysql_hostgroup_attributes"
-                && known.table == row.table
-                && find(&known.values, "hostgroup_id") == find(&row.values, "hostgroup_id")
-        };
-        let Some(known) = merged.iter_mut().find(is_same) else {
-            merged.push(row);
-            continue;
-        };
-        for (name, value) in row.values {
-            match (name.as_str(), value) {
-                ("hostgroup_id", _) => {}
-                ("hostgroup_settings", Given::Text(object)) => {
-                    let members = object.trim().trim_start_matches('{').trim_end_matches('}');
-                    add_member(&mut known.values, &name, members);
-                }
-                (_, value) => known.values.push((name, value)),
-            }
-        }
-    }
-    merged
-}
-
-fn find<'a>(values: &'a Fields, name: &str) -> Option<&'a Given> {
-    values.iter().find(|(known, _)| known == name).map(|(_, value)| value)
 }
 
 /// One key as columns.
-fn columns(section: &str, name: &str, value: Given) -> Result<Fields, String> {
+fn columns(section: &Section, name: &str, value: Given) -> Result<Fields, String> {
     let value = match value {
         Given::Boolean(flag) => Given::Integer(i128::from(flag)),
         value => value,
     };
-    let one = |name: &str, value: Given| Ok(vec![(name.to_owned(), value)]);
-    match (section, name, value) {
-        ("server", "hostgroup", value) => one("hostgroup_id", value),
+    let column = section.instead_of(name).or_else(|| section.column(name));
+    let column = column.map_or_else(|| Cow::Owned(name.to_owned()), |it| Cow::Borrowed(it.name));
+    let number = |column, number| Ok(vec![(Cow::Borrowed(column), Given::Integer(number))]);
+    match (section.name, name, value) {
         ("server" | "server_ssl_params", "address", Given::Text(text)) => {
             let address = text.parse().map_err(|error| format!("`address` is wrong: {error}"))?;
             let (host, port) = match address {
                 trunkline_topology::Address::Tcp { host, port } => (host, i128::from(port)),
                 trunkline_topology::Address::Unix(path) => (path.display().to_string(), 0),
             };
-            Ok(vec![
-                ("hostname".to_owned(), Given::Text(host)),
-                ("port".to_owned(), Given::Integer(port)),
-            ])
+            let port = (Cow::Borrowed("port"), Given::Integer(port));
+            Ok(vec![(column, Given::Text(host)), port])
         }
         ("server", "compression", Given::Text(word)) => match word.as_str() {
-            "off" => one(name, Given::Integer(0)),
-            "zlib" => one(name, Given::Integer(1)),
+            "off" => number("compression", 0),
+            "zlib" => number("compression", 1),
             _ => {
                 Err(format!("`compression` can't be `{word}` in mysql_servers, which has 0 and 1"))
             }
         },
         ("server", "tls" | "use_ssl", Given::Text(word)) => match word.as_str() {
-            "disabled" => one("use_ssl", Given::Integer(0)),
+            "disabled" => number("use_ssl", 0),
             _ => Err(format!(
                 "`{name}` can't be `{word}` in mysql_servers, which has 0 and 1; the setting \
                  `ssl_p2s_mode` says what 1 means"
             )),
         },
-        ("server", "tls", value) => one("use_ssl", value),
         ("user", "require", Given::Text(word)) => match word.as_str() {
-            "none" => one("use_ssl", Given::Integer(0)),
-            "tls" => one("use_ssl", Given::Integer(1)),
+            "none" => number("use_ssl", 0),
+            "tls" => number("use_ssl", 1),
             _ => Err(format!("`require` can't be `{word}` in mysql_users, which has use_ssl")),
         },
         ("user", "require", _) => {
             Err("`require` can't be a table in mysql_users; write attributes there".to_owned())
         }
-        ("user", "name", value) => one("username", value),
-        ("rule", "id", value) => one("rule_id", value),
-        (_, _, value) => one(name, value),
+        (_, _, value) => Ok(vec![(column, value)]),
     }
 }
 
@@ -350,6 +282,10 @@ mod tests {
         backend_user = \"b\"
         backend_password = \"q\"
         retained_password = \"old\"
+        [[user]]
+        name = \"pam\"
+        default_hostgroup = 10
+        server_checks_password = true
         [[tcp_listener]]
         address = \"127.0.0.1:3307\"
         hostgroup = 10
@@ -411,6 +347,12 @@ mod tests {
             "backend=1 default_hostgroup=10 frontend=0 password='q' username='two'",
         );
         check(
+            "mysql_users",
+            3,
+            "attributes='{\"server_checks_password\":true}' default_hostgroup=10 \
+             username='pam'",
+        );
+        check(
             "trunkline_tcp_listeners",
             0,
             "address='127.0.0.1:3307' balance='first' hostgroup=10 rise=3",
@@ -438,6 +380,6 @@ mod tests {
         let text = FILE.replace("\"zlib\"", "\"zstd\"");
         let errors = table_rows(&text, "test.toml", &no_files).expect_err("refused");
         let first = errors[0].to_string();
-        assert!(first.starts_with("test.toml:5:1: `compression` can't be `zstd`"), "{first}");
+        assert!(first.starts_with("test.toml:8:9: `compression` can't be `zstd`"), "{first}");
     }
 }

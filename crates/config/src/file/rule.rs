@@ -4,109 +4,82 @@ use trunkline_rules::{Multiplex, RETRIES_MAX, Rule};
 use trunkline_topology::HostgroupId;
 
 use crate::file::{
-    check::{Entries, HOSTGROUPS, Placed},
+    check::{Entries, HOSTGROUP_MAX, Placed},
     hostgroup::read_pipeline,
-    report::Report,
-    table::Table,
+    row::Row,
+    section::{Column, Draft, flag, instead_of, member_of, needed, number, read_u32, text, value},
 };
 
 /// The longest `delay`, ms: an hour, as `mysql-default_query_delay` allows.
 const DELAY_MAX: u32 = 3_600_000;
+const ALL: u32 = u32::MAX;
 
-/// A rule and the places of its keys.
-pub(super) struct RuleEntry {
-    pub(super) rule: Rule,
-    /// Byte offset of each key's value, by ProxySQL's column.
-    places: Vec<(&'static str, usize)>,
-    /// Which `[[rule]]` it is, counted from 0.
-    pub(super) index: usize,
-}
+/// A rule whose id is 0 until it is read.
+#[derive(Default)]
+pub(super) struct RuleDraft(Rule);
 
-impl RuleEntry {
-    /// Where the value of `column` is.
-    pub(super) fn place(&self, column: &str) -> Option<usize> {
-        self.places.iter().find(|(name, _)| *name == column).map(|(_, at)| *at)
+impl Draft for RuleDraft {
+    const NAME: &'static str = "rule";
+    const TABLE: &'static str = "mysql_query_rules";
+    const KEY: &'static str = "rule_id {rule_id}";
+    const COLUMNS: &'static [Column<Self>] = &[
+        needed(number("id", 1, ALL, |it, id| it.0.id = id)),
+        instead_of("id", number("rule_id", 1, ALL, |it, id| it.0.id = id)),
+        flag("active", |it, is_so| it.0.active = is_so),
+        text("username", |it, text| it.0.username = Some(text)),
+        text("schemaname", |it, text| it.0.schemaname = Some(text)),
+        number("flagIN", 0, ALL, |it, flag| it.0.flag_in = flag),
+        text("client_addr", |it, text| it.0.client_addr = Some(text)),
+        text("proxy_addr", |it, text| it.0.proxy_addr = Some(text)),
+        value("proxy_port", |it, given| {
+            it.0.proxy_port = u16::try_from(read_u32(given, 0, u32::from(u16::MAX))?).ok();
+            Ok(())
+        }),
+        text("digest", |it, text| it.0.digest = Some(text)),
+        text("match_digest", |it, text| it.0.match_digest = Some(text)),
+        text("match_pattern", |it, text| it.0.match_pattern = Some(text)),
+        flag("negate_match_pattern", |it, is_so| it.0.negate_match_pattern = is_so),
+        text("re_modifiers", |it, text| it.0.re_modifiers = Some(text)),
+        number("flagOUT", 0, ALL, |it, flag| it.0.flag_out = Some(flag)),
+        text("replace_pattern", |it, text| it.0.replace_pattern = Some(text)),
+        number("destination_hostgroup", 0, HOSTGROUP_MAX, |it, id| {
+            it.0.destination_hostgroup = Some(HostgroupId(id));
+        }),
+        number("cache_ttl", 1, ALL, |it, ms| it.0.cache_ttl_ms = Some(ms)),
+        flag("cache_empty_result", |it, is_so| it.0.cache_empty_result = Some(is_so)),
+        number("cache_timeout", 0, ALL, |it, ms| it.0.cache_timeout_ms = Some(ms)),
+        flag("reconnect", |it, is_so| it.0.reconnect = Some(is_so)),
+        number("timeout", 0, ALL, |it, ms| it.0.timeout_ms = Some(ms)),
+        number("retries", 0, RETRIES_MAX, |it, count| it.0.retries = Some(count)),
+        number("delay", 0, DELAY_MAX, |it, ms| it.0.delay_ms = Some(ms)),
+        number("next_query_flagIN", 0, ALL, |it, flag| it.0.next_query_flag_in = Some(flag)),
+        number("mirror_flagOUT", 0, ALL, |it, flag| it.0.mirror_flag_out = Some(flag)),
+        number("mirror_hostgroup", 0, HOSTGROUP_MAX, |it, id| {
+            it.0.mirror_hostgroup = Some(HostgroupId(id));
+        }),
+        text("error_msg", |it, text| it.0.error_msg = Some(text)),
+        text("OK_msg", |it, text| it.0.ok_msg = Some(text)),
+        flag("sticky_conn", |it, is_so| it.0.sticky_conn = Some(is_so)),
+        number("multiplex", 0, 2, |it, number| it.0.multiplex = Multiplex::from_number(number)),
+        number("gtid_from_hostgroup", 0, HOSTGROUP_MAX, |it, id| {
+            it.0.gtid_from_hostgroup = Some(HostgroupId(id));
+        }),
+        flag("log", |it, is_so| it.0.log = Some(is_so)),
+        flag("apply", |it, is_so| it.0.apply = is_so),
+        text("attributes", |it, text| it.0.attributes = Some(text)),
+        member_of(
+            "attributes",
+            value("pipeline", |it, given| {
+                read_pipeline(given).map(|value| it.0.pipeline = Some(value))
+            }),
+        ),
+        member_of("attributes", flag("shadow", |it, is_so| it.0.shadow = is_so)),
+        text("comment", |it, text| it.0.comment = Some(text)),
+    ];
+
+    fn finish(self, row: &mut Row<'_, '_>, entries: &mut Entries) {
+        if self.0.id != 0 {
+            entries.rules.push(Placed { value: self.0, index: row.index });
+        }
     }
-}
-
-/// Columns that a rule can be refused for after its types are right.
-const PLACED: [&str; 13] = [
-    "flagIN",
-    "username",
-    "schemaname",
-    "client_addr",
-    "proxy_addr",
-    "proxy_port",
-    "digest",
-    "match_digest",
-    "match_pattern",
-    "re_modifiers",
-    "destination_hostgroup",
-    "replace_pattern",
-    "attributes",
-];
-
-pub(super) fn read(table: &mut Table<'_>, report: &mut Report<'_>, entries: &mut Entries) {
-    let id_key = table.either(report, "id", "rule_id");
-    let id = table.number(report, id_key, 1..=u32::MAX);
-    if !table.has(id_key) {
-        table.missing(report, "id");
-    }
-    let defaults = Rule::default();
-    let flags = 0..=u32::MAX;
-    let port = table.value(report, "proxy_port", |given| {
-        let number = crate::settings::read_number(given, 0, u64::from(u16::MAX))?;
-        u16::try_from(number).map_err(|_| format!("is too large: {number}"))
-    });
-    let hostgroup = |table: &mut Table<'_>, report: &mut Report<'_>, name| {
-        table.number(report, name, HOSTGROUPS).map(HostgroupId)
-    };
-    let multiplex = table.number(report, "multiplex", 0..=2).and_then(Multiplex::from_number);
-    let rule = Rule {
-        id: id.unwrap_or(0),
-        active: table.flag(report, "active").unwrap_or(true),
-        username: table.text(report, "username"),
-        schemaname: table.text(report, "schemaname"),
-        flag_in: table.number(report, "flagIN", flags.clone()).unwrap_or(0),
-        client_addr: table.text(report, "client_addr"),
-        proxy_addr: table.text(report, "proxy_addr"),
-        proxy_port: port,
-        digest: table.text(report, "digest"),
-        match_digest: table.text(report, "match_digest"),
-        match_pattern: table.text(report, "match_pattern"),
-        negate_match_pattern: table.flag(report, "negate_match_pattern").unwrap_or(false),
-        re_modifiers: table.text(report, "re_modifiers").or(defaults.re_modifiers),
-        flag_out: table.number(report, "flagOUT", flags.clone()),
-        replace_pattern: table.text(report, "replace_pattern"),
-        destination_hostgroup: hostgroup(table, report, "destination_hostgroup"),
-        cache_ttl_ms: table.number(report, "cache_ttl", 1..=u32::MAX),
-        cache_empty_result: table.flag(report, "cache_empty_result"),
-        cache_timeout_ms: table.number(report, "cache_timeout", flags.clone()),
-        reconnect: table.flag(report, "reconnect"),
-        timeout_ms: table.number(report, "timeout", flags.clone()),
-        retries: table.number(report, "retries", 0..=RETRIES_MAX),
-        delay_ms: table.number(report, "delay", 0..=DELAY_MAX),
-        next_query_flag_in: table.number(report, "next_query_flagIN", flags.clone()),
-        mirror_flag_out: table.number(report, "mirror_flagOUT", flags),
-        mirror_hostgroup: hostgroup(table, report, "mirror_hostgroup"),
-        error_msg: table.text(report, "error_msg"),
-        ok_msg: table.text(report, "OK_msg"),
-        sticky_conn: table.flag(report, "sticky_conn"),
-        multiplex,
-        gtid_from_hostgroup: hostgroup(table, report, "gtid_from_hostgroup"),
-        log: table.flag(report, "log"),
-        apply: table.flag(report, "apply").unwrap_or(false),
-        attributes: table.text(report, "attributes"),
-        pipeline: table.value(report, "pipeline", read_pipeline),
-        shadow: table.flag(report, "shadow").unwrap_or(false),
-        comment: table.text(report, "comment"),
-    };
-    table.finish(report, &[]);
-    if id.is_none() {
-        return;
-    }
-    let present = PLACED.into_iter().filter(|name| table.has(name));
-    let places = present.map(|name| (name, table.place(name))).collect();
-    let entry = RuleEntry { rule, places, index: table.index() };
-    entries.rules.push(Placed { value: entry, at: table.place(id_key) });
 }

@@ -1,15 +1,13 @@
 //! `[[tcp_listener]]`.
 
-use std::ops::RangeInclusive;
-
 use trunkline_topology::HostgroupId;
 
 use crate::{
-    ListenAddress,
+    ListenAddress, Wrong,
     file::{
-        check::{Entries, HOSTGROUPS, Placed},
-        report::Report,
-        table::Table,
+        check::{Entries, HOSTGROUP_MAX, Placed},
+        row::Row,
+        section::{Column, Draft, needed, number, read_word, text, value},
     },
     settings::{Given, read_text},
     tcp::{Balance, Check, OnMarkedDown, SendProxy, TcpEntry},
@@ -17,101 +15,74 @@ use crate::{
 
 /// The longest time that a key takes: a day, ms.
 const DAY_MS: u32 = 86_400_000;
-const TIMES: RangeInclusive<u32> = 0..=DAY_MS;
 
-pub(super) fn read(table: &mut Table<'_>, report: &mut Report<'_>, entries: &mut Entries) {
-    let address = table.value(report, "address", read_listen);
-    let hostgroup = table.number(report, "hostgroup", HOSTGROUPS);
-    for needed in ["address", "hostgroup"] {
-        if !table.has(needed) {
-            table.missing(report, needed);
-        }
-    }
-    let mut listener = TcpEntry::new(
-        address.clone().unwrap_or_else(nowhere),
-        HostgroupId(hostgroup.unwrap_or_default()),
-    );
-    listener.backup_hostgroup =
-        table.number(report, "backup_hostgroup", HOSTGROUPS).map(HostgroupId);
-    read_choices(table, report, &mut listener);
-    read_numbers(table, report, &mut listener);
-    listener.control = table.value(report, "control", read_control);
-    listener.comment = table.text(report, "comment").unwrap_or_default();
-    table.finish(report, &[]);
+/// A listener, nowhere until its address is read.
+pub(super) struct TcpDraft(TcpEntry);
 
-    if address.is_some() && hostgroup.is_some() {
-        let at = table.place("address");
-        let backup_at = table.place("backup_hostgroup");
-        let places = [table.place("hostgroup"), backup_at, table.place("control")];
-        entries.tcp_listeners.push((Placed { value: listener, at }, places));
+impl Default for TcpDraft {
+    fn default() -> Self {
+        let nowhere = ListenAddress::Tcp(std::net::SocketAddr::from(([0, 0, 0, 0], 0)));
+        Self(TcpEntry::new(nowhere, HostgroupId(0)))
     }
 }
 
-fn read_choices(table: &mut Table<'_>, report: &mut Report<'_>, listener: &mut TcpEntry) {
-    fn one_of<T>(
-        given: &Given,
-        words: &[&str],
-        from_word: fn(&str) -> Option<T>,
-    ) -> Result<T, String> {
-        let word = read_text(given)?;
-        from_word(word).ok_or_else(|| format!("must be {}, not `{word}`", words.join(", ")))
-    }
-    let balance = |given: &Given| one_of(given, Balance::WORDS, Balance::from_word);
-    if let Some(balance) = table.value(report, "balance", balance) {
-        listener.balance = balance;
-    }
-    let check = |given: &Given| one_of(given, Check::WORDS, Check::from_word);
-    if let Some(check) = table.value(report, "check", check) {
-        listener.check = check;
-    }
-    let marked = |given: &Given| one_of(given, OnMarkedDown::WORDS, OnMarkedDown::from_word);
-    if let Some(marked) = table.value(report, "on_marked_down", marked) {
-        listener.on_marked_down = marked;
-    }
-    let proxy = |given: &Given| one_of(given, SendProxy::WORDS, SendProxy::from_word);
-    if let Some(proxy) = table.value(report, "send_proxy", proxy) {
-        listener.send_proxy = proxy;
+impl Draft for TcpDraft {
+    const NAME: &'static str = "tcp_listener";
+    const TABLE: &'static str = "trunkline_tcp_listeners";
+    const KEY: &'static str = "{address}";
+    const COLUMNS: &'static [Column<Self>] = &[
+        needed(value("address", |it, given| read_listen(given).map(|value| it.0.address = value))),
+        needed(number("hostgroup", 0, HOSTGROUP_MAX, |it, id| it.0.hostgroup = HostgroupId(id))),
+        number("backup_hostgroup", 0, HOSTGROUP_MAX, |it, id| {
+            it.0.backup_hostgroup = Some(HostgroupId(id));
+        }),
+        value("balance", |it, given| {
+            read_word(given, Balance::WORDS, Balance::from_word).map(|value| it.0.balance = value)
+        }),
+        number("max_connections", 1, 10_000_000, |it, count| it.0.max_connections = count),
+        number("connect_timeout", 1, DAY_MS, |it, ms| it.0.connect_timeout = ms.into()),
+        number("retries", 0, 100, |it, count| it.0.retries = count),
+        number("client_timeout", 0, DAY_MS, |it, ms| it.0.client_timeout = ms.into()),
+        number("server_timeout", 0, DAY_MS, |it, ms| it.0.server_timeout = ms.into()),
+        number("fin_timeout", 0, DAY_MS, |it, ms| it.0.fin_timeout = ms.into()),
+        value("on_marked_down", |it, given| {
+            read_word(given, OnMarkedDown::WORDS, OnMarkedDown::from_word)
+                .map(|value| it.0.on_marked_down = value)
+        }),
+        value("check", |it, given| {
+            read_word(given, Check::WORDS, Check::from_word).map(|value| it.0.check = value)
+        }),
+        number("check_interval", 100, DAY_MS, |it, ms| it.0.check_interval = ms.into()),
+        number("rise", 1, 100, |it, count| it.0.rise = count),
+        number("fall", 1, 100, |it, count| it.0.fall = count),
+        value("send_proxy", |it, given| {
+            read_word(given, SendProxy::WORDS, SendProxy::from_word)
+                .map(|value| it.0.send_proxy = value)
+        }),
+        value("control", |it, given| read_control(given).map(|value| it.0.control = Some(value))),
+        text("comment", |it, text| it.0.comment = text),
+    ];
+
+    fn finish(self, row: &mut Row<'_, '_>, entries: &mut Entries) {
+        let is_read = |name: &str| row.has(name) && !row.is_refused(name);
+        if is_read("address") && is_read("hostgroup") {
+            entries.tcp_listeners.push(Placed { value: self.0, index: row.index });
+        }
     }
 }
 
-fn read_numbers(table: &mut Table<'_>, report: &mut Report<'_>, listener: &mut TcpEntry) {
-    let mut number = |name, range: RangeInclusive<u32>, into: &mut u32| {
-        if let Some(number) = table.number(report, name, range) {
-            *into = number;
-        }
-    };
-    number("max_connections", 1..=10_000_000, &mut listener.max_connections);
-    number("retries", 0..=100, &mut listener.retries);
-    number("rise", 1..=100, &mut listener.rise);
-    number("fall", 1..=100, &mut listener.fall);
-    let mut time = |name, range: RangeInclusive<u32>, into: &mut u64| {
-        if let Some(number) = table.number(report, name, range) {
-            *into = u64::from(number);
-        }
-    };
-    time("connect_timeout", 1..=DAY_MS, &mut listener.connect_timeout);
-    time("client_timeout", TIMES, &mut listener.client_timeout);
-    time("server_timeout", TIMES, &mut listener.server_timeout);
-    time("fin_timeout", TIMES, &mut listener.fin_timeout);
-    time("check_interval", 100..=DAY_MS, &mut listener.check_interval);
-}
-
-fn read_listen(given: &Given) -> Result<ListenAddress, String> {
-    read_text(given)?.parse().map_err(|reason| format!("is wrong: {reason}"))
+fn read_listen(given: &Given) -> Result<ListenAddress, Wrong> {
+    Ok(read_text(given)?.parse().map_err(|reason| format!("is wrong: {reason}"))?)
 }
 
 /// Whoever may speak there may take servers out, so it is for this machine only.
-fn read_control(given: &Given) -> Result<ListenAddress, String> {
+fn read_control(given: &Given) -> Result<ListenAddress, Wrong> {
     let address = read_listen(given)?;
     match &address {
         ListenAddress::Tcp(addr) if !addr.ip().is_loopback() => Err(format!(
             "has no password, so it must be on the loopback or a Unix socket, not `{addr}`"
-        )),
+        )
+        .into()),
         ListenAddress::Tcp(_) | ListenAddress::Unix(_) => Ok(address),
     }
-}
-
-/// In the place of an address that could not be read.
-fn nowhere() -> ListenAddress {
-    ListenAddress::Tcp(std::net::SocketAddr::from(([0, 0, 0, 0], 0)))
 }

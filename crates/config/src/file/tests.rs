@@ -13,7 +13,7 @@ use trunkline_topology::{
 };
 
 use super::*;
-use crate::{ListenAddress, LogFormat, StateFile};
+use crate::{ListenAddress, LogFormat, Place, StateFile};
 
 const MINIMAL: &str = include_str!("../../../../examples/minimal.toml");
 const EXAMPLE: &str = include_str!("../../../../examples/trunkline.toml");
@@ -40,6 +40,14 @@ fn good(text: &str) -> Config {
 fn errors(text: &str) -> String {
     let errors = parse(text, "t", &files).expect_err(text);
     errors.iter().map(ConfigError::to_string).collect::<Vec<_>>().join("\n")
+}
+
+/// Line and column of an error.
+fn place(error: &ConfigError) -> (usize, usize) {
+    match error.place {
+        Place::Text { line, column, .. } => (line, column),
+        Place::Row(_) => panic!("{error}"),
+    }
 }
 
 /// A server and a user below `text`, so that it is a whole file.
@@ -274,7 +282,7 @@ fn check_any(text: &str) {
             assert!(!errors.is_empty());
             let lines = text.bytes().filter(|byte| *byte == b'\n').count() + 1;
             for error in errors {
-                assert!((1..=lines).contains(&error.line), "{error}");
+                assert!((1..=lines).contains(&place(&error).0), "{error}");
             }
         }
     }

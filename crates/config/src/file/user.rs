@@ -3,126 +3,187 @@
 use std::sync::Arc;
 
 use trunkline_topology::{
-    BackendAccount, CertificateRequirement, HostgroupId, Password, Secret, TlsRequirement, User,
+    AllowList, BackendAccount, CertificateRequirement, HostgroupId, Password, Secret,
+    TlsRequirement, User,
 };
 
 use crate::{
+    Wrong,
+    error::ErrorKind,
     file::{
         FileSource,
-        check::{Entries, HOSTGROUPS, Placed},
-        report::Report,
-        table::Table,
+        check::{Entries, HOSTGROUP_MAX, Placed},
+        row::Row,
+        section::{
+            Column, Draft, at_end, comment, flag, harmless, instead_of, later, member_of, needed,
+            number, text, value,
+        },
     },
     settings::{Given, Range, SettingValue, read_text},
 };
 
-/// Columns of ProxySQL's `mysql_users` that come with later features.
-const LATER: [&str; 4] = ["schema_locked", "backend", "frontend", "attributes"];
-
 /// The longest user name; MariaDB allows 128 characters, MySQL 32.
 const NAME_BYTES_MAX: usize = 512;
 
-pub(super) fn read(
-    table: &mut Table<'_>,
-    report: &mut Report<'_>,
-    files: &dyn FileSource,
-    entries: &mut Entries,
-) {
-    let name_key = table.either(report, "name", "username");
-    let name = table.value(report, name_key, |given| match read_text(given)? {
-        "" => Err("must not be empty".to_owned()),
-        text if text.len() > NAME_BYTES_MAX || text.contains('\0') => {
-            Err(format!("must be a name of at most {NAME_BYTES_MAX} bytes without NUL"))
-        }
-        text => Ok(text.to_owned()),
-    });
-    if !table.has(name_key) {
-        table.missing(report, "name");
-    }
-    let unix_uid = table.value(report, "unix_user", |given| read_unix_user(given, files));
-    let (password, retained_password) = read_passwords(table, report, files);
-    let backend = read_backend(table, report, files, name.as_deref());
-    let default_hostgroup = table.number(report, "default_hostgroup", HOSTGROUPS);
-    let default_schema = table.text(report, "default_schema");
-    let max_connections = table.number(report, "max_connections", 0..=10_000_000);
-    let transaction_persistent = table.flag(report, "transaction_persistent");
-    let fast_forward = table.flag(report, "fast_forward");
-    let active = table.flag(report, "active");
-    let require = read_requirement(table, report);
-    let allow_from =
-        table.value(report, "allow_from", |given| SettingValue::read(given, Range::All));
-    let _comment = table.text(report, "comment");
-    table.finish(report, &LATER);
-
-    let Some(name) = name else { return };
-    // The cross-checks want every user; a password that could not be read was reported already.
-    let nothing = || match unix_uid {
-        Some(_) => Password::Nobodys,
-        None => Password::Clear(Secret::default()),
-    };
-    let password = password.unwrap_or_else(nothing);
-    let user = User {
-        name,
-        password,
-        retained_password,
-        backend,
-        default_hostgroup: HostgroupId(default_hostgroup.unwrap_or(0)),
-        default_schema: default_schema.filter(|schema| !schema.is_empty()),
-        max_connections: max_connections.unwrap_or(10_000),
-        transaction_persistent: transaction_persistent.unwrap_or(true),
-        fast_forward: fast_forward.unwrap_or(false),
-        active: active.unwrap_or(true),
-        require,
-        allow_from: allow_from.unwrap_or_default(),
-        unix_uid,
-        host: None,
-    };
-    let hostgroup_known = default_hostgroup.is_some() || !table.has("default_hostgroup");
-    let hostgroup_at = hostgroup_known.then(|| table.place("default_hostgroup"));
-    let place = Placed { value: Arc::new(user), at: table.place(name_key) };
-    entries.users.push((place, hostgroup_at));
+pub(super) struct UserDraft {
+    /// With no name until it is read.
+    user: User,
+    backend_user: Option<String>,
+    server_checks_password: bool,
+    use_ssl: bool,
 }
 
-/// What connections must have: `require`, or ProxySQL's `use_ssl`.
-fn read_requirement(table: &mut Table<'_>, report: &mut Report<'_>) -> TlsRequirement {
-    let use_ssl = table.flag(report, "use_ssl").unwrap_or(false);
-    let least = if use_ssl { TlsRequirement::Tls } else { TlsRequirement::None };
-    if !table.is_table("require") {
-        let require = table.value(report, "require", |given| match read_text(given)? {
-            "none" => Ok(least.clone()),
+impl Default for UserDraft {
+    fn default() -> Self {
+        let user = User {
+            name: String::new(),
+            password: Password::Clear(Secret::default()),
+            retained_password: None,
+            backend: None,
+            default_hostgroup: HostgroupId(0),
+            default_schema: None,
+            max_connections: 10_000,
+            transaction_persistent: true,
+            fast_forward: false,
+            active: true,
+            require: TlsRequirement::None,
+            allow_from: AllowList::default(),
+            unix_uid: None,
+            host: None,
+        };
+        Self { user, backend_user: None, server_checks_password: false, use_ssl: false }
+    }
+}
+
+impl Draft for UserDraft {
+    const NAME: &'static str = "user";
+    const TABLE: &'static str = "mysql_users";
+    const KEY: &'static str = "username {username}";
+    const COLUMNS: &'static [Column<Self>] = &[
+        needed(value("name", |it, given| read_name(given).map(|name| it.user.name = name))),
+        instead_of(
+            "name",
+            value("username", |it, given| read_name(given).map(|name| it.user.name = name)),
+        ),
+        at_end(PASSWORD.clear),
+        at_end(PASSWORD.hash),
+        at_end(PASSWORD.file),
+        at_end(PASSWORD.environment),
+        member_of("attributes", at_end(RETAINED.clear)),
+        at_end(RETAINED.hash),
+        at_end(RETAINED.file),
+        at_end(RETAINED.environment),
+        member_of(
+            "attributes",
+            value("backend_user", |it, given| {
+                read_name(given).map(|name| it.backend_user = Some(name))
+            }),
+        ),
+        at_end(BACKEND.clear),
+        at_end(BACKEND.file),
+        at_end(BACKEND.environment),
+        member_of("attributes", at_end(BACKEND_RETAINED.clear)),
+        at_end(BACKEND_RETAINED.file),
+        at_end(BACKEND_RETAINED.environment),
+        member_of(
+            "attributes",
+            flag("server_checks_password", |it, is_so| {
+                it.server_checks_password = is_so;
+            }),
+        ),
+        member_of("attributes", at_end("unix_user")),
+        number("default_hostgroup", 0, HOSTGROUP_MAX, |it, id| {
+            it.user.default_hostgroup = HostgroupId(id);
+        }),
+        text("default_schema", |it, schema| {
+            it.user.default_schema = Some(schema).filter(|schema| !schema.is_empty());
+        }),
+        number("max_connections", 0, 10_000_000, |it, count| it.user.max_connections = count),
+        flag("transaction_persistent", |it, is_so| it.user.transaction_persistent = is_so),
+        flag("fast_forward", |it, is_so| it.user.fast_forward = is_so),
+        flag("active", |it, is_so| it.user.active = is_so),
+        flag("use_ssl", |it, is_so| it.use_ssl = is_so),
+        value("require", |it, given| read_requirement(given).map(|it_is| it.user.require = it_is)),
+        member_of(
+            "attributes",
+            value("allow_from", |it, given| {
+                SettingValue::read(given, Range::All).map(|list| it.user.allow_from = list)
+            }),
+        ),
+        comment(),
+        harmless(later("schema_locked")),
+        later("backend"),
+        later("frontend"),
+        later("attributes"),
+    ];
+
+    fn finish(self, row: &mut Row<'_, '_>, entries: &mut Entries) {
+        let (password, retained_password) = read_passwords(self.server_checks_password, row);
+        let backend = read_backend(self.backend_user, &self.user.name, row);
+        let unix_uid = row.given("unix_user").and_then(|given| {
+            let read = read_unix_user(given, row.files);
+            read.map_err(|wrong| row.refuse("unix_user", wrong)).ok()
+        });
+        // The cross-checks want every user; a password that could not be read was reported already.
+        let nobodys = unix_uid.map(|_| Password::Nobodys);
+        let require = match self.user.require {
+            TlsRequirement::None if self.use_ssl => TlsRequirement::Tls,
+            require => require,
+        };
+        let password = password.or(nobodys).unwrap_or(self.user.password);
+        let value =
+            Arc::new(User { password, retained_password, backend, require, unix_uid, ..self.user });
+        if !value.name.is_empty() {
+            let is_hostgroup_known = !row.is_refused("default_hostgroup");
+            entries.users.push((Placed { value, index: row.index }, is_hostgroup_known));
+        }
+    }
+}
+
+fn read_name(given: &Given) -> Result<String, Wrong> {
+    match read_text(given)? {
+        "" => Err("must not be empty".to_owned().into()),
+        text if text.len() > NAME_BYTES_MAX || text.contains('\0') => Err(Wrong::new(
+            ErrorKind::OutOfRange,
+            format!("must be a name of at most {NAME_BYTES_MAX} bytes without NUL"),
+        )),
+        text => Ok(text.to_owned()),
+    }
+}
+
+/// What connections must have.
+fn read_requirement(given: &Given) -> Result<TlsRequirement, Wrong> {
+    let mut required = CertificateRequirement::default();
+    let Given::Table(members) = given else {
+        return match read_text(given)? {
+            "none" => Ok(TlsRequirement::None),
             "tls" => Ok(TlsRequirement::Tls),
-            "x509" => Ok(TlsRequirement::Certificate(CertificateRequirement::default())),
+            "x509" => Ok(TlsRequirement::Certificate(required)),
             other => Err(format!(
                 "must be none, tls, x509 or a table of issuer, subject, san and spiffe, not \
                  `{other}`"
-            )),
-        });
-        return require.unwrap_or(least);
-    }
-    let mut required = CertificateRequirement::default();
-    for (name, value) in table.fields_of("require") {
+            )
+            .into()),
+        };
+    };
+    for (name, value) in members {
         let place = match name.as_str() {
             "issuer" => &mut required.issuer,
             "subject" => &mut required.subject,
             "san" => &mut required.san,
             "spiffe" => &mut required.spiffe,
             _ => {
-                let message = format!(
-                    "unknown key `{name}` in `require`; it has issuer, subject, san and spiffe"
-                );
-                table.error(report, "require", message);
-                continue;
+                let reason =
+                    format!("has an unknown key `{name}`; it has issuer, subject, san and spiffe");
+                return Err(Wrong::new(ErrorKind::UnknownColumn, reason));
             }
         };
-        match value.as_deref() {
-            None | Some("") => {
-                let message = format!("`{name}` of `require` must be a string that is not empty");
-                table.error(report, "require", message);
-            }
-            Some(text) => *place = Some(text.to_owned()),
+        match value {
+            Given::Text(text) if !text.is_empty() => *place = Some(text.clone()),
+            _ => return Err(format!("must have a string as its `{name}`, not empty").into()),
         }
     }
-    TlsRequirement::Certificate(required)
+    Ok(TlsRequirement::Certificate(required))
 }
 
 /// The keys that one password may be given by.
@@ -165,108 +226,101 @@ impl PasswordKeys {
         keys.into_iter().filter(|key| !key.is_empty())
     }
 
-    /// The password from the one key that the table has; `None` when there is none, or it is wrong
-    /// and reported.
-    fn read(
-        &self,
-        table: &mut Table<'_>,
-        report: &mut Report<'_>,
-        files: &dyn FileSource,
-    ) -> Option<Password> {
-        let clear = table.value(report, self.clear, |given| {
-            let text = read_text(given)?;
-            // Sent as a clear password, a hash would never be right and nobody would see why.
-            match is_hash(text) {
-                true if self.hash.is_empty() => Err("holds a hash, which opens no server".into()),
-                true => Err(format!("holds a hash; write it as `{}`", self.hash)),
-                false => Ok(clear_password(text)),
-            }
-        });
-        let hash = match self.hash {
-            "" => None,
-            key => table.value(report, key, |given| {
-                let text = read_text(given)?;
-                Password::from_hash(text).map_err(|error| format!("is wrong: {error}"))
-            }),
-        };
-        let file = table.value(report, self.file, |given| {
-            let path = read_text(given)?;
-            password_of_file(path, files).map_err(|why| format!("is wrong: `{path}` {why}"))
-        });
-        let environment = table.value(report, self.environment, |given| {
-            let name = read_text(given)?;
-            password_of_environment(name, files)
-                .map_err(|why| format!("is wrong: environment variable `{name}` {why}"))
-        });
-        let mut present = self.all().filter(|key| table.has(key));
-        if let (Some(first), Some(second)) = (present.next(), present.next()) {
-            let message = format!("`{first}` and `{second}` in [[user]] exclude each other");
-            table.error(report, second, message);
-            return None;
-        }
-        clear.or(hash).or(file).or(environment)
+    fn is_given(&self, row: &Row<'_, '_>) -> bool {
+        self.all().any(|key| row.has(key))
     }
 
-    fn is_given(&self, table: &Table<'_>) -> bool {
-        self.all().any(|key| table.has(key))
+    /// The password from the one key that the entry has; `None` when there is none, or it is wrong
+    /// and reported.
+    fn read(&self, row: &mut Row<'_, '_>) -> Option<Password> {
+        let mut present = self.all().filter(|key| row.has(key));
+        let (key, other) = (present.next()?, present.next());
+        if let Some(other) = other {
+            let message = format!("`{key}` and `{other}`{} exclude each other", row.within());
+            row.error(ErrorKind::Conflict, other, message);
+            return None;
+        }
+        let text = read_text(row.given(key)?);
+        let read = text.and_then(|text| Ok(self.read_text(key, text, row.files)?));
+        read.map_err(|wrong| row.refuse(key, wrong)).ok()
+    }
+
+    fn read_text(&self, key: &str, text: &str, files: &dyn FileSource) -> Result<Password, String> {
+        if key == self.hash {
+            return Password::from_hash(text).map_err(|error| format!("is wrong: {error}"));
+        }
+        if key == self.file {
+            let read = password_of_file(text, files);
+            return read.map_err(|why| format!("is wrong: `{text}` {why}"));
+        }
+        if key == self.environment {
+            let read = password_of_environment(text, files);
+            return read.map_err(|why| format!("is wrong: environment variable `{text}` {why}"));
+        }
+        // Sent as a clear password, a hash would never be right and nobody would see why.
+        match is_hash(text) {
+            true if self.hash.is_empty() => Err("holds a hash, which opens no server".to_owned()),
+            true => Err(format!("holds a hash; write it as `{}`", self.hash)),
+            false => Ok(clear_password(text)),
+        }
     }
 
     /// Reads a password that opens servers: a hash does not.
-    fn read_clear(
-        &self,
-        table: &mut Table<'_>,
-        report: &mut Report<'_>,
-        files: &dyn FileSource,
-    ) -> Option<Secret<String>> {
-        let password = self.read(table, report, files)?;
-        match password.clear() {
-            Some(clear) => Some(clear.clone()),
-            None => {
-                let message = format!("`{}` gives a hash, which opens no server", self.file);
-                table.error(report, self.file, message);
-                None
-            }
+    fn read_clear(&self, row: &mut Row<'_, '_>) -> Option<Secret<String>> {
+        let password = self.read(row)?;
+        if password.clear().is_none() {
+            let message = format!("`{}` gives a hash, which opens no server", self.file);
+            row.error(ErrorKind::Invalid, self.file, message);
         }
+        password.clear().cloned()
     }
 }
 
 /// The user's password, which must be there, and the one before.
-fn read_passwords(
-    table: &mut Table<'_>,
-    report: &mut Report<'_>,
-    files: &dyn FileSource,
-) -> (Option<Password>, Option<Password>) {
-    let password = PASSWORD.read(table, report, files);
-    let is_servers = table.flag(report, "server_checks_password").unwrap_or(false);
-    if is_servers && (PASSWORD.is_given(table) || RETAINED.is_given(table)) {
-        let message = "`server_checks_password` and a password exclude each other";
-        table.error(report, "server_checks_password", message.to_owned());
-    }
+fn read_passwords(is_servers: bool, row: &mut Row<'_, '_>) -> (Option<Password>, Option<Password>) {
     if is_servers {
+        if PASSWORD.is_given(row) || RETAINED.is_given(row) {
+            let message = "`server_checks_password` and a password exclude each other";
+            row.error(ErrorKind::Conflict, "server_checks_password", message.to_owned());
+        }
         return (Some(Password::Servers), None);
     }
-    let needs_none = table.has("unix_user") && BACKEND.is_given(table);
-    if !PASSWORD.is_given(table) && !needs_none {
+    let (password, retained) = (PASSWORD.read(row), RETAINED.read(row));
+    let needs_none = row.has("unix_user") && BACKEND.is_given(row);
+    if !PASSWORD.is_given(row) && !needs_none {
         let message =
             "[[user]] has no `password`, `password_hash`, `password_file` or `password_env`";
-        table.error(report, "password", message.to_owned());
+        row.error(ErrorKind::Missing, PASSWORD.clear, message.to_owned());
     }
-    let retained = RETAINED.read(table, report, files);
     if let (Some(password), Some(retained)) = (&password, &retained)
         && std::mem::discriminant(password) != std::mem::discriminant(retained)
     {
         // The client is asked once, by the plug-in of the one.
         let message = "a retained password must be given in the form of the other: both clear, or \
                        both as the same kind of hash";
-        table.error(report, RETAINED.clear, message.to_owned());
+        row.error(ErrorKind::Conflict, RETAINED.clear, message.to_owned());
     }
     (password, retained)
 }
 
+/// The account on the servers, where it is another one.
+fn read_backend(user: Option<String>, name: &str, row: &mut Row<'_, '_>) -> Option<BackendAccount> {
+    let (password, retained_password) = (BACKEND.read_clear(row), BACKEND_RETAINED.read_clear(row));
+    for key in ["backend_user", BACKEND_RETAINED.clear, BACKEND_RETAINED.file] {
+        if row.has(key) && !BACKEND.is_given(row) {
+            let message = format!("`{key}` needs a `{}`", BACKEND.clear);
+            row.error(ErrorKind::Missing, key, message);
+        }
+    }
+    let user = user.unwrap_or_else(|| name.to_owned());
+    Some(BackendAccount { user, password: password?, retained_password })
+}
+
 /// The number of a user of the system, by its name or as it is.
-fn read_unix_user(given: &Given, files: &dyn FileSource) -> Result<u32, String> {
+fn read_unix_user(given: &Given, files: &dyn FileSource) -> Result<u32, Wrong> {
     if let Given::Integer(number) = given {
-        return u32::try_from(*number).map_err(|_| format!("{number} is no user of the system"));
+        let unknown = |_| format!("{number} is no user of the system");
+        return Ok(u32::try_from(*number).map_err(unknown)?);
     }
     let name = read_text(given)?;
     let users = files.read_rules(USERS_FILE).map_err(|why| format!("{USERS_FILE}: {why}"))?;
@@ -275,38 +329,12 @@ fn read_unix_user(given: &Given, files: &dyn FileSource) -> Result<u32, String> 
         let is_it = fields.next() == Some(name);
         is_it.then(|| fields.nth(1)?.parse().ok()).flatten()
     });
-    number.ok_or_else(|| format!("is wrong: {USERS_FILE} has no user `{name}`; give its number"))
+    let unknown = || format!("is wrong: {USERS_FILE} has no user `{name}`; give its number");
+    Ok(number.ok_or_else(unknown)?)
 }
 
 /// Where the system's users are. Those of other directories are given by their numbers.
 pub const USERS_FILE: &str = "/etc/passwd";
-
-/// The account on the servers, where it is another one.
-fn read_backend(
-    table: &mut Table<'_>,
-    report: &mut Report<'_>,
-    files: &dyn FileSource,
-    name: Option<&str>,
-) -> Option<BackendAccount> {
-    let user = table.value(report, "backend_user", |given| match read_text(given)? {
-        "" => Err("must not be empty".to_owned()),
-        text if text.len() > NAME_BYTES_MAX || text.contains('\0') => {
-            Err(format!("must be a name of at most {NAME_BYTES_MAX} bytes without NUL"))
-        }
-        text => Ok(text.to_owned()),
-    });
-    let password = BACKEND.read_clear(table, report, files);
-    let retained_password = BACKEND_RETAINED.read_clear(table, report, files);
-    let is_given = BACKEND.is_given(table);
-    for key in ["backend_user", BACKEND_RETAINED.clear, BACKEND_RETAINED.file] {
-        if table.has(key) && !is_given {
-            let message = format!("`{key}` needs a `{}`", BACKEND.clear);
-            table.error(report, key, message);
-        }
-    }
-    let user = user.or_else(|| name.map(str::to_owned))?;
-    Some(BackendAccount { user, password: password?, retained_password })
-}
 
 /// A file holds one line: the password, or a hash.
 fn password_of_file(path: &str, files: &dyn FileSource) -> Result<Password, String> {

@@ -13,7 +13,7 @@ mod admin;
 mod tests;
 
 use crate::{
-    Reload, SETTINGS, Settings,
+    ErrorKind, Reload, SETTINGS, Settings, Wrong,
     file::did_you_mean,
     settings::{Given, Range, Setting},
 };
@@ -170,10 +170,9 @@ impl Row {
             }
             return match Settings::default().set(setting.name, &given) {
                 Ok(_) => Ok(()),
-                Err(reason) if reason.contains(value) => complain(reason),
-                // The value holds one that it must not hold.
-                Err(reason) if reason.contains("password") => complain(reason),
-                Err(reason) => complain(format!("{reason}, not `{value}`")),
+                Err(Wrong { kind: ErrorKind::Secret, reason }) => complain(reason),
+                Err(wrong) if wrong.reason.contains(value) => complain(wrong.reason),
+                Err(wrong) => complain(format!("{}, not `{value}`", wrong.reason)),
             };
         }
         let Self::Shared(variable) = self else { return Ok(()) };
@@ -256,11 +255,9 @@ impl Row {
         }
     }
 
-    /// The line of a configuration file that gives its setting this value; `None` when it is no
-    /// setting.
-    pub fn toml(&self, value: &str) -> Option<String> {
-        let setting = self.setting()?;
-        Some(format!("{} = {}", setting.name, toml_of(&given(setting, value))))
+    /// Its setting, and what the setting is given by this value; `None` when it is no setting.
+    pub fn given(&self, value: &str) -> Option<(&'static str, Given)> {
+        self.setting().map(|setting| (setting.name, given(setting, value)))
     }
 }
 
@@ -311,6 +308,11 @@ pub fn toml_of(given: &Given) -> String {
         Given::Text(text) => quoted(text),
         Given::List(items) => {
             format!("[{}]", items.iter().map(toml_of).collect::<Vec<_>>().join(", "))
+        }
+        Given::Table(members) => {
+            let members =
+                members.iter().map(|(name, value)| format!("{name} = {}", toml_of(value)));
+            format!("{{ {} }}", members.collect::<Vec<_>>().join(", "))
         }
         Given::Other(name) => quoted(name),
     }

@@ -280,8 +280,11 @@ fn what_is_absent_is_named() {
 fn all_errors_are_reported_at_once_in_the_order_of_their_lines() {
     let text = "worker=1\n[[server]]\naddress='a b'\nweight='x'\n[[user]]\nname='u'\n\
                 [[rule]]\nid=1\nmatch_pattern='['\nx=1\n";
-    let lines: Vec<usize> =
-        parse(text, "t", &files).expect_err("five errors").iter().map(|error| error.line).collect();
+    let lines: Vec<usize> = parse(text, "t", &files)
+        .expect_err("five errors")
+        .iter()
+        .map(|error| place(error).0)
+        .collect();
     assert_eq!(lines, [1, 3, 4, 5, 9, 10]);
 }
 
@@ -291,14 +294,32 @@ fn a_syntax_error_has_its_place() {
     assert!(shown.starts_with("t:"), "{shown}");
     assert_eq!(errors("a = 1\na = 2\n"), "t:2:1: duplicate key `a`");
     let errors = parse("é = 1", "t", &files).expect_err("not a bare key");
-    assert_eq!((errors[0].line, errors[0].column), (1, 1));
+    assert_eq!(place(&errors[0]), (1, 1));
+}
+
+#[test]
+fn kinds_of_errors_are_told_without_their_words() {
+    let kind = |text: &str| parse(text, "t", &files).expect_err(text)[0].kind;
+    let check = |text: &str, expected| assert_eq!(kind(text), expected, "{text}");
+    check("a = ", ErrorKind::Syntax);
+    check(&whole("x=1"), ErrorKind::UnknownColumn);
+    check(&server("address='a'\nx=1"), ErrorKind::UnknownColumn);
+    check(&server("address='a'\ngtid_port=1"), ErrorKind::NotSupported);
+    check(&server("address='a'\nweight='x'"), ErrorKind::WrongType);
+    check(&server("address='a'\nweight=-1"), ErrorKind::OutOfRange);
+    check(&server("address='a b'"), ErrorKind::Invalid);
+    check(&server("weight=1"), ErrorKind::Missing);
+    check(&server("address='a'\n[[server]]\naddress='a'"), ErrorKind::Duplicate);
+    check(&server("address='a'\nhostname='b'"), ErrorKind::Conflict);
+    check(&rule("id=1\ndestination_hostgroup=5"), ErrorKind::Dangling);
+    check(&whole("fast_routing_file='none'"), ErrorKind::Unreadable);
 }
 
 #[test]
 fn keys_are_given_as_paths() {
     let text = whole("[[rule]]\nid=1\n[[rule]]\nid=2\nmatch_digest=1");
     let errors = parse(&text, "t", &files).expect_err("a wrong type");
-    assert_eq!(errors[0].key, "rule[1].match_digest");
+    assert_eq!(errors[0].subject.to_string(), "rule[1].match_digest");
 }
 
 #[test]
