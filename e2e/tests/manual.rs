@@ -216,8 +216,8 @@ fn page() -> Result<String> {
         "# Commands and session state, on each family of servers\n\n\
          <!-- Written by e2e/tests/manual.rs (TRUNKLINE_UPDATE=1); do not edit. -->\n\n\
          Each row is run by the end-to-end tests against MariaDB 10.11 and MySQL 9.7: *works* is \
-         an answer without an error, with the session free to use any connection afterwards; *pins* \
-         holds it on its connection for that reason; *refused* is an error, and the session goes \
+         an answer without an error,\nwith the session free to use any connection afterwards; *pins* \
+         holds it on its connection for that reason; *refused*\nis an error, and the session goes \
          on. [limits.md](limits.md) says what differs in detail.\n\n\
          ## Commands\n\n| command | MariaDB 10.11 | MySQL 9.7 |\n|---|---|---|\n",
     );

@@ -13,6 +13,9 @@ pub const BEGIN: &str = "<!-- settings: made from the table, do not edit by hand
 /// The line after it.
 pub const END: &str = "<!-- settings: end -->";
 
+/// Characters in a line of the page.
+const WIDTH: usize = 118;
+
 /// Every setting as Markdown: one heading each, its facts in one line, its paragraph.
 pub fn settings_reference() -> String {
     let defaults = Settings::default();
@@ -36,11 +39,26 @@ pub fn settings_reference() -> String {
             Reload::Restart => "a change needs a restart".to_owned(),
         });
         facts.push(format!("since {}", row.since));
-        let doc = row.doc.split_whitespace().collect::<Vec<_>>().join(" ");
+        let doc = wrapped(row.doc);
         // Writing to a String cannot fail.
         let _ = write!(page, "### `{}`\n\n*{}.*\n\n{doc}\n\n", row.name, facts.join("; "));
     }
     page
+}
+
+/// A paragraph in lines of at most [`WIDTH`] characters, where its words let it.
+fn wrapped(text: &str) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= WIDTH => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines.join("\n")
 }
 
 #[cfg(test)]

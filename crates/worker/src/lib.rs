@@ -5,11 +5,11 @@
 //! the [`Action`]s it leaves behind, and writes what it finds in the outboxes. The same machine
 //! runs under the real driver and under simulation.
 //!
-//! The folders follow the way of a statement: `accept` (step 1), `login` (2), `statement` (3, 4),
-//! `routing` (5), `cache` and `mirror` (6), `servers` (7), `exchange` (8 to 10: send, reply,
-//! completion). `clients` has the sessions, `prepared` what is different for prepared statements,
-//! `session_past` what a statement may ask of those before it, `special` what goes another way,
-//! `upkeep` what time, operators and configurations bring.
+//! The parts of a worker stand one inside another (`rooms`), and the folders call only those
+//! behind them: `upkeep` (reloads, stops), `commands` (step 3), `login` and `accept` (2, 1),
+//! `routing` (5), `cache` and `mirror` (6), `reply` (9), `special`, `server_login`, `kill`,
+//! `acquire` (7), `exchange` (8, 10), `prepared`, `statement` (4), `session_past`, `servers`,
+//! `clients`, `effects`.
 #![forbid(unsafe_code)]
 
 /// Whether a bug is planted in this worker; `false` to the compiler without the feature.
@@ -45,32 +45,39 @@ mod tick;
 mod worker;
 
 // The way of a statement.
-mod accept;
+// What comes beside statements.
+mod upkeep;
+
+// The way of a statement: each calls only those behind it.
+mod commands;
 mod login;
 
-mod clients;
-
-mod statement;
+mod accept;
 
 mod routing;
 
 mod cache;
 mod mirror;
 
-mod acquire;
-mod commands;
-mod kill;
 mod reply;
+mod special;
+
 mod server_login;
-mod servers;
+
+mod kill;
+
+mod acquire;
 
 mod exchange;
 
 mod prepared;
-mod session_past;
-mod special;
+mod statement;
 
-mod upkeep;
+mod session_past;
+
+mod servers;
+
+mod clients;
 
 pub use action::{Action, CatalogAsk, Peer, Side};
 pub use clients::client::ClientId;

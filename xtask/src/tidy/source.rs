@@ -13,6 +13,8 @@ const FILE_LINES_WANTED: usize = 600;
 const FUNCTION_LINES_WANTED: usize = 70;
 /// Characters of a line; what stands inside string literals doesn't count.
 const LINE_WIDTH_MAX: usize = 100;
+/// Characters in a line of Markdown outside tables.
+const PROSE_WIDTH_MAX: usize = 200;
 
 /// Names that say nothing.
 const EMPTY_NAMES: [&str; 8] =
@@ -58,7 +60,25 @@ pub fn check(file: &Text, layer: Option<u64>, private: &[String]) -> Vec<Finding
     if file.path.extension().is_some_and(|extension| extension == "rs") {
         findings.extend(check_rust(file, layer));
     }
+    if file.path.extension().is_some_and(|extension| extension == "md") {
+        findings.extend(check_prose(file));
+    }
     findings
+}
+
+/// Lines of prose are short enough to be read and compared; rows of tables can't be broken.
+fn check_prose(file: &Text) -> Vec<Finding> {
+    let long = |line: &str| {
+        let width = line.chars().count();
+        (width > PROSE_WIDTH_MAX && !line.trim_start().starts_with('|')).then_some(width)
+    };
+    let lines = file.text.lines().zip(1..);
+    lines
+        .filter_map(|(line, number)| {
+            let message = format!("{} characters; at most {PROSE_WIDTH_MAX}", long(line)?);
+            Some(Finding::error(&file.path, number, message))
+        })
+        .collect()
 }
 
 fn check_paths(file: &Text, private: &[String]) -> Vec<Finding> {
@@ -277,5 +297,14 @@ mod tests {
         assert_eq!(messages("a.rs", mark, None).len(), 1);
         let found = messages("a.md", "see /elsewhere/me/notes\n", None);
         assert_eq!(found, ["a path of somebody's machine: /elsewhere/me/"]);
+    }
+
+    #[test]
+    fn long_lines_of_prose_are_found_outside_tables() {
+        let long = "word ".repeat(50);
+        let text = format!("{long}\n| {long} |\nshort\n");
+        let file = Text { path: "docs/x.md".into(), text };
+        let found: Vec<_> = check(&file, None, &[]).into_iter().map(|it| it.line).collect();
+        assert_eq!(found, [1]);
     }
 }
