@@ -2,6 +2,7 @@
 
 mod layers;
 mod lexer;
+mod lifecycle;
 mod rooms;
 mod source;
 mod tree;
@@ -86,6 +87,7 @@ pub fn check(root: &Path) -> Result<Report> {
         findings.extend(source::check(file, layer, &private));
     }
     findings.extend(rooms::check(&files));
+    findings.extend(lifecycle::check(&files));
     Ok(Report { files: files.len(), findings })
 }
 
