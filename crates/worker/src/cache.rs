@@ -131,7 +131,8 @@ enum Found {
     Answer(Arc<Reply>),
     /// Its answer is to be stored.
     Fill(Ticket),
-    /// The same, in place of one that is to be renewed: a server is asked, whoever else has it.
+    /// Its answer is to be stored in place of one that is to be renewed: a server is asked, whoever
+    /// else has it.
     Renew(Ticket),
     /// An equal one is under way, and it waits for that one's answer.
     Wait,
@@ -506,7 +507,7 @@ pub(crate) fn is_passing(change: Result<Change<'_>, Malformed>) -> bool {
     matches!(change, Ok(Change::SystemVariable { name: b"statement_id", .. }))
 }
 
-/// The same answer without the number of its warnings, in its EOF packets or in the OK at its end,
+/// An answer without the number of its warnings, in its EOF packets or in the OK at its end,
 /// and without session state.
 pub(crate) fn bare(mut bytes: Vec<u8>, format: ReplyFormat) -> Option<Vec<u8>> {
     let mut at = 0;

@@ -18,7 +18,7 @@ use crate::{
     clients::client::Phase,
     commands::command::SENT_AHEAD_MAX,
     outbox::{Buffers, Outbox},
-    rooms::{Commands, Core, Exchange},
+    rooms::Core,
     servers::conn::ConnPhase,
 };
 
@@ -297,10 +297,6 @@ impl Core {
         }
     }
 }
-
-impl Commands {}
-
-impl Exchange {}
 
 /// The next bytes of `plain` that go on, after the first `used`.
 pub(crate) fn piece_of(plain: &[u8], used: usize) -> Option<&[u8]> {

@@ -32,7 +32,6 @@ use crate::{
         Client, Lease, LoggedIn, Origin, Phase, Purpose, Session, SessionSettings, Stage, Statement,
     },
     clients::{Clients, Copies},
-    env::Env,
     prepared::ClientStmts,
     rooms::{Commands, Core, Exchange},
     routing::route::Route,
@@ -153,8 +152,6 @@ impl Mirrors {
         self.queue.len()
     }
 }
-
-impl Env {}
 
 impl Commands {
     /// Makes a copy of a statement that goes its way, if its rules say so.

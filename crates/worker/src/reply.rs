@@ -9,7 +9,6 @@ use crate::{
     Action, ClientId, Side,
     acquire::sharing::BEHIND_LEN_MAX,
     action::read_error,
-    clients::Clients,
     clients::client::{Phase, Stage},
     effects::Wake,
     rooms::{Core, Exchange},
@@ -29,8 +28,6 @@ impl Servers {
         self.conns.get_mut(id)?.in_flight.front_mut()?.relay.take_file_request()
     }
 }
-
-impl Clients {}
 
 impl Exchange {
     /// Bytes of a server connection that takes commands.

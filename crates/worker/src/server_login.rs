@@ -20,7 +20,6 @@ use trunkline_topology::{RefusalCause, Secret, ServerCompression, TlsMode};
 use crate::{
     Action,
     effects::Wake,
-    env::Env,
     rooms::{Core, Exchange},
     servers::conn::{AccountKey, ConnPhase},
     servers::trackers::Behind,
@@ -62,8 +61,6 @@ pub(crate) fn compression_wanted(compression: ServerCompression) -> Capabilities
 
 /// The most bytes that a server may send before the login is over.
 const LOGIN_BYTES_MAX: usize = 64 * 1024;
-
-impl Env {}
 
 impl Core {
     /// See [`Worker::server_connected`](crate::Worker::server_connected).

@@ -32,7 +32,7 @@ use trunkline_sql::{
 use crate::{
     ClientId,
     clients::client::{Session, Statement},
-    rooms::{Core, Exchange},
+    rooms::Core,
     servers::Servers,
     servers::conn::Conn,
     statement::proof::Validity,
@@ -293,8 +293,6 @@ impl Core {
         self.fetch_before_parting(conn_id);
     }
 }
-
-impl Exchange {}
 
 /// What a session has left on a connection and no reply has told.
 pub(crate) struct Left {

@@ -10,7 +10,6 @@ use trunkline_topology::{HostgroupId, ReadWriteSplit};
 
 use crate::{
     Action, ClientId, Worker,
-    clients::Clients,
     clients::client::Phase,
     effects::LOG_LINES_PER_SEC,
     effects::Wake,
@@ -38,8 +37,6 @@ const INACTIVITY: &str = "The client was disconnected by the server because of i
                           wait_timeout and interactive_timeout for configuring this behavior.";
 /// A client that does not take its last bytes within this time is closed all the same, ms.
 const CLOSING_MS_MAX: u64 = 10_000;
-
-impl Clients {}
 
 impl Worker {
     /// How long the driver may wait for events before it calls [`tick`](Self::tick), ms.

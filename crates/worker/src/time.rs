@@ -16,7 +16,7 @@ impl Now {
     }
 }
 
-/// The same with what is asked for many times in a batch.
+/// The time of a batch, with what is asked of it many times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Clock {
     pub(crate) us: u64,

@@ -223,13 +223,29 @@ fn last_error(session: &SessionHistory) -> Option<&Refused> {
     session.exchanges.iter().rev().find_map(Exchange::error)
 }
 
-/// Errors after which a session may end.
-const ENDING: [u16; 11] =
-    [2013, 9001, 1043, 1049, 1053, 1153, 1156, 1226, 1835, 1927, ErrorKind::Inactivity.code()];
+/// Errors after which a session may end; after 1907 where the statement was not sent, and was to
+/// change the session or, without autocommit, to begin a transaction.
+const ENDING: [u16; 12] = [
+    2013,
+    9001,
+    1043,
+    1049,
+    1053,
+    1153,
+    1156,
+    1226,
+    1835,
+    1907,
+    1927,
+    ErrorKind::Inactivity.code(),
+];
+
+/// What a statement is told that ends a transaction on a reader, where its session holds more.
+const ENDS_ON_READER: &str = "this statement ends a transaction on a reader";
 
 /// Errors of statements that were not sent, after which a session may end that has sent commands
 /// ahead, or was to be changed by them.
-const ENDING_WHAT_FOLLOWS: [u16; 2] = [1045, 1907];
+const ENDING_WHAT_FOLLOWS: [u16; 1] = [1045];
 
 /// Whether a session that changes its user had rested for as long as it may under the old one.
 fn had_rested(
@@ -444,7 +460,10 @@ impl Look<'_, '_> {
         let (user, text) = (&self.session.user, &self.exchange.text);
         let mut settings = self.index.facts().settings_between(self.exchange.sent_us, at_us);
         match error.code {
-            1148 => settings.any(|setting| setting.ruled(user, text).is_answered),
+            1148 => {
+                settings.any(|setting| setting.ruled(user, text).is_answered)
+                    || error.message.starts_with(ENDS_ON_READER)
+            }
             1226 => settings.any(|it| it.limited.is_some_and(|part| text.contains(part))),
             _ => false,
         }

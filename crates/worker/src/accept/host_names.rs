@@ -10,7 +10,7 @@ use std::{
 use trunkline_config::Snapshot;
 use trunkline_topology::HostName;
 
-use crate::{action::Peer, rooms::Exchange};
+use crate::action::Peer;
 
 /// Addresses whose names are remembered; with more of them all are asked for again.
 const NAMES_MAX: usize = 16_384;
@@ -63,8 +63,6 @@ pub(crate) fn needs_name(snapshot: &Snapshot, peer: &Peer) -> bool {
     let is_listed = own.is_none_or(|own| own.includes(peer.client_addr, &peer.host_name));
     snapshot.names_hosts || !is_listed
 }
-
-impl Exchange {}
 
 #[cfg(test)]
 mod tests {

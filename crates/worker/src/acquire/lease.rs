@@ -8,7 +8,6 @@ use trunkline_topology::{HostgroupId, RefusalCause};
 
 use crate::{
     ClientId,
-    clients::Clients,
     clients::client::{Lease, Phase, Stage},
     exchange::hidden::may_read_past,
     rooms::{Core, Exchange},
@@ -55,8 +54,6 @@ impl Servers {
         own == other || conn.server.flavor == Flavor::MySql && is_same_tls
     }
 }
-
-impl Clients {}
 
 impl Exchange {
     /// Finds a connection for the statement that `id` has under way.

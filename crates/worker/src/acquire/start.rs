@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl Exchange {
-    /// The same for one that the cache has no answer to.
+    /// Starts a statement that the cache has no answer to, or holds it for its delay.
     #[inline(always)]
     pub(crate) fn delay_or_start(
         &mut self,

@@ -6,12 +6,7 @@ use trunkline_protocol::{
 };
 use trunkline_session::tracker::PinReason;
 
-use crate::{
-    ClientId, Side,
-    clients::Clients,
-    reply::SCARCE_LEN_MAX,
-    rooms::{Core, Exchange},
-};
+use crate::{ClientId, Side, clients::Clients, reply::SCARCE_LEN_MAX, rooms::Core};
 
 impl Clients {
     /// What the session may ask for next is this error, which its client was told in place of what
@@ -112,5 +107,3 @@ impl Core {
         });
     }
 }
-
-impl Exchange {}

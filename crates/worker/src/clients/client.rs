@@ -189,7 +189,7 @@ pub(crate) struct Session {
     pub(crate) last_insert_id: u64,
     /// The connection that ran the last statement, and its turn then.
     pub(crate) last_conn: Option<(ConnId, u64)>,
-    /// The same for the statement that set `last_insert_id`.
+    /// The connection that ran the statement which set `last_insert_id`, and its turn then.
     pub(crate) insert_conn: Option<(ConnId, u64)>,
     /// What else the last statement left.
     pub(crate) past: LastStatement,
@@ -496,7 +496,7 @@ pub(crate) enum Ending {
     Killed,
     /// It ran out of its time: it is not sent, or its server was told to end it.
     TimedOut,
-    /// The same, and the server's answer is thrown away.
+    /// It ran out of its time, and the server's answer is thrown away.
     Withheld,
 }
 
@@ -523,7 +523,7 @@ pub(crate) enum Stage {
     Preparing(ConnId),
     /// Sent; the reply is awaited or being relayed.
     Sent(ConnId),
-    /// The same, on a connection that other sessions' statements run on too.
+    /// Sent on a connection that other sessions' statements run on too.
     Shared(ConnId),
 }
 

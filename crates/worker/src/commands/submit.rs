@@ -19,7 +19,7 @@ impl Commands {
         }
     }
 
-    /// The same for one that is to be mirrored, or may be answered from the cache.
+    /// Submits a statement that is to be mirrored, or may be answered from the cache.
     #[cold]
     fn depart_ordered(
         &mut self,

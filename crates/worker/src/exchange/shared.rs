@@ -16,7 +16,8 @@ use crate::{
 };
 
 impl Core {
-    /// The same for a connection that may not be shared.
+    /// Leaves the statement in front alone, if it shares its connection: see
+    /// [`leave_front_alone`](Self::leave_front_alone).
     pub(crate) fn let_others_overtake(&mut self, conn_id: ConnId) {
         let conn = self.servers.conns.get(conn_id);
         if conn.is_some_and(|conn| conn.list == ConnState::Shared && conn.in_flight.len() > 1) {

@@ -13,9 +13,7 @@ use trunkline_topology::User;
 
 use crate::{
     ClientId,
-    clients::Clients,
     clients::client::{Phase, Session},
-    env::Env,
     login::LoginAccounts,
     rooms::{Core, Exchange},
     shared::UserPlace,
@@ -23,10 +21,6 @@ use crate::{
 
 /// Failures after which a connection of MariaDB's has no such command.
 const FAILED_MAX: u8 = 3;
-
-impl Clients {}
-
-impl Env {}
 
 impl Exchange {
     /// `COM_CHANGE_USER`.

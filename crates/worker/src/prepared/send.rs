@@ -24,7 +24,7 @@ use crate::{
     clients::Clients,
     clients::client::{Phase, Purpose, Session, Statement},
     commands::command::{is_split, joined_payload},
-    rooms::{Core, Exchange},
+    rooms::Core,
     routing::route::Asking,
     servers::conn::{Conn, InFlight, Owner},
 };
@@ -48,8 +48,6 @@ impl Clients {
         }
     }
 }
-
-impl Exchange {}
 
 impl Core {
     /// Takes the statement that `id` runs to the front of those on a connection that has it.

@@ -6,7 +6,7 @@ use trunkline_session::tracker::{PinReason, Pins};
 use trunkline_sql::hint::Hints;
 use trunkline_topology::{Pipeline, ServerKey};
 
-use crate::{cache::CacheOrder, clients::client::Statement, mirror::MirrorOrder, rooms::Core};
+use crate::{cache::CacheOrder, clients::client::Statement, mirror::MirrorOrder};
 
 /// What one statement is to be carried out with. 0 is none of a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -71,8 +71,6 @@ impl Directives {
         self.retries = hints.retries.map(|retries| retries.min(RETRIES_MAX)).or(self.retries);
     }
 }
-
-impl Core {}
 
 /// The longest that a client can have its own statement held back, ms.
 const DELAY_MAX_MS: u32 = 3_600_000;

@@ -13,7 +13,7 @@ use crate::{
 /// A `COM_QUIT` packet.
 const QUIT: &[u8] = &[1, 0, 0, 0, 1];
 
-/// The same on a compressed connection: too short to be compressed itself.
+/// `COM_QUIT` on a compressed connection: too short to be compressed itself.
 const PACKED_QUIT: &[u8] = &[5, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1];
 
 impl Servers {

@@ -8,11 +8,7 @@ use trunkline_session::Credential;
 use trunkline_topology::{BackendAccount, Password, User};
 
 use crate::{
-    Action, ClientId,
-    clients::client::Session,
-    env::Env,
-    rooms::{Core, Exchange},
-    servers::conn::AccountKey,
+    Action, ClientId, clients::client::Session, env::Env, rooms::Core, servers::conn::AccountKey,
 };
 
 /// A password refused so lately counts as refused still, ms.
@@ -163,8 +159,6 @@ impl Core {
         }
     }
 }
-
-impl Exchange {}
 
 /// The password before, where it is known itself: a hash opens no server.
 fn clear_retained(user: &User) -> Option<&Password> {

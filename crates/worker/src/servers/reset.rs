@@ -7,7 +7,7 @@ use trunkline_session::tracker::{Charset, Schema, SessionState};
 use crate::{
     ClientId,
     prepared::ServerStmts,
-    rooms::{Core, Exchange},
+    rooms::Core,
     servers::conn::{InFlight, Owner},
     servers::dirt::{Dirt, RESET},
     servers::trackers::Behind,
@@ -141,5 +141,3 @@ impl Core {
         }
     }
 }
-
-impl Exchange {}

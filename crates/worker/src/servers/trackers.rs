@@ -25,7 +25,7 @@ use crate::{
     ClientId,
     env::Env,
     exchange::send::put_own_query,
-    rooms::{Core, Exchange},
+    rooms::Core,
     servers::conn::{Conn, InFlight, Owner},
     statement::sql_modes::DefaultModes,
 };
@@ -234,8 +234,6 @@ impl Core {
         }
     }
 }
-
-impl Exchange {}
 
 impl Conn {
     /// It comes to a session's state, by a `SET` of the proxy's or the session's own.

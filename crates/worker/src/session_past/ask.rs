@@ -19,7 +19,7 @@ use crate::{
     clients::Clients,
     clients::client::{Session, Statement},
     exchange::send::runs_a_routine,
-    rooms::{Core, Exchange},
+    rooms::Core,
     routing::route::Route,
     servers::Servers,
     servers::conn::Conn,
@@ -92,8 +92,6 @@ impl Clients {
         true
     }
 }
-
-impl Exchange {}
 
 impl Core {
     /// Whether nobody has used a connection since the session left something there.
@@ -220,7 +218,7 @@ pub(crate) fn is_held(route: &Route) -> bool {
     matches!(route, Route::Lease(..))
 }
 
-/// The same without a held connection.
+/// A route to the hostgroup of a connection in place of that connection.
 pub(crate) fn unheld(route: Route) -> Route {
     match route {
         Route::Lease(hostgroup, _) => Route::Hostgroup(hostgroup),

@@ -36,7 +36,7 @@ const FOUND_ROWS_PUT_MAX: u64 = 100;
 pub(crate) enum FoundRows {
     /// It is the number of rows in the answer, or of those that went `INTO` something.
     Answer,
-    /// The same on MySQL; on MariaDB the server alone knows.
+    /// On MySQL it is the number of rows in the answer; on MariaDB the server alone knows.
     AnswerOnMySql,
     /// It stays.
     Stays,

@@ -24,7 +24,7 @@ use super::{
 use crate::{
     ClientId,
     clients::client::{Purpose, Session, Statement},
-    rooms::{Core, Exchange},
+    rooms::Core,
     routing::route::Route,
 };
 
@@ -193,8 +193,6 @@ impl Core {
         self.answer_error(id, ErrorKind::StateLost.says(INSERT_ID_LOST));
     }
 }
-
-impl Exchange {}
 
 /// Whether a statement's own text reads the last insert id.
 pub(crate) fn names_insert_id(statement: &Statement) -> bool {

@@ -109,7 +109,7 @@ impl Warnings {
         self.put_rows(out, show, format, status, |row| Some(row.to_vec()));
     }
 
-    /// The same in the binary protocol.
+    /// Writes what was asked for in the binary protocol.
     pub(super) fn put_binary(
         &self,
         out: &mut Vec<u8>,

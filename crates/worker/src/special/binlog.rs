@@ -9,13 +9,10 @@ use trunkline_protocol::codec::frame::split_packet;
 
 use crate::{
     ClientId,
-    clients::Clients,
     clients::client::Phase,
-    rooms::{Core, Exchange},
+    rooms::Exchange,
     servers::conn::{Conn, ConnPhase},
 };
-
-impl Clients {}
 
 impl Exchange {
     /// What came in one read with a dump that has begun.
@@ -27,8 +24,6 @@ impl Exchange {
         }
     }
 }
-
-impl Core {}
 
 impl Conn {
     /// Whether a client gets the binary log there. That of a fast-forward user is the client's

@@ -12,7 +12,6 @@ use trunkline_sql::analysis::{Analysis, Effect};
 
 use crate::{
     Action, ClientId, Side,
-    clients::Clients,
     clients::client::{Phase, Stage},
     rooms::{Core, Exchange},
     servers::conn::{ConnPhase, Owner},
@@ -44,8 +43,6 @@ const NOBODYS_FILE: &str = "its server waits for a file that nobody sends";
 fn loads_local_file(analysis: &Analysis) -> bool {
     analysis.effects.iter().any(|effect| matches!(effect, Effect::LoadData { local: true }))
 }
-
-impl Clients {}
 
 impl Core {
     /// Whether the client never said that it answers requests for files: servers refuse then.

@@ -18,7 +18,7 @@ use crate::{
     action::CatalogAsk,
     clients::client::{Phase, Purpose, Session, Statement},
     env::Env,
-    rooms::{Commands, Core, Exchange},
+    rooms::{Core, Exchange},
     routing::route::Asking,
     statement::Statements,
     statement::analysis::Known,
@@ -443,8 +443,6 @@ impl Exchange {
         None
     }
 }
-
-impl Commands {}
 
 /// Names that were waited for in vain and are remembered.
 const UNANSWERED_MAX: usize = 4_096;

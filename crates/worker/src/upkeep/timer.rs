@@ -10,7 +10,6 @@ use trunkline_protocol::{
 
 use crate::{
     ClientId,
-    clients::Clients,
     clients::client::{Ending, Phase, Purpose, Stage, Statement, Waiting},
     kill::{KillAsker, KillScope},
     rooms::{Commands, Core, Exchange},
@@ -30,8 +29,6 @@ const TIMED_OUT: &ErrorInstead = &ErrorInstead {
     sqlstate: *ErrorKind::TimedOut.sqlstate(),
     message: "Query execution was interrupted, query_timeout exceeded",
 };
-
-impl Clients {}
 
 impl Commands {
     /// Wakes those whose time has come.
