@@ -108,8 +108,8 @@ impl Core {
     }
 
     /// Closes idle connections to outdated servers where the last statement of this session left
-    /// something to be read: what reads it is a statement like others, and new ones are not for such
-    /// servers.
+    /// something to be read: what reads it is a statement like others, and such servers get no new
+    /// ones.
     pub(crate) fn drop_outdated_of(&mut self, id: ClientId) {
         let session = self.clients.get(id).and_then(|client| client.session.as_ref());
         let places = session
