@@ -94,24 +94,12 @@ impl Worker {
     /// A socket with bytes to write; call until `None` after each batch.
     #[inline]
     pub fn next_dirty(&mut self) -> Option<Side> {
+        let core = &mut self.commands.exchange.core;
         // One that has gone meanwhile must not keep the rest from their turn.
-        while let Some(side) = self.commands.exchange.core.fx.dirty.0.pop_front() {
+        while let Some(side) = core.fx.dirty.0.pop_front() {
             let outbox = match side {
-                Side::Client(id) => self
-                    .commands
-                    .exchange
-                    .core
-                    .clients
-                    .get_mut(id)
-                    .map(|client| &mut client.io.outbox),
-                Side::Server(id) => self
-                    .commands
-                    .exchange
-                    .core
-                    .servers
-                    .conns
-                    .get_mut(id)
-                    .map(|conn| &mut conn.io.outbox),
+                Side::Client(id) => core.clients.get_mut(id).map(|client| &mut client.io.outbox),
+                Side::Server(id) => core.servers.conns.get_mut(id).map(|conn| &mut conn.io.outbox),
             };
             if let Some(outbox) = outbox {
                 outbox.is_listed = false;
@@ -130,34 +118,33 @@ impl Worker {
     /// The bytes to write to a socket.
     #[inline]
     pub fn pending(&mut self, side: Side) -> &[u8] {
+        let core = &mut self.commands.exchange.core;
         let (outbox, packing) = match side {
-            Side::Client(id) => match self.commands.exchange.core.clients.get_mut(id) {
+            Side::Client(id) => match core.clients.get_mut(id) {
                 Some(client) => (&mut client.io.outbox, &mut client.io.packing),
                 None => return &[],
             },
-            Side::Server(id) => match self.commands.exchange.core.servers.conns.get_mut(id) {
+            Side::Server(id) => match core.servers.conns.get_mut(id) {
                 Some(conn) => (&mut conn.io.outbox, &mut conn.io.packing),
                 None => return &[],
             },
         };
         match packing {
             None => outbox.pending(),
-            Some(packing) => packing.pending(
-                outbox,
-                &mut self.commands.exchange.core.fx.buffers,
-                &mut *self.commands.exchange.core.fx.compressor,
-            ),
+            Some(packing) => {
+                packing.pending(outbox, &mut core.fx.buffers, &mut *core.fx.compressor)
+            }
         }
     }
 
     /// How many clients this worker has.
     pub fn clients(&self) -> usize {
-        self.commands.exchange.core.clients.table.len()
-            - self.commands.exchange.core.clients.copies.running
+        let clients = &self.commands.exchange.core.clients;
+        clients.table.len() - clients.copies.running
     }
 
-    #[cfg(feature = "plants")]
     /// Makes this worker err so from now on.
+    #[cfg(feature = "plants")]
     pub fn plant(&mut self, plant: Plant) {
         self.commands.exchange.core.plant(plant)
     }
