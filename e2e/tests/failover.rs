@@ -10,7 +10,7 @@ use trunkline_testkit::{Flavour, Options, Server, SqlClient, Trunkline, error_co
 
 use crate::stage::{
     FLAVOURS, PASSWORD, SOON, USER, before, client, connections_on, fails, is_available,
-    new_schema, one_server, replication, start, statements_of, text, user, wait_pins,
+    new_schema, one_server, replication, start, statements_of, status, text, user, wait_pins,
 };
 use crate::wire::{MODERN, Wire, code, login};
 
@@ -487,6 +487,27 @@ fn issue_16_nothing_runs_that_was_sent_ahead_behind_what_is_lost() -> Result<()>
                 ensure!(wire.packet().is_err(), "the session goes on behind {first}");
             }
         }
+        // A write that is refused at once, as enough wait already.
+        server.sql(&format!("CREATE TABLE {schema}.child (a BIGINT) ENGINE = InnoDB"))?;
+        let full = Trunkline::start(&format!("queue_max = 1\n{config}"))?;
+        let mut holder = client(&full, &schema)?;
+        holder.sql("BEGIN")?;
+        holder.sql("SELECT COUNT(*) FROM t")?;
+        let mut waiter = Wire::login(&full, USER, PASSWORD, &schema)?;
+        waiter.send(code::QUERY, b"DO 1")?;
+        wait_until("one waits", SOON, || {
+            Ok(status(&full)?.pointer("/waiting/0").filter(|n| n.as_u64() == Some(1)).cloned())
+        })?;
+        let mut wire = Wire::login(&full, USER, PASSWORD, &schema)?;
+        let mut ahead = Vec::new();
+        for text in ["INSERT INTO t VALUES (7)", "INSERT INTO child VALUES (LAST_INSERT_ID())"] {
+            put_payload(&mut ahead, 0, &[&[code::QUERY], text.as_bytes()].concat());
+        }
+        wire.send_bytes(&ahead)?;
+        let (_, refused) = wire.packet()?;
+        let [low, high] = 9_001_u16.to_le_bytes();
+        ensure!(refused.get(..3) == Some(&[0xFF, low, high]), "{refused:?}");
+        ensure!(wire.packet().is_err(), "the session goes on behind what found the queue full");
         // One that a rule refuses.
         let rule = "[[rule]]\nid = 1\nmatch_pattern = \"refused\"\nerror_msg = \"not here\"\n";
         let refusing = Trunkline::start(&format!("{config}{rule}"))?;

@@ -389,6 +389,9 @@ fn issue_16_ids_of_statements_go_on_behind_a_reset() -> Result<()> {
         ensure!(wire.single(code::RESET_CONNECTION, b"")?.is_ok());
         let new = prepare(&mut wire, "INSERT INTO t (b) VALUES ('new')")?;
         ensure!(former != new, "{former:?} means another statement now");
+        wire.change_user(USER, PASSWORD, schema)?;
+        let newest = prepare(&mut wire, "INSERT INTO t (b) VALUES ('newest')")?;
+        ensure!(newest != former && newest != new, "{newest:?} came before");
         let body = [&former[..], &block(0, &[], false)].concat();
         let gone = wire.exchange(code::STMT_EXECUTE, &body, Shape::Results)?;
         ensure!(gone.get(5..7) == Some(&1243_u16.to_le_bytes()[..]), "{}", gone.escape_ascii());

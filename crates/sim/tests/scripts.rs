@@ -24,7 +24,7 @@ fn play(deeds: Vec<Deed>) -> Outcome {
     play_with(&[], deeds)
 }
 
-/// The same with these settings.
+/// A calm world with these settings, and one client that says this.
 fn play_with(settings: &[(&'static str, u64)], deeds: Vec<Deed>) -> Outcome {
     let steps = deeds.into_iter().map(|deed| Step { pause_us: 0, deed }).collect();
     run(&world(settings, vec![steps]), true)

@@ -271,7 +271,8 @@ impl Exchange {
         }
         self.core.count_good_login(id);
         self.core.prepare_proof(id, &identity);
-        let is_first = self.core.clients.get(id).is_some_and(|client| client.session.is_none());
+        let before = self.core.clients.get(id).and_then(|client| client.session.as_ref());
+        let (is_first, stmts) = (before.is_none(), before.map(|it| it.prepared.none_behind()));
         // A change of user gives the old user's place back before it takes the new one.
         self.core.follow_globals();
         self.core.part_from_session(id);
@@ -316,9 +317,7 @@ impl Exchange {
         let Some(client) = self.core.clients.get_mut(id) else {
             return;
         };
-        if let Some(former) = &client.change.former {
-            session.prepared = former.prepared.none_behind();
-        }
+        session.prepared = stmts.unwrap_or_default();
         client.session = Some(Box::new(session));
         client.phase = Phase::Idle;
         self.core.begin_autocommit(id);

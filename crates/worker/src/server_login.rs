@@ -74,6 +74,13 @@ impl Core {
             other => other,
         };
     }
+
+    /// A server does not take an account: if it comes from a server, it may be another one now.
+    fn doubt(&mut self, account: AccountId) {
+        if self.servers.logins.accounts.key(account).is_some_and(AccountKey::is_granted) {
+            self.look_up_users(None);
+        }
+    }
 }
 
 impl Exchange {
@@ -286,15 +293,6 @@ impl Exchange {
         }
         self.core.fx.wake(Wake::Queue(hostgroup));
         true
-    }
-}
-
-impl Core {
-    /// A server does not take an account: if it comes from a server, it may be another one now.
-    fn doubt(&mut self, account: AccountId) {
-        if self.servers.logins.accounts.key(account).is_some_and(AccountKey::is_granted) {
-            self.look_up_users(None);
-        }
     }
 }
 

@@ -53,3 +53,8 @@ fn issue_16_who_is_held_on_a_reader_begins_no_transaction_there() -> Result<()> 
     let rules = "[[rule]]\nid = 1\nmatch_digest = \"^SELECT\"\nmultiplex = 0\n";
     holds(Scene { rules, ..SPLIT }, include_str!("cases/readers_held_by_rules.txt"))
 }
+
+#[test]
+fn issue_16_classic_rules_neither_part_locks_nor_hide_temporary_tables() -> Result<()> {
+    holds(Scene { rules: CLASSIC, ..SPLIT }, include_str!("cases/readers_classic.txt"))
+}

@@ -11,10 +11,10 @@ pub(super) trait Source {
     /// Where a subject stands, as a number in whose order errors are told.
     fn locate(&self, subject: &Subject, kind: ErrorKind) -> usize;
 
-    /// The same for people.
+    /// Where a subject stands, in words for people.
     fn place(&self, subject: &Subject, at: usize) -> Place;
 
-    /// The same behind another place: `on line 7`.
+    /// Where a subject stands, to be said behind another place: `on line 7`.
     fn other_place(&self, subject: &Subject) -> String;
 
     /// ` in [[user]]` where that is worth saying.

@@ -401,11 +401,12 @@ pub enum Setting {
     },
     /// `last_insert_id`: the proxy brings it over.
     LastInsertId(u64),
-    /// The same from a table of its own, which clears what the last statement left on MariaDB.
+    /// `last_insert_id`, selected from a table of its own: that clears what the last statement left
+    /// on MariaDB.
     LastInsertIdOfTable(u64),
     /// `last_insert_id = LAST_INSERT_ID()`: the proxy has the value reported.
     LastInsertIdAsItIs,
-    /// The same from a table of its own.
+    /// `last_insert_id = LAST_INSERT_ID()`, selected from a table of its own.
     LastInsertIdAsItIsOfTable,
     /// A session tracker, by its name behind `session_track_`: the proxy's.
     Tracker(String, String),
@@ -436,7 +437,7 @@ impl Scope {
 pub enum SetValue {
     /// A literal.
     Literal(Value),
-    /// The same value as an expression, which only a server evaluates.
+    /// A literal written as an expression, which only a server evaluates.
     Expression(Value),
     /// `DEFAULT`.
     Default,

@@ -137,15 +137,7 @@ impl Exchange {
                         has_default_trackers,
                         ..session.past.recalled()
                     };
-                    let asks = reads(Depends::DIAGNOSTICS)
-                        && session
-                            .past
-                            .run_again(
-                                &session.settings.state,
-                                self.core.env.shared.catalog(),
-                                self.core.env.now.ms(),
-                            )
-                            .is_none();
+                    let asks = reads(Depends::DIAGNOSTICS) && !self.core.env.may_run_again(session);
                     if asks && assign_numbers(session, &mut statement, text_len, &known) {
                         return self.run_on_route(id, route, statement);
                     }
@@ -274,14 +266,7 @@ impl Exchange {
                     let connection_id = recalled.connection_id;
                     let last_gtid = recalled.last_gtid;
                     recalled = Recalled { connection_id, last_gtid, ..session.past.recalled() };
-                    let is_lost = session
-                        .past
-                        .run_again(
-                            &session.settings.state,
-                            self.core.env.shared.catalog(),
-                            self.core.env.now.ms(),
-                        )
-                        .is_none();
+                    let is_lost = !self.core.env.may_run_again(session);
                     if is_lost && self.core.shows_past(id, &entry) {
                         self.core.fx.buffers.give(statement.command.frames);
                         return;

@@ -110,9 +110,7 @@ impl Exchange {
             }
         }
     }
-}
 
-impl Exchange {
     /// Answers a statement that no server gets with an error. What its client has sent ahead is
     /// meant for a session in which it has run: where it was to change the session, that ends.
     fn answer_refused(&mut self, id: ClientId, statement: Box<Statement>, error: ClientError) {

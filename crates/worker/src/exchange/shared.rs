@@ -112,9 +112,7 @@ impl Core {
             self.reset_conn(conn_id);
         }
     }
-}
 
-impl Core {
     /// Whether the reads on a shared connection may be sent again is what is proven of them by now.
     pub(crate) fn prove_all_again(&mut self, conn_id: ConnId) {
         let conn = self.servers.conns.get(conn_id);

@@ -268,13 +268,13 @@ impl Exchange {
             victim,
             deadline_ms: self.core.env.now.ms() + KILL_MS_MAX,
         });
-        let is_ready = self
-            .core
-            .servers
-            .conns
-            .get(via)
-            .is_some_and(|conn| conn.list == ConnState::CarryingKill);
-        if is_ready {
+        self.send_kills_if_ready(via);
+    }
+
+    /// Sends what a connection is to carry, unless it is still being opened.
+    fn send_kills_if_ready(&mut self, via: ConnId) {
+        let conn = self.core.servers.conns.get(via);
+        if conn.is_some_and(|conn| conn.list == ConnState::CarryingKill) {
             self.send_kills(via);
         }
     }
@@ -375,15 +375,7 @@ impl Exchange {
         {
             command.via = via;
         }
-        let is_ready = self
-            .core
-            .servers
-            .conns
-            .get(via)
-            .is_some_and(|conn| conn.list == ConnState::CarryingKill);
-        if is_ready {
-            self.send_kills(via);
-        }
+        self.send_kills_if_ready(via);
         true
     }
 }

@@ -382,13 +382,18 @@ fn destination(
         return (hostgroup, reason.to_owned());
     }
     let begins = asked.transactions.autocommit_off;
-    let as_said =
-        |named: HostgroupId, by: &str| match ruled(named, default, &snapshot.replication, begins) {
-            hostgroup if hostgroup == named => (hostgroup, format!("as {by} says")),
-            writer => {
-                (writer, format!("the writer of the readers that {by} names: autocommit is off"))
-            }
-        };
+    let as_said = |named: HostgroupId, by: &str| match ruled(
+        named,
+        default,
+        &snapshot.replication,
+        (analysis, begins),
+    ) {
+        hostgroup if hostgroup == named => (hostgroup, format!("as {by} says")),
+        writer => (writer, {
+            let why = if begins { "autocommit is off" } else { "it is about a named lock" };
+            format!("the writer of the readers that {by} names: {why}")
+        }),
+    };
     if !decision.applied {
         let (schema, flag) = (asked.schema, decision.final_flag);
         if let Some(hostgroup) = snapshot.fast_routes.find(&user.name, schema, flag) {

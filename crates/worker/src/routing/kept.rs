@@ -42,15 +42,19 @@ pub(super) fn keeping_lease<'a>(
     (analysis, proof): (&Analysis, Proof),
     is_same_group: impl Fn(HostgroupId) -> bool,
 ) -> Option<&'a Lease> {
-    let mut held = session.leases.iter().filter(|lease| has_state(lease));
-    // What the session has there it has by rules like this one.
-    if held.clone().any(|lease| lease.hostgroup == decided) {
+    let held = || session.leases.iter().filter(|lease| has_state(lease));
+    let asks = |lease: &&Lease| sees(&lease.pins, analysis, proof);
+    // What the session has there it has by rules like this one: it stays elsewhere only for what
+    // it asks of that place alone, a temporary table.
+    let there = held().find(|lease| lease.hostgroup == decided);
+    if there.is_some_and(|lease| asks(&lease)) {
         return None;
     }
-    held.find(|lease| {
+    held().filter(|lease| lease.hostgroup != decided).find(|lease| {
         let is_own = lease.hostgroup == session.login.user.default_hostgroup;
         let may_stay = is_own || only_looks(analysis, proof);
-        may_stay && (is_own && is_same_group(lease.hostgroup) || sees(&lease.pins, analysis, proof))
+        let stays = is_own && there.is_none() && is_same_group(lease.hostgroup);
+        may_stay && (stays || asks(lease))
     })
 }
 

@@ -135,7 +135,8 @@ impl Commands {
         };
         let known = rewritten.as_ref().map_or(known, |rewritten| &rewritten.known);
         self.exchange.core.end_brief_pins(id, &known.analysis);
-        let mut hostgroup = ruling.hostgroup.map(|named| self.exchange.core.ruled(id, named));
+        let mut hostgroup =
+            ruling.hostgroup.map(|named| self.exchange.core.ruled(id, named, &known.analysis));
         let mut server = None;
         if let Some(hints) = known
             .hints
@@ -284,12 +285,13 @@ impl Core {
     }
 
     /// The hostgroup of a statement that a rule sends to `named`.
-    fn ruled(&self, id: ClientId, named: HostgroupId) -> HostgroupId {
+    fn ruled(&self, id: ClientId, named: HostgroupId, analysis: &Analysis) -> HostgroupId {
         let session = self.clients.get(id).and_then(|client| client.session.as_ref());
         let Some(session) = session else { return named };
         let begins =
             session.settings.state.is_autocommit_off() && session.transaction_lease().is_none();
-        ruled(named, session.login.user.default_hostgroup, &self.env.snapshot.replication, begins)
+        let default = session.login.user.default_hostgroup;
+        ruled(named, default, &self.env.snapshot.replication, (analysis, begins))
     }
 
     /// The server that a statement's comments name, unless it is a reader and the statement may

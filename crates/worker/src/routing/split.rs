@@ -5,7 +5,7 @@ use trunkline_catalog::Proof;
 use trunkline_config::{ServerEntry, Snapshot};
 use trunkline_session::tracker::SessionState;
 use trunkline_sql::{
-    analysis::{Analysis, TransactionEffect},
+    analysis::{Analysis, Effect, TransactionEffect},
     hint::{Hints, RouteHint},
 };
 use trunkline_topology::{
@@ -151,17 +151,22 @@ pub fn hinted(
     }
 }
 
-/// The hostgroup that a rule or fast routing names, for a user with this default. Without
-/// autocommit a statement begins a transaction, in which others may write: it begins on the
-/// writer, where a rule names the readers of a group.
+/// The hostgroup that a rule or fast routing names, for a user with this default. Where it names
+/// the readers of a group, two kinds of statements go to the group's writer. Without autocommit
+/// one begins a transaction (`begins`), in which others may write. And a named lock is one for all
+/// sessions in one place only.
 pub fn ruled(
     named: HostgroupId,
     default: HostgroupId,
     groups: &[ReplicationGroup],
-    begins: bool,
+    (analysis, begins): (&Analysis, bool),
 ) -> HostgroupId {
-    let group = groups.iter().find(|group| group.reader_hostgroup == named);
-    group.filter(|_| begins && named != default).map_or(named, |group| group.writer_hostgroup)
+    let group = groups.iter().find(|group| group.reader_hostgroup == named && named != default);
+    let is_lock = |effect: &Effect| {
+        matches!(effect, Effect::GetLock(_) | Effect::ReleaseLock(_) | Effect::ReleaseAllLocks)
+    };
+    let leaves = |_: &&ReplicationGroup| begins || analysis.effects.iter().any(is_lock);
+    group.filter(leaves).map_or(named, |group| group.writer_hostgroup)
 }
 
 /// The server that a statement's comments name (MaxScale's `route to server`), by its comment in
@@ -300,5 +305,24 @@ mod tests {
         check("SELECT 1 -- maxscale route to master", Some(10));
         check("SELECT 1 -- maxscale route to server db1", None);
         check("SELECT 1 /* nothing */", None);
+    }
+
+    #[test]
+    fn a_rule_that_names_readers_is_obeyed_by_what_neither_locks_nor_begins() {
+        let groups = [group(ReadWriteSplit::Rules)];
+        let ruled_to = |text: &str, named: u32, default: u32, begins: bool| {
+            let analysis = analyse(text.as_bytes(), &Modes::default());
+            ruled(HostgroupId(named), HostgroupId(default), &groups, (&analysis, begins)).0
+        };
+        let read = "SELECT a FROM t";
+        assert_eq!(ruled_to(read, 20, 10, false), 20);
+        assert_eq!(ruled_to(read, 20, 10, true), 10, "it begins a transaction");
+        for text in
+            ["SELECT GET_LOCK('a', 1)", "SELECT RELEASE_LOCK('a')", "DO RELEASE_ALL_LOCKS()"]
+        {
+            assert_eq!(ruled_to(text, 20, 10, false), 10, "{text}");
+        }
+        assert_eq!(ruled_to(read, 20, 20, true), 20, "its user's own hostgroup");
+        assert_eq!(ruled_to(read, 30, 10, true), 30, "no group's readers");
     }
 }

@@ -13,13 +13,14 @@ use trunkline_protocol::{
 use trunkline_session::tracker::SessionState;
 use trunkline_sql::analysis::Depends;
 
-use super::{Again, LastStatement};
 use crate::{
     ClientId,
-    clients::client::{Phase, Purpose, Statement},
+    clients::client::{Phase, Purpose, Session, Statement},
+    env::Env,
     exchange::send::put_own_query,
     rooms::Core,
     servers::conn::{InFlight, Owner},
+    session_past::{Again, LastStatement},
 };
 
 impl LastStatement {
@@ -34,6 +35,14 @@ impl LastStatement {
         let again = self.conditions.again.as_ref()?;
         let holds = again.validity.is_none_or(|validity| validity.holds(catalog, now_ms));
         (holds && again.state == *state).then_some(&again.text)
+    }
+}
+
+impl Env {
+    /// Whether the read that left a session's warnings can be run again for them.
+    pub(crate) fn may_run_again(&self, session: &Session) -> bool {
+        let (catalog, now_ms) = (self.shared.catalog(), self.now.ms());
+        session.past.run_again(&session.settings.state, catalog, now_ms).is_some()
     }
 }
 
