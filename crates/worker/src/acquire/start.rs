@@ -5,8 +5,8 @@ use trunkline_protocol::error::{ClientError, ErrorKind};
 use crate::{
     ClientId,
     clients::Clients,
-    clients::client::{Purpose, Session, Statement, Waiting},
-    exchange::lost::makes_state,
+    clients::client::{Client, Purpose, Statement, Waiting},
+    exchange::lost::says_state,
     rooms::{Core, Exchange},
     routing::route::Route,
     session_past::reads_past,
@@ -114,10 +114,8 @@ impl Exchange {
     /// Answers a statement that no server gets with an error. What its client has sent ahead is
     /// meant for a session in which it has run: where it was to change the session, that ends.
     fn answer_refused(&mut self, id: ClientId, statement: Box<Statement>, error: ClientError) {
-        let ends = self.core.clients.get(id).is_some_and(|client| {
-            let makes = |session: &Session| makes_state(&statement, session);
-            client.has_sent_ahead() && client.session.as_deref().is_some_and(makes)
-        });
+        let has_more = self.core.clients.get(id).is_some_and(Client::has_sent_ahead);
+        let ends = has_more && says_state(&statement);
         self.core.give_up_unsent(id, statement);
         self.core.answer_error(id, error);
         if ends {

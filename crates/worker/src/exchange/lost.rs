@@ -295,7 +295,14 @@ fn losers(conn: &mut Conn) -> Vec<(ClientId, bool, Option<u8>)> {
 
 /// Whether a statement was to change what its session's next ones find: it begins a transaction,
 /// sets something, chooses a schema.
-pub(crate) fn makes_state(statement: &Statement, session: &Session) -> bool {
+pub(super) fn makes_state(statement: &Statement, session: &Session) -> bool {
+    let is_run = matches!(statement.command.purpose, Purpose::Query | Purpose::Execute);
+    let begins = !statement.meaning.is_read && session.settings.state.is_autocommit_off();
+    is_run && begins || says_state(statement)
+}
+
+/// Whether a statement says that it changes what its session's next ones find.
+pub(crate) fn says_state(statement: &Statement) -> bool {
     let is_state = |known: &Known| {
         let analysis = &known.analysis;
         let lasts = |effect: &Effect| !matches!(effect, Effect::CalcFoundRows);
@@ -303,8 +310,7 @@ pub(crate) fn makes_state(statement: &Statement, session: &Session) -> bool {
     };
     match statement.command.purpose {
         Purpose::Query | Purpose::Execute => {
-            !statement.meaning.is_read && session.settings.state.is_autocommit_off()
-                || statement.meaning.known.as_deref().is_some_and(is_state)
+            statement.meaning.known.as_deref().is_some_and(is_state)
         }
         Purpose::InitDb(_) | Purpose::Reset => true,
         _ => false,
