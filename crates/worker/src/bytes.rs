@@ -6,9 +6,9 @@ use trunkline_stats::ClientRefusal;
 
 use crate::{
     ClientId, Side,
-    clients::client::Phase,
+    clients::client::{Client, Phase},
     compressed::{joined, piece_of, remaining},
-    rooms::{Commands, Core, Exchange},
+    rooms::{Commands, Core, Exchange, Lender},
     servers::conn::{Conn, ConnPhase},
 };
 
@@ -17,16 +17,7 @@ impl Core {
     pub(crate) fn on_wrote(&mut self, side: Side, len: usize) {
         match side {
             Side::Client(id) => {
-                let Some(client) = self.clients.get_mut(id) else {
-                    return;
-                };
-                // It rests from its answer on, not from its question.
-                client.active_ms = self.env.now.ms();
-                match client.io.packing.as_deref_mut() {
-                    None => client.io.outbox.advance(len, &mut self.fx.buffers),
-                    Some(packing) => packing.advance(len, &mut self.fx.buffers),
-                }
-                self.after_client_write(id);
+                self.with_client(id, |core, client| core.on_client_wrote(client, len));
             }
             Side::Server(id) => {
                 let Some(conn) = self.servers.conns.get_mut(id) else {
@@ -46,48 +37,54 @@ impl Core {
     }
 }
 
+impl Core {
+    fn on_client_wrote(&mut self, client: &mut Client, len: usize) {
+        // It rests from its answer on, not from its question.
+        client.active_ms = self.env.now.ms();
+        match client.io.packing.as_deref_mut() {
+            None => client.io.outbox.advance(len, &mut self.fx.buffers),
+            Some(packing) => packing.advance(len, &mut self.fx.buffers),
+        }
+        self.after_client_write(client);
+    }
+}
+
 impl Commands {
     /// See [`Worker::client_read`](crate::Worker::client_read).
-    pub(crate) fn on_client_read(&mut self, id: ClientId, bytes: &[u8]) {
-        let Some(client) = self.exchange.core.clients.get_mut(id) else {
-            return;
-        };
+    pub(crate) fn on_client_read(&mut self, client: &mut Client, bytes: &[u8]) {
         client.active_ms = self.exchange.core.env.now.ms();
         match client.io.packing.is_some() {
-            false => self.client_read_plain(id, bytes),
-            true => self.packed_client_read(id, bytes),
+            false => self.client_read_plain(client, bytes),
+            true => self.packed_client_read(client, bytes),
         }
     }
 
     /// Bytes from a client, unpacked.
     #[inline]
-    fn client_read_plain(&mut self, id: ClientId, bytes: &[u8]) {
-        let Some(client) = self.exchange.core.clients.get_mut(id) else {
-            return;
-        };
+    fn client_read_plain(&mut self, client: &mut Client, bytes: &[u8]) {
         match &client.phase {
-            Phase::Login(_) => self.exchange.login_read(id, bytes),
-            Phase::Idle => self.commands_read(id, bytes),
+            Phase::Login(_) => self.exchange.login_read(client, bytes),
+            Phase::Idle => self.commands_read(client, bytes),
             Phase::Running(_) | Phase::AwaitKill(_) | Phase::AwaitNames(_) => {
                 client.io.inbox.extend_from_slice(bytes);
-                match self.exchange.core.clients.is_uploading(id) {
-                    true => self.exchange.core.upload(id),
-                    false => self.exchange.core.pause_if_full(id),
+                match client.is_uploading() {
+                    true => self.exchange.core.upload(client),
+                    false => self.exchange.core.pause_if_full(client),
                 }
             }
             Phase::Forward(conn) => {
                 let conn = *conn;
-                self.exchange.forward_to_server(id, conn, bytes);
+                self.exchange.forward_to_server(client, conn, bytes);
             }
             Phase::Closing => {}
         }
     }
 
     /// Bytes of a client that compresses.
-    fn packed_client_read(&mut self, id: ClientId, bytes: &[u8]) {
-        let received = match self.exchange.core.clients.get_mut(id) {
-            Some(client) if !matches!(client.phase, Phase::Closing) => client.io.packing.as_mut(),
-            _ => None,
+    fn packed_client_read(&mut self, client: &mut Client, bytes: &[u8]) {
+        let received = match client.phase {
+            Phase::Closing => None,
+            _ => client.io.packing.as_mut(),
         };
         let taken = received.map(|packing| {
             (std::mem::take(&mut packing.received), std::mem::take(&mut packing.unpacked))
@@ -97,20 +94,20 @@ impl Commands {
         };
         let input = joined(&mut received, bytes);
         let mut at = 0;
-        while self.exchange.core.takes_packets(id) {
+        while self.exchange.core.takes_packets(client) {
             // In pieces: one packet may hold millions of commands, and answers may have to wait.
             if let Some(piece) = piece_of(&plain, used) {
                 used += piece.len();
-                self.client_read_plain(id, piece);
+                self.client_read_plain(client, piece);
                 continue;
             }
             plain.clear();
             used = 0;
             let rest = input.get(at..).unwrap_or_default();
-            match self.exchange.core.unpack_for_client(id, rest, &mut plain) {
+            match self.exchange.core.unpack_for_client(client, rest, &mut plain) {
                 Ok(None) => break,
                 Ok(Some(len)) => at += len,
-                Err(fault) => return self.exchange.refuse_packed(id, fault),
+                Err(fault) => return self.exchange.refuse_packed(client, fault),
             }
         }
         if used == plain.len() {
@@ -118,7 +115,7 @@ impl Commands {
             used = 0;
         }
         let rest = remaining(received, bytes, at);
-        self.exchange.core.keep_received(id, rest, (plain, used));
+        self.exchange.core.keep_received(client, rest, (plain, used));
     }
 
     /// Unpacks for those that wait for it.
@@ -130,12 +127,12 @@ impl Commands {
             };
             match side {
                 Side::Client(id) => {
-                    if let Some(client) = self.exchange.core.clients.get_mut(id)
-                        && let Some(packing) = client.io.packing.as_deref_mut()
-                    {
-                        packing.is_listed = false;
-                        self.packed_client_read(id, &[]);
-                    }
+                    self.with_client(id, |commands, client| {
+                        if let Some(packing) = client.io.packing.as_deref_mut() {
+                            packing.is_listed = false;
+                            commands.packed_client_read(client, &[]);
+                        }
+                    });
                 }
                 Side::Server(id) => {
                     if let Some(conn) = self.exchange.core.servers.conns.get_mut(id)
@@ -181,7 +178,9 @@ impl Exchange {
             ConnPhase::Ready => self.reply_read(id, bytes),
             ConnPhase::Forward(client) => {
                 let client = *client;
-                self.core.forward_to_client(id, client, bytes);
+                self.core.with_client(client, |core, client| {
+                    core.forward_to_client(client, id, bytes);
+                });
             }
         }
     }

@@ -37,10 +37,10 @@ use trunkline_topology::HostgroupId;
 use crate::{
     ClientId,
     cache::capture::Capture,
-    clients::client::{Phase, Purpose, Session, Statement, Waiting},
+    clients::client::{Client, Phase, Purpose, Session, Statement, Waiting},
     commands::command::is_split,
     prepared::know_columns,
-    rooms::{Core, Exchange},
+    rooms::{Core, Exchange, Lender},
     routing::route::Route,
 };
 
@@ -145,7 +145,7 @@ impl Exchange {
     /// route, perhaps with the order to store its answer.
     pub(crate) fn ask_cache(
         &mut self,
-        id: ClientId,
+        client: &mut Client,
         route: Route,
         mut statement: Box<Statement>,
         text_len: usize,
@@ -153,30 +153,30 @@ impl Exchange {
     ) {
         let mut key = std::mem::take(&mut self.statements.cache_key);
         key.clear();
-        if self.core.put_key(id, &route, &statement, text_len, order, &mut key).is_none() {
+        if self.core.put_key(client, &route, &statement, text_len, order, &mut key).is_none() {
             self.statements.cache_key = key;
-            return self.delay_or_start(id, route, statement, text_len);
+            return self.delay_or_start(client, route, statement, text_len);
         }
-        let found = self.core.look_up(id, &key, order, order.wait_ms > 0);
+        let found = self.core.look_up(client, &key, order, order.wait_ms > 0);
         if let Found::Fill(ticket) | Found::Renew(ticket) = found {
             statement.beside.fill = Some(self.core.new_fill(&key, ticket, &route));
         }
         match found {
             Found::Fill(_) if self.core.has_shared_place(&statement) => {
-                self.ask_shared(id, route, statement, text_len);
+                self.ask_shared(client, route, statement, text_len);
             }
             Found::Answer(reply) => {
-                self.answer_cached(id, &mut statement, order, &reply);
+                self.answer_cached(client, &mut statement, order, &reply);
                 self.core.fx.buffers.give(statement.command.frames);
             }
             Found::Wait => {
                 let awaits_cache = Some(key.as_slice().into());
                 let waiting = Waiting { route, text_len, awaits_cache };
-                self.core.await_cached(id, waiting, statement, order);
+                self.core.await_cached(client, waiting, statement, order);
             }
             Found::Fill(_) | Found::Renew(_) | Found::Nothing => {
                 self.core.count_miss(order);
-                self.delay_or_start(id, route, statement, text_len);
+                self.delay_or_start(client, route, statement, text_len);
             }
         }
         self.statements.cache_key = key;
@@ -185,15 +185,12 @@ impl Exchange {
     /// Answers a statement with what the cache has.
     fn answer_cached(
         &mut self,
-        id: ClientId,
+        client: &mut Client,
         statement: &mut Statement,
         order: CacheOrder,
         reply: &Reply,
     ) {
         let flavor = self.core.env.greeting.flavor();
-        let Some(client) = self.core.clients.get_mut(id) else {
-            return;
-        };
         let Some(session) = client.session.as_mut() else {
             return;
         };
@@ -207,20 +204,19 @@ impl Exchange {
         let before = client.io.outbox.position();
         let fed = relay.feed(&reply.bytes, client.io.outbox.buf(&mut self.core.fx.buffers));
         let sent = client.io.outbox.position() - before;
-        self.core.touch_client(id);
+        self.core.touch_client(client);
         if !matches!(fed, Ok(Fed { ended: true, .. })) {
             debug_assert!(false, "a stored answer is whole");
-            return self.close_client_now(id);
+            return self.close_client_now(client);
         }
         let outcome = relay.into_outcome();
-        let session = self.core.clients.get_mut(id).and_then(|client| client.session.as_mut());
-        if let Some(session) = session {
+        if let Some(session) = client.session.as_mut() {
             // No connection has what this statement left: there is nothing but the counts.
             session.past.learn(statement, &outcome, flavor, None, false);
             session.last_conn = None;
         }
-        self.core.stmt_answered(id, statement, &outcome);
-        self.core.clients.count_waiting(id);
+        self.core.stmt_answered(client, statement, &outcome);
+        self.core.clients.count_waiting(client);
         let age_us = reply.age_us(self.core.env.now.us);
         let counters = &mut self.core.fx.stats.counters;
         counters.cache_hits += 1;
@@ -233,7 +229,7 @@ impl Exchange {
         statement.target.hostgroup = HostgroupId(trunkline_stats::HOSTGROUP_CACHE);
         // It has not waited for a connection.
         statement.sent.sent_us = statement.command.begun_us;
-        self.sample(id, statement, None, Some(&outcome), None);
+        self.sample(client, statement, None, Some(&outcome), None);
     }
 
     /// Lets those go on whose answers were stored. What they do then may wake others, which come
@@ -242,15 +238,12 @@ impl Exchange {
     pub(crate) fn go_on_cached(&mut self) {
         for _ in 0..self.core.clients.cache_woken.len() {
             if let Some(id) = self.core.clients.cache_woken.pop_front() {
-                self.go_on_with(id);
+                self.with_client(id, Self::go_on_with);
             }
         }
     }
 
-    fn go_on_with(&mut self, id: ClientId) {
-        let Some(client) = self.core.clients.get_mut(id) else {
-            return;
-        };
+    fn go_on_with(&mut self, client: &mut Client) {
         let Phase::Running(statement) = &mut client.phase else {
             return;
         };
@@ -262,26 +255,26 @@ impl Exchange {
         };
         if let Some(cause) = client.session.as_ref().and_then(|session| session.lost.clone()) {
             // What it was to be a part of has gone while it waited.
-            self.core.clients.set_timer(id, 0);
-            self.fail_statement(id, ErrorKind::StateLost.says(cause));
-            return self.close_client(id);
+            self.core.clients.set_timer(client, 0);
+            self.fail_statement(client, ErrorKind::StateLost.says(cause));
+            return self.close_client(client);
         }
         let Phase::Running(mut statement) = std::mem::replace(&mut client.phase, Phase::Idle)
         else {
             return;
         };
-        self.core.clients.set_timer(id, 0);
+        self.core.clients.set_timer(client, 0);
         let Waiting { route, text_len, awaits_cache } = *waiting;
-        let route = self.core.clients.still_there(id, route);
+        let route = client.still_there(route);
         let key = awaits_cache.unwrap_or_default();
         if statement.beside.fill.is_some() {
-            return self.go_on_from_shared(id, route, statement, text_len, order);
+            return self.go_on_from_shared(client, route, statement, text_len, order);
         }
-        match self.core.look_up(id, &key, order, false) {
+        match self.core.look_up(client, &key, order, false) {
             Found::Answer(reply) => {
-                self.answer_cached(id, &mut statement, order, &reply);
+                self.answer_cached(client, &mut statement, order, &reply);
                 self.retire(statement);
-                return self.after_statement(id);
+                return self.after_statement(client);
             }
             Found::Fill(ticket) | Found::Renew(ticket) => {
                 statement.beside.fill = Some(self.core.new_fill(&key, ticket, &route));
@@ -289,7 +282,7 @@ impl Exchange {
             Found::Wait | Found::Nothing => {}
         }
         self.core.count_miss(order);
-        self.delay_or_start(id, route, statement, text_len);
+        self.delay_or_start(client, route, statement, text_len);
     }
 }
 
@@ -306,7 +299,13 @@ impl Core {
         })
     }
 
-    fn look_up(&mut self, id: ClientId, key: &[u8], order: CacheOrder, may_wait: bool) -> Found {
+    fn look_up(
+        &mut self,
+        client: &mut Client,
+        key: &[u8],
+        order: CacheOrder,
+        may_wait: bool,
+    ) -> Found {
         let now_us = self.env.now.us;
         let found = self.env.shared.cache().get(key, order.ttl_us(), now_us);
         self.fx.stats.counters.cache_lookups += 1;
@@ -318,7 +317,7 @@ impl Core {
                 Begun::Wait | Begun::Busy => Found::Answer(reply),
             },
             None => {
-                let (worker, ClientId { index, generation }) = (self.env.options.index, id);
+                let (worker, ClientId { index, generation }) = (self.env.options.index, client.id);
                 let waiter = may_wait.then_some(Waiter { worker, index, generation });
                 match self.env.shared.cache().begin(key, waiter, now_us) {
                     Begun::Fill(ticket) => Found::Fill(ticket),
@@ -332,7 +331,7 @@ impl Core {
     /// Waits until an equal statement has been answered, or for as long as its rule says.
     fn await_cached(
         &mut self,
-        id: ClientId,
+        client: &mut Client,
         waiting: Waiting,
         mut statement: Box<Statement>,
         order: CacheOrder,
@@ -344,8 +343,8 @@ impl Core {
             wait_ms = wait_ms.min(statement.target.orders.timeout_ms);
         }
         statement.held_back = Some(Box::new(waiting));
-        self.clients.begin(id, statement);
-        self.clients.set_timer(id, self.env.now.ms() + wait_ms);
+        self.clients.begin(client, statement);
+        self.clients.set_timer(client, self.env.now.ms() + wait_ms);
     }
 
     /// See [`Worker::cache_woken`](crate::Worker::cache_woken).
@@ -362,7 +361,7 @@ impl Core {
     /// cached, or its session is in a state that no other one can be in.
     fn put_key(
         &mut self,
-        id: ClientId,
+        client: &mut Client,
         route: &Route,
         statement: &Statement,
         text_len: usize,
@@ -375,7 +374,7 @@ impl Core {
             return None;
         };
         let known = statement.meaning.known.as_deref()?;
-        let session: &mut Session = self.clients.get_mut(id)?.session.as_deref_mut()?;
+        let session: &mut Session = client.session.as_deref_mut()?;
         let is_fit = self.env.shared.cache().is_on()
             && is_cacheable(&known.analysis, statement.meaning.proof, order)
             && is_free(session)

@@ -14,9 +14,10 @@ use trunkline_protocol::{
 };
 
 use crate::{
-    Action, ClientId, Side,
-    clients::client::Phase,
+    Action, Side,
+    clients::client::{Client, Phase},
     commands::command::SENT_AHEAD_MAX,
+    effects::Effects,
     outbox::{Buffers, Outbox},
     rooms::Core,
     servers::conn::ConnPhase,
@@ -133,13 +134,9 @@ impl Packing {
 
 impl Core {
     /// A client that asked for compression has been acknowledged: it compresses from now on.
-    pub(crate) fn begin_client_packing(&mut self, id: ClientId) {
+    pub(crate) fn begin_client_packing(&mut self, client: &mut Client) {
         let zlib_level = self.env.snapshot.settings.protocol_compression_level;
-        let Some(client) = self.clients.get_mut(id).filter(|client| client.io.packing.is_none())
-        else {
-            return;
-        };
-        let Some(session) = client.session.as_ref() else {
+        let Some(session) = client.session.as_ref().filter(|_| client.io.packing.is_none()) else {
             return;
         };
         let method = match session.login.capabilities.compression() {
@@ -152,7 +149,7 @@ impl Core {
         let received = std::mem::take(&mut client.io.inbox);
         let packing = Packing::begin(PackingPeer::Client, method, &mut client.io.outbox, received);
         client.io.packing = Some(packing);
-        self.unpack_soon(Side::Client(id));
+        self.unpack_client_soon(client);
     }
 
     /// How a server connection with these capabilities is packed.
@@ -172,8 +169,7 @@ impl Core {
 
     /// A client's compression ends here: its bytes go to a server that compresses alike. Returns
     /// those that came already, or `None` when some of them are unpacked already.
-    pub(crate) fn end_client_packing(&mut self, id: ClientId) -> Option<Vec<u8>> {
-        let client = self.clients.get_mut(id)?;
+    pub(crate) fn end_client_packing(&mut self, client: &mut Client) -> Option<Vec<u8>> {
         let Some(mut packing) = client.io.packing.take() else {
             return Some(Vec::new());
         };
@@ -189,10 +185,7 @@ impl Core {
 
     /// Whether a client's next packet may be unpacked. While an answer is under way it may not,
     /// unless the client is asked for a file: numbers of commands and answers are one sequence.
-    pub(crate) fn takes_packets(&self, id: ClientId) -> bool {
-        let Some(client) = self.clients.get(id) else {
-            return false;
-        };
+    pub(crate) fn takes_packets(&self, client: &Client) -> bool {
         match &client.phase {
             Phase::Login(_) => true,
             Phase::Idle => {
@@ -204,21 +197,18 @@ impl Core {
                 let is_ready = conn.is_some_and(|it| matches!(it.phase, ConnPhase::Forward(_)));
                 is_ready && !client.io.is_paused
             }
-            Phase::Running(_) => self.clients.is_uploading(id) && !client.io.is_paused,
+            Phase::Running(_) => client.is_uploading() && !client.io.is_paused,
             Phase::AwaitKill(_) | Phase::AwaitNames(_) | Phase::Closing => false,
         }
     }
 
     pub(crate) fn unpack_for_client(
         &mut self,
-        id: ClientId,
+        client: &mut Client,
         bytes: &[u8],
         plain: &mut Vec<u8>,
     ) -> Result<Option<usize>, Unpackable> {
         let plain_max = self.env.snapshot.settings.max_allowed_packet + HEADER_LEN;
-        let Some(client) = self.clients.get_mut(id) else {
-            return Ok(None);
-        };
         let expected = match &client.phase {
             // The rest of a file, or what the login asks for.
             Phase::Login(_) | Phase::Running(_) => Expected::Answer,
@@ -243,14 +233,11 @@ impl Core {
     /// to wait.
     pub(crate) fn keep_received(
         &mut self,
-        id: ClientId,
+        client: &mut Client,
         rest: Vec<u8>,
         unpacked: (Vec<u8>, usize),
     ) {
-        let waits = !self.takes_packets(id);
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
+        let waits = !self.takes_packets(client);
         if matches!(client.phase, Phase::Closing) {
             return;
         }
@@ -263,37 +250,44 @@ impl Core {
         let is_full = waits && packing.waiting_len() >= SENT_AHEAD_MAX;
         if is_full && !client.io.is_paused {
             client.io.is_paused = true;
-            self.fx.act(Action::Pause(Side::Client(id)));
+            self.fx.act(Action::Pause(Side::Client(client.id)));
         } else if !waits && client.io.is_paused && client.io.inbox.len() < SENT_AHEAD_MAX {
             client.io.is_paused = false;
-            self.fx.act(Action::Resume(Side::Client(id)));
+            self.fx.act(Action::Resume(Side::Client(client.id)));
         }
     }
 
-    /// Reads on from a socket that was paused.
-    pub(crate) fn resume(&mut self, side: Side) {
-        self.fx.act(Action::Resume(side));
-        self.unpack_soon(side);
+    /// Reads on from a client's socket that was paused.
+    pub(crate) fn resume_client(&mut self, client: &mut Client) {
+        self.fx.act(Action::Resume(Side::Client(client.id)));
+        self.unpack_client_soon(client);
     }
 
-    /// What waits packed, if anything does, is unpacked at the next tick.
-    pub(crate) fn unpack_soon(&mut self, side: Side) {
-        let (packing, is_paused) = match side {
-            Side::Client(id) => match self.clients.get_mut(id) {
-                Some(client) => (&mut client.io.packing, client.io.is_paused),
-                None => return,
-            },
-            Side::Server(id) => match self.servers.conns.get_mut(id) {
-                Some(conn) => (&mut conn.io.packing, conn.io.is_paused),
-                None => return,
-            },
-        };
-        let Some(packing) = packing.as_deref_mut() else {
-            return;
-        };
+    /// Reads on from a server's socket that was paused.
+    pub(crate) fn resume_server(&mut self, id: ConnId) {
+        self.fx.act(Action::Resume(Side::Server(id)));
+        if let Some(conn) = self.servers.conns.get_mut(id)
+            && let Some(packing) = conn.io.packing.as_deref_mut()
+        {
+            self.fx.unpack_soon(Side::Server(id), packing, conn.io.is_paused);
+        }
+    }
+
+    /// What a client has sent packed, if anything waits, is unpacked at the next tick.
+    pub(crate) fn unpack_client_soon(&mut self, client: &mut Client) {
+        let is_paused = client.io.is_paused;
+        if let Some(packing) = client.io.packing.as_deref_mut() {
+            self.fx.unpack_soon(Side::Client(client.id), packing, is_paused);
+        }
+    }
+}
+
+impl Effects {
+    /// Has what waits packed, if anything does, unpacked at the next tick.
+    fn unpack_soon(&mut self, side: Side, packing: &mut Packing, is_paused: bool) {
         if !packing.is_listed && (is_paused || packing.waiting_len() > 0) {
             packing.is_listed = true;
-            self.fx.unpacking.push_back(side);
+            self.unpacking.push_back(side);
         }
     }
 }

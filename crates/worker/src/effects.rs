@@ -8,9 +8,10 @@ use trunkline_stats::WorkerStats;
 use trunkline_topology::HostgroupId;
 
 use crate::{
-    Action, ClientId, KillAnswer, KillAsker, Side,
+    Action, ClientId, KillAnswer, KillAsker, KillRequest, Side,
     action::LogLine,
     outbox::{Buffers, Dirty},
+    session_past::Trace,
 };
 
 /// Log lines per second and worker; what is beyond is counted only.
@@ -26,6 +27,8 @@ pub(crate) enum Wake {
     Returning(ClientId),
     /// This client's statement has waited for what an earlier one left, and more is known of that.
     PastTold(ClientId),
+    /// Nothing will come of what was fetched for this client from this connection.
+    TraceGone(ClientId, ConnId, Trace),
     /// This client's login depends on the name of its host.
     NameHost(ClientId),
     /// This connection has become free, and is on no list.
@@ -49,6 +52,10 @@ pub(crate) enum Wake {
         /// What whoever asked is told.
         text: String,
     },
+    /// A client of this worker asks to end one of this worker's.
+    KillAsked(Box<KillRequest>),
+    /// This connection can't be used any more, for this reason.
+    Lost(ConnId, &'static str),
     /// It is known what came of a `KILL`.
     KillAnswered(KillAsker, KillAnswer),
 }

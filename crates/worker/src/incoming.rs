@@ -9,8 +9,11 @@ use trunkline_protocol::packet::greeting::Greeting;
 use trunkline_topology::{HostAnswer, Secret, ServerKey, TlsFacts};
 
 use crate::{
-    ClientId, KillAnswer, KillAsker, KillRequest, MovedClient, Side, Worker, action::Peer,
+    ClientId, KillAnswer, KillAsker, KillRequest, MovedClient, Side, Worker,
+    action::Peer,
+    clients::client::Client,
     effects::Wake,
+    rooms::{Commands, Exchange, Lender},
 };
 
 impl Worker {
@@ -24,22 +27,47 @@ impl Worker {
         result
     }
 
+    /// Has something happen to a client, unless it has gone.
+    #[inline]
+    fn after_client(&mut self, id: ClientId, happens: impl FnOnce(&mut Commands, &mut Client)) {
+        self.after(|worker| {
+            worker.commands.with_client(id, happens);
+        });
+    }
+
     fn wake_up(&mut self, wake: Wake) {
+        let commands = &mut self.commands;
         match wake {
-            Wake::Commands(id) => self.commands.drain_inbox(id),
-            Wake::Returning(id) => self.commands.exchange.acquire_again(id),
-            Wake::PastTold(id) => self.commands.exchange.go_on_with_past(id),
-            Wake::NameHost(id) => self.commands.exchange.name_host(id),
-            Wake::Freed(id) => self.commands.exchange.recycle(id),
-            Wake::Shared(id) => self.commands.exchange.fill(id),
-            Wake::Forward(id) => self.commands.exchange.begin_forward(id),
-            Wake::Queue(hostgroup) => self.commands.exchange.pump(hostgroup),
-            Wake::KillsWait(target) => self.commands.exchange.send_waiting_kills(target),
+            Wake::Commands(id) => {
+                commands.with_client(id, Commands::drain_inbox);
+            }
+            Wake::Returning(id) => {
+                commands.exchange.with_client(id, Exchange::acquire_again);
+            }
+            Wake::PastTold(id) => {
+                commands.exchange.with_client(id, Exchange::go_on_with_past);
+            }
+            Wake::NameHost(id) => {
+                commands.exchange.with_client(id, Exchange::name_host);
+            }
+            Wake::Forward(id) => {
+                commands.exchange.with_client(id, Exchange::begin_forward);
+            }
+            Wake::TraceGone(id, conn, trace) => {
+                let core = &mut commands.exchange.core;
+                core.with_client(id, |core, client| core.trace_gone(client, conn, trace));
+            }
+            Wake::Freed(id) => commands.exchange.recycle(id),
+            Wake::Shared(id) => commands.exchange.fill(id),
+            Wake::Queue(hostgroup) => commands.exchange.pump(hostgroup),
+            Wake::Lost(conn, reason) => commands.exchange.lose_conn(conn, reason),
+            Wake::KillAsked(request) => commands.exchange.on_kill_asked(*request),
+            Wake::KillsWait(target) => commands.exchange.send_waiting_kills(target),
             Wake::KillLost { id, via, may_go_again, text } => {
-                self.commands.exchange.kill_lost(id, via, may_go_again, text);
+                commands.exchange.kill_lost(id, via, may_go_again, text);
             }
             Wake::KillAnswered(asker, answer) => {
-                self.commands.exchange.deliver_kill_answer(asker, answer)
+                commands.exchange.deliver_kill_answer(asker, answer);
             }
         }
     }
@@ -103,12 +131,16 @@ impl Worker {
 
     /// The driver decrypted a password; `None` when that failed.
     pub fn client_decrypted(&mut self, id: ClientId, clear: Option<Vec<u8>>) {
-        self.after(|worker| worker.commands.exchange.on_client_decrypted(id, clear))
+        self.after_client(id, |commands, client| {
+            commands.exchange.on_client_decrypted(client, clear)
+        })
     }
 
     /// The driver checked a password against its hash.
     pub fn client_verified(&mut self, id: ClientId, is_right: bool) {
-        self.after(|worker| worker.commands.exchange.on_client_verified(id, is_right))
+        self.after_client(id, |commands, client| {
+            commands.exchange.on_client_verified(client, is_right)
+        })
     }
 
     /// The configuration has the users that servers have now, as far as could be found out.
@@ -125,7 +157,7 @@ impl Worker {
 
     /// The adopted client's socket is in place: a worker that stops says goodbye.
     pub fn client_adopted(&mut self, id: ClientId) {
-        self.after(|worker| worker.commands.exchange.on_client_adopted(id))
+        self.after_client(id, |commands, client| commands.exchange.on_client_adopted(client))
     }
 
     /// A client that was to move could not: it is gone.
@@ -173,7 +205,9 @@ impl Worker {
 
     /// TLS with a client is up: what it sends from now on came through it.
     pub fn client_tls_up(&mut self, id: ClientId, facts: TlsFacts) {
-        self.after(|worker| worker.commands.exchange.core.on_client_tls_up(id, facts))
+        self.after_client(id, |commands, client| {
+            commands.exchange.core.on_client_tls_up(client, facts)
+        })
     }
 
     /// TLS with a client did not come up, or broke; its socket is closed.
@@ -198,7 +232,7 @@ impl Worker {
 
     /// Bytes from a client.
     pub fn client_read(&mut self, id: ClientId, bytes: &[u8]) {
-        self.after(|worker| worker.commands.on_client_read(id, bytes))
+        self.after_client(id, |commands, client| commands.on_client_read(client, bytes))
     }
 
     /// A client's socket ended or failed.

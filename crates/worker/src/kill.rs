@@ -7,6 +7,7 @@
 
 pub(crate) mod carriers;
 
+use trunkline_pool::ConnId;
 use trunkline_protocol::{
     error::{ClientError, ErrorKind},
     packet::greeting::Flavor,
@@ -15,8 +16,9 @@ use trunkline_sql::analysis::{Analysis, Effect, KillId, KillTarget};
 
 use crate::{
     Action, ClientId,
-    clients::client::{AwaitKill, Ending, Phase, Purpose, Stage},
-    rooms::{Core, Exchange},
+    clients::client::{AwaitKill, Client, Ending, Phase, Purpose, Stage},
+    effects::Wake,
+    rooms::{Core, Exchange, Lender},
     servers::Servers,
     servers::conn::{ConnPhase, Owner},
 };
@@ -177,54 +179,52 @@ impl Core {
     }
 
     /// Takes a statement out of its hostgroup's queue.
-    pub(crate) fn pool_leave(&mut self, id: ClientId) {
-        if let Some((hostgroup, _)) = self.clients.wanted(id) {
-            self.servers.pool.waiters(hostgroup).remove(id);
+    pub(crate) fn pool_leave(&mut self, client: &mut Client) {
+        if let Some((hostgroup, _)) = client.wanted() {
+            self.servers.pool.waiters(hostgroup).remove(client.id);
         }
     }
 }
 
 impl Exchange {
     /// A client asks to end something.
-    pub(crate) fn kill(&mut self, id: ClientId, scope: KillScope, number: Option<u64>) {
+    pub(crate) fn kill(&mut self, client: &mut Client, scope: KillScope, number: Option<u64>) {
         let ticket = self.core.env.now.us.wrapping_add(self.core.fx.stats.counters.commands);
         let deadline_ms = self.core.env.now.ms() + ANSWER_MS_MAX;
-        let Some(client) = self.core.clients.get_mut(id) else {
-            return;
-        };
         let Some(session) = client.session.as_ref() else {
             return;
         };
         let wanted = number.unwrap_or_else(|| u64::from(client.origin.number));
         let Ok(number) = u32::try_from(wanted) else {
-            return self.core.answer_error(id, ErrorKind::UnknownThread.says(unknown(wanted)));
+            return self.core.answer_error(client, ErrorKind::UnknownThread.says(unknown(wanted)));
         };
         if number == client.origin.number {
-            return self.kill_oneself(id, scope);
+            return self.kill_oneself(client, scope);
         }
         let user = Some(session.login.user.key().into());
         client.phase = Phase::AwaitKill(AwaitKill { ticket, number, deadline_ms });
-        let asker = KillAsker { worker: self.core.env.options.index, client: Some(id), ticket };
+        let asker =
+            KillAsker { worker: self.core.env.options.index, client: Some(client.id), ticket };
         let request = KillRequest { number, scope, user, asker };
         let to = worker_of(number, self.core.env.options.workers);
         match to == self.core.env.options.index {
-            true => self.on_kill_asked(request),
+            true => self.core.fx.wake(Wake::KillAsked(Box::new(request))),
             false => self.core.fx.act(Action::Kill { to, request: Box::new(request) }),
         }
     }
 
     /// A statement that ends itself is interrupted; a session that ends itself is told so.
-    fn kill_oneself(&mut self, id: ClientId, scope: KillScope) {
+    fn kill_oneself(&mut self, client: &mut Client, scope: KillScope) {
         match scope {
             KillScope::Statement => {
-                self.core.answer_error(id, ErrorKind::Interrupted.says(INTERRUPTED))
+                self.core.answer_error(client, ErrorKind::Interrupted.says(INTERRUPTED))
             }
             KillScope::Session => {
                 let error = match self.core.env.greeting.flavor() {
                     Flavor::MariaDb => ErrorKind::KilledItself.says("Connection was killed"),
                     Flavor::MySql => ErrorKind::Interrupted.says(INTERRUPTED),
                 };
-                self.refuse(id, 1, error);
+                self.refuse(client, 1, error);
             }
         }
     }
@@ -276,29 +276,34 @@ impl Exchange {
         let Some(id) = asker.client else {
             return self.core.fx.act(Action::TellAdministrator { ticket: asker.ticket, answer });
         };
-        let Some(client) = self.core.clients.get_mut(id) else {
-            return;
-        };
+        self.with_client(id, |exchange, client| {
+            exchange.tell_kill_answer(client, asker.ticket, answer);
+        });
+    }
+
+    /// Tells a client that waits for it what came of its `KILL`.
+    fn tell_kill_answer(&mut self, client: &mut Client, ticket: u64, answer: KillAnswer) {
         let number = match &client.phase {
-            Phase::AwaitKill(wait) if wait.ticket == asker.ticket => wait.number,
+            Phase::AwaitKill(wait) if wait.ticket == ticket => wait.number,
             _ => return,
         };
         client.phase = Phase::Idle;
         match answer {
             KillAnswer::Done => {
-                self.core.ran_itself(id);
-                self.core.answer_ok(id);
+                self.core.ran_itself(client);
+                self.core.answer_ok(client);
             }
             KillAnswer::Unknown => {
-                self.core.answer_error(id, ErrorKind::UnknownThread.says(unknown(number.into())));
+                let text = unknown(number.into());
+                self.core.answer_error(client, ErrorKind::UnknownThread.says(text));
             }
             KillAnswer::NotOwner => {
                 let text = format!("You are not owner of thread {number}");
-                self.core.answer_error(id, ErrorKind::NotOwner.says(text));
+                self.core.answer_error(client, ErrorKind::NotOwner.says(text));
             }
-            KillAnswer::Failed(error) => self.core.answer_error(id, error),
+            KillAnswer::Failed(error) => self.core.answer_error(client, error),
         }
-        self.after_statement(id);
+        self.after_statement(client);
     }
 
     /// Clients whose `KILL` nobody answers are told so.
@@ -323,53 +328,66 @@ impl Exchange {
     }
 
     fn kill_statement(&mut self, id: ClientId, asker: KillAsker) {
-        let Some(client) = self.core.clients.get_mut(id) else {
-            return;
-        };
-        let (conn, sent_at) = match &mut client.phase {
+        let runs = self.with_client(id, Self::interrupt).flatten();
+        match runs {
+            Some((conn, sent_at)) => {
+                self.kill_on_server(id, conn, sent_at, KillScope::Statement, asker)
+            }
+            None => self.core.answer_kill(asker, KillAnswer::Done),
+        }
+    }
+
+    /// Interrupts what a client has under way, unless a server runs it: then that is told on which
+    /// connection, and behind how many bytes.
+    fn interrupt(&mut self, client: &mut Client) -> Option<(ConnId, Option<u64>)> {
+        match &mut client.phase {
             Phase::Running(statement) => match statement.stage {
                 Stage::Queued | Stage::Returning => {
-                    self.core.pool_leave(id);
-                    self.fail_statement(id, ErrorKind::Interrupted.says(INTERRUPTED));
-                    return self.core.answer_kill(asker, KillAnswer::Done);
+                    self.core.pool_leave(client);
+                    self.fail_statement(client, ErrorKind::Interrupted.says(INTERRUPTED));
+                    None
                 }
                 Stage::Synchronising(_) | Stage::Preparing(_) => {
                     statement.ending = Some(Ending::Killed);
-                    return self.core.answer_kill(asker, KillAnswer::Done);
+                    None
                 }
-                Stage::Sent(conn) => (conn, Some(statement.sent.sent_at)),
+                Stage::Sent(conn) => Some((conn, Some(statement.sent.sent_at))),
                 Stage::Shared(conn) => {
                     let sent_at = statement.sent.sent_at;
-                    if !self.core.single_out(id, conn) {
-                        self.fail_statement(id, ErrorKind::Interrupted.says(INTERRUPTED));
-                        return self.core.answer_kill(asker, KillAnswer::Done);
+                    if !self.core.single_out(client, conn) {
+                        self.fail_statement(client, ErrorKind::Interrupted.says(INTERRUPTED));
+                        return None;
                     }
-                    (conn, Some(sent_at))
+                    Some((conn, Some(sent_at)))
                 }
             },
-            Phase::Forward(conn) => (*conn, None),
+            Phase::Forward(conn) => Some((*conn, None)),
             Phase::AwaitNames(_) => {
-                self.core.clients.set_timer(id, 0);
-                if let Some(client) = self.core.clients.get_mut(id) {
-                    client.phase = Phase::Idle;
-                }
-                self.core.answer_error(id, ErrorKind::Interrupted.says(INTERRUPTED));
-                self.core.answer_kill(asker, KillAnswer::Done);
-                return self.core.wake_commands(id);
+                self.core.clients.set_timer(client, 0);
+                client.phase = Phase::Idle;
+                self.core.answer_error(client, ErrorKind::Interrupted.says(INTERRUPTED));
+                self.core.wake_commands(client);
+                None
             }
-            Phase::Login(_) | Phase::Idle | Phase::AwaitKill(_) | Phase::Closing => {
-                return self.core.answer_kill(asker, KillAnswer::Done);
-            }
-        };
-        self.kill_on_server(id, conn, sent_at, KillScope::Statement, asker);
+            Phase::Login(_) | Phase::Idle | Phase::AwaitKill(_) | Phase::Closing => None,
+        }
     }
 
     /// Ends a session; what it has under way on a server ends there too. Its connection is never
     /// used again, so nobody else's statement can be hit.
     fn kill_session(&mut self, id: ClientId, asker: KillAsker) {
-        let Some(client) = self.core.clients.get(id) else {
+        let Some(end) = self.with_client(id, Self::end_of_session) else {
             return;
         };
+        match end.conn {
+            Some(conn) => self.kill_on_server(id, conn, None, KillScope::Session, asker),
+            None => self.core.answer_kill(asker, KillAnswer::Done),
+        }
+        self.with_client(id, |exchange, client| exchange.end_killed_session(client, &end));
+    }
+
+    /// How a session's end is told, and which connection it holds up.
+    fn end_of_session(&mut self, client: &mut Client) -> SessionEnd {
         // The number of the packet that a statement without a reply is answered with.
         let running_seq = match &client.phase {
             Phase::Running(statement) => match statement.command.purpose {
@@ -379,12 +397,8 @@ impl Exchange {
             _ => None,
         };
         // What runs at a server may be over when the KILL arrives; of a read it does not matter.
-        let may_be_done = match &client.phase {
-            Phase::Running(statement) => {
-                matches!(statement.stage, Stage::Sent(_)) && !statement.meaning.is_read
-            }
-            _ => false,
-        };
+        let may_be_done = matches!(&client.phase, Phase::Running(statement)
+            if matches!(statement.stage, Stage::Sent(_)) && !statement.meaning.is_read);
         let is_shared = matches!(&client.phase,
             Phase::Running(statement) if matches!(statement.stage, Stage::Shared(_)));
         let logs_in = running_seq.filter(|seq| *seq != 1);
@@ -392,7 +406,7 @@ impl Exchange {
             Phase::Running(statement) => match statement.stage {
                 Stage::Sent(conn) => Some(conn),
                 // Behind others it is read and thrown away.
-                Stage::Shared(conn) => self.core.single_out(id, conn).then_some(conn),
+                Stage::Shared(conn) => self.core.single_out(client, conn).then_some(conn),
                 Stage::Queued
                 | Stage::Returning
                 | Stage::Synchronising(_)
@@ -406,46 +420,58 @@ impl Exchange {
             | Phase::Closing => None,
         };
         let seq = match conn {
-            Some(conn) => logs_in.or_else(|| self.core.servers.break_off_seq(conn, id)),
+            Some(conn) => logs_in.or_else(|| self.core.servers.break_off_seq(conn, client.id)),
             None => running_seq,
         };
-        match conn {
-            Some(conn) => self.kill_on_server(id, conn, None, KillScope::Session, asker),
-            None => self.core.answer_kill(asker, KillAnswer::Done),
-        }
-        if let Some(seq) = seq {
-            self.core.write_client(id, |out| {
-                let error = match may_be_done {
+        SessionEnd { conn, seq, may_be_done, is_shared }
+    }
+
+    fn end_killed_session(&mut self, client: &mut Client, end: &SessionEnd) {
+        if let Some(seq) = end.seq {
+            self.core.write_client(client, |out| {
+                let error = match end.may_be_done {
                     true => ErrorKind::ConnectionLost.says(KILLED),
                     false => ErrorKind::Interrupted.says(INTERRUPTED),
                 };
                 error.put(out, seq);
             });
         }
-        if let Some(conn) = conn {
-            self.core.take_lease(id, conn);
+        if let Some(conn) = end.conn {
+            self.core.take_lease(client, conn);
             // As long as it stands, it is known that the number is still this connection's.
             let stands = self.core.servers.awaits_kill(conn);
             if let Some(conn) = self.core.servers.conns.get_mut(conn).filter(|_| stands) {
                 conn.holder.close_on_release = true;
             }
-            match (is_shared, stands) {
+            match (end.is_shared, stands) {
                 // Those behind it that may not be sent elsewhere wait there still.
                 (true, true) => {
-                    self.core.leave_shared(id, conn);
+                    self.core.leave_shared(client, conn);
                     self.core.prove_all_again(conn);
                     self.clean_shared(conn);
                 }
                 (true, false) => {
-                    self.core.leave_shared(id, conn);
+                    self.core.leave_shared(client, conn);
                     self.lose_conn(conn, "a session that shared it was killed");
                 }
-                (false, true) => self.core.free_after_session(conn),
+                (false, true) => self.core.free_after_session(conn, Some(client)),
                 (false, false) => self.core.drop_conn(conn),
             }
         }
-        self.close_client(id);
+        self.close_client(client);
     }
+}
+
+/// The end of a session that is killed.
+struct SessionEnd {
+    /// The connection on which a server runs its statement.
+    conn: Option<ConnId>,
+    /// The number of the packet that tells it, if one can.
+    seq: Option<u8>,
+    /// Its statement may have been carried out.
+    may_be_done: bool,
+    /// Its statement shares that connection.
+    is_shared: bool,
 }
 
 /// What a statement is answered with whose session was ended while it ran.

@@ -33,7 +33,7 @@ use crate::{
     effects::Wake,
     env::Env,
     outbox::Outbox,
-    rooms::{Core, Exchange},
+    rooms::{Core, Exchange, Lender},
     servers::conn::AccountKey,
 };
 
@@ -108,11 +108,13 @@ impl Core {
             proof: None,
             has_place: has_room,
         };
-        let mut client = Client::new(origin, phase, active_ms);
-        client.io.outbox = outbox;
-        let id = self.clients.table.insert_with(|_| client);
+        let id = self.clients.table.insert_with(|id| {
+            let mut client = Client::new(id, origin, phase, active_ms);
+            client.io.outbox = outbox;
+            client
+        });
         self.clients.numbers.insert(number, id);
-        self.touch_client(id);
+        self.with_client(id, Self::touch_client);
         match is_greeted {
             true => {
                 let deadline = active_ms + self.env.snapshot.settings.connect_timeout_client;
@@ -126,32 +128,26 @@ impl Core {
 
 impl Exchange {
     /// Bytes of a client that logs in.
-    pub(crate) fn login_read(&mut self, id: ClientId, bytes: &[u8]) {
-        let Some(client) = self.core.clients.get_mut(id) else {
-            return;
-        };
+    pub(crate) fn login_read(&mut self, client: &mut Client, bytes: &[u8]) {
         client.io.inbox.extend_from_slice(bytes);
         let too_long = client.io.inbox.len() > LOGIN_BYTES_MAX;
-        if !self.settle_arrival(id) {
+        if !self.settle_arrival(client) {
             return;
         }
-        while let Some(client) = self.core.clients.get_mut(id) {
-            let Phase::Login(handshake) = &mut client.phase else {
-                break;
-            };
+        while let Phase::Login(handshake) = &mut client.phase {
             if handshake.awaits_tls() {
                 // Not a packet: the driver takes it.
                 return;
             }
             let Some((header, payload, rest)) = frame::split_packet(&client.io.inbox) else {
                 if too_long || is_oversized(&client.io.inbox) {
-                    self.refuse_garbage(id);
+                    self.refuse_garbage(client);
                 }
                 return;
             };
             let answer_seq = header.seq.wrapping_add(1);
             if let Arrival::TurnedAway(turned) = client.origin.arrival {
-                return self.turn_away(id, turned, answer_seq);
+                return self.turn_away(client, turned, answer_seq);
             }
             let consumed = client.io.inbox.len() - rest.len();
             let accounts = LoginAccounts::new(
@@ -163,22 +159,22 @@ impl Exchange {
             let out = client.io.outbox.buf(&mut self.core.fx.buffers);
             let step = handshake.on_packet(header, payload, &accounts, out);
             wipe_front(&mut client.io.inbox, consumed);
-            self.core.touch_client(id);
-            self.login_step(id, step);
+            self.core.touch_client(client);
+            self.login_step(client, step);
         }
-        self.core.wake_commands(id);
+        self.core.wake_commands(client);
     }
 
     /// See [`Worker::client_decrypted`](crate::Worker::client_decrypted).
-    pub(crate) fn on_client_decrypted(&mut self, id: ClientId, clear: Option<Vec<u8>>) {
-        self.login_resumed(id, |handshake, accounts, out| {
+    pub(crate) fn on_client_decrypted(&mut self, client: &mut Client, clear: Option<Vec<u8>>) {
+        self.login_resumed(client, |handshake, accounts, out| {
             handshake.on_decrypted(clear, accounts, out)
         });
     }
 
     /// See [`Worker::client_verified`](crate::Worker::client_verified).
-    pub(crate) fn on_client_verified(&mut self, id: ClientId, is_right: bool) {
-        self.login_resumed(id, |handshake, accounts, out| {
+    pub(crate) fn on_client_verified(&mut self, client: &mut Client, is_right: bool) {
+        self.login_resumed(client, |handshake, accounts, out| {
             handshake.on_verified(is_right, accounts, out)
         });
     }
@@ -187,18 +183,17 @@ impl Exchange {
     pub(crate) fn on_users_looked_up(&mut self) {
         self.core.clients.logins.has_asked_for_users = false;
         for id in std::mem::take(&mut self.core.clients.logins.looking_up) {
-            self.login_resumed(id, ClientHandshake::on_looked_up);
+            self.with_client(id, |exchange, client| {
+                exchange.login_resumed(client, ClientHandshake::on_looked_up);
+            });
         }
     }
 
     fn login_resumed(
         &mut self,
-        id: ClientId,
+        client: &mut Client,
         resume: impl FnOnce(&mut ClientHandshake, &dyn Accounts, &mut Vec<u8>) -> Step,
     ) {
-        let Some(client) = self.core.clients.get_mut(id) else {
-            return;
-        };
         let Phase::Login(handshake) = &mut client.phase else {
             return;
         };
@@ -209,36 +204,37 @@ impl Exchange {
             client.origin.tls.is_some(),
         );
         let step = resume(handshake, &accounts, client.io.outbox.buf(&mut self.core.fx.buffers));
-        self.core.touch_client(id);
-        self.login_step(id, step);
-        self.login_read(id, &[]);
+        self.core.touch_client(client);
+        self.login_step(client, step);
+        self.login_read(client, &[]);
     }
 
-    fn login_step(&mut self, id: ClientId, step: Step) {
+    fn login_step(&mut self, client: &mut Client, step: Step) {
         if matches!(step, Step::Accepted(_) | Step::Refused(_)) {
             self.core.fx.act(Action::Wipe);
         }
         match step {
             Step::Continue => {}
-            Step::StartTls => self.let_encrypt(id),
+            Step::StartTls => self.let_encrypt(client),
             Step::Decrypt(ciphertext) => {
-                self.core.fx.act(Action::Decrypt { client: id, ciphertext })
+                self.core.fx.act(Action::Decrypt { client: client.id, ciphertext })
             }
             Step::VerifyHash { clear, hash } => {
-                self.core.fx.act(Action::VerifyHash { client: id, clear, hash });
+                self.core.fx.act(Action::VerifyHash { client: client.id, clear, hash });
             }
             Step::AskServer { name, user, clear } => {
                 let hostgroup = user.default_hostgroup;
-                self.core.fx.act(Action::AskServer { client: id, name, hostgroup, clear });
+                self.core.fx.act(Action::AskServer { client: client.id, name, hostgroup, clear });
             }
-            Step::LookUp => self.core.look_up_users(Some(id)),
-            Step::NameHost => self.core.fx.wake(Wake::NameHost(id)),
-            Step::Accepted(identity) => self.authenticated(id, *identity),
+            Step::LookUp => self.core.look_up_users(Some(client.id)),
+            Step::NameHost => self.core.fx.wake(Wake::NameHost(client.id)),
+            Step::Accepted(identity) => self.authenticated(client, *identity),
             Step::Refused(because) => {
                 if because == Refusal::AccessDenied {
-                    self.core.count_failed_login(id);
+                    self.core.count_failed_login(client);
                 }
-                self.core.log_session(id, "MySQL_Client_Connect_ERR", || format!("{because:?}"));
+                self.core
+                    .log_session(client, "MySQL_Client_Connect_ERR", || format!("{because:?}"));
                 self.core.fx.stats.counters.client_refused(match because {
                     Refusal::AccessDenied | Refusal::OutdatedAuthentication => {
                         ClientRefusal::AccessDenied
@@ -248,15 +244,15 @@ impl Exchange {
                         ClientRefusal::HandshakeMalformed
                     }
                 });
-                if !self.core.keeps_after(id, because) {
-                    self.close_client(id);
+                if !self.core.keeps_after(client, because) {
+                    self.close_client(client);
                 }
             }
         }
     }
 
     /// The client is who it says; it becomes a session if there is room and its schema exists.
-    fn authenticated(&mut self, id: ClientId, identity: ClientIdentity) {
+    fn authenticated(&mut self, client: &mut Client, identity: ClientIdentity) {
         let user = Arc::clone(&identity.user);
         if let Some((hash, proof)) = &identity.proven_sha2 {
             self.core.env.shared.remember_verified(&user.key(), hash.expose().clone(), *proof);
@@ -264,25 +260,25 @@ impl Exchange {
         if let Some(charset) = unfit_charset(self.core.env.greeting.flavor(), identity.collation) {
             let text =
                 format!("Variable 'character_set_client' can't be set to the value of '{charset}'");
-            return self.refuse(id, identity.next_seq, ErrorKind::WrongValue.says(text));
+            return self.refuse(client, identity.next_seq, ErrorKind::WrongValue.says(text));
         }
-        if !self.is_encrypted_as_required(id, &user, identity.next_seq) {
+        if !self.is_encrypted_as_required(client, &user, identity.next_seq) {
             return;
         }
-        self.core.count_good_login(id);
-        self.core.prepare_proof(id, &identity);
-        let before = self.core.clients.get(id).and_then(|client| client.session.as_ref());
+        self.core.count_good_login(client);
+        self.core.prepare_proof(client, &identity);
+        let before = client.session.as_ref();
         let (is_first, stmts) = (before.is_none(), before.map(|it| it.prepared.none_behind()));
         // A change of user gives the old user's place back before it takes the new one.
-        self.core.follow_globals();
-        self.core.part_from_session(id);
-        let Some(place) = self.core.place_of_user(id, &user) else {
+        self.core.follow_globals(client);
+        self.core.part_from_session(client);
+        let Some(place) = self.core.place_of_user(client, &user) else {
             self.core.fx.stats.counters.client_refused(ClientRefusal::UserConnections);
             let text = format!(
                 "User '{}' has exceeded the 'max_user_connections' resource (current value: {})",
                 user.name, user.max_connections
             );
-            self.refuse_change(id, identity.next_seq, ErrorKind::LimitReached.says(text));
+            self.refuse_change(client, identity.next_seq, ErrorKind::LimitReached.says(text));
             return;
         };
         let behaviour = identity.capabilities.intersection(BEHAVIOUR);
@@ -314,33 +310,29 @@ impl Exchange {
         };
         let state = self.core.servers.states.intern(state);
         let mut session = Session::new(login, SessionSettings::new(state, modes));
-        let Some(client) = self.core.clients.get_mut(id) else {
-            return;
-        };
         session.prepared = stmts.unwrap_or_default();
         client.session = Some(Box::new(session));
         client.phase = Phase::Idle;
-        self.core.begin_autocommit(id);
+        self.core.begin_autocommit(client);
         self.core.fx.stats.counters.clients_authenticated += 1;
-        self.core.log_session(id, "MySQL_Client_Connect_OK", String::new);
+        self.core.log_session(client, "MySQL_Client_Connect_OK", String::new);
         match schema {
-            None => self.welcome(id, identity.next_seq),
-            Some(schema) => self.log_in_to_schema(id, &schema, identity.next_seq),
+            None => self.welcome(client, identity.next_seq),
+            Some(schema) => self.log_in_to_schema(client, &schema, identity.next_seq),
         }
     }
 
     /// The login's schema is tried on a server, as a server itself would, unless that was done
     /// a moment ago. Where no connection stands, one is opened by it: the servers may be others by
     /// now, whose sessions begin otherwise.
-    fn log_in_to_schema(&mut self, id: ClientId, schema: &[u8], seq: u8) {
-        let Some(session) = self.core.clients.get(id).and_then(|client| client.session.as_ref())
-        else {
+    fn log_in_to_schema(&mut self, client: &mut Client, schema: &[u8], seq: u8) {
+        let Some(session) = client.session.as_ref() else {
             return;
         };
         if session.login.user.fast_forward {
             // The dedicated connection names the schema when it logs in.
-            self.core.enter_schema(id, schema);
-            self.welcome(id, seq);
+            self.core.enter_schema(client, schema);
+            self.welcome(client, seq);
             return;
         }
         let key = (session.login.account, schema.into());
@@ -356,10 +348,10 @@ impl Exchange {
         // What bytes name in one character set they may not in another.
         let is_plain = is_plain_name(schema);
         if is_plain && is_connected && confirmed_ms.is_some_and(is_fresh) {
-            self.core.enter_schema(id, schema);
-            self.welcome(id, seq);
+            self.core.enter_schema(client, schema);
+            self.welcome(client, seq);
         } else {
-            self.run_init_db(id, schema, Purpose::LoginSchema(schema.into(), seq));
+            self.run_init_db(client, schema, Purpose::LoginSchema(schema.into(), seq));
         }
     }
 }

@@ -24,16 +24,15 @@ use trunkline_sql::analysis::{Depends, TransactionEffect};
 use trunkline_topology::{Address, HostgroupId, Server};
 
 use crate::{
-    ClientId,
     accept::arrival::Arrival,
     action::Peer,
     cache::capture::{Capture, numbered},
+    clients::Copies,
     clients::client::{
         Client, Lease, LoggedIn, Origin, Phase, Purpose, Session, SessionSettings, Stage, Statement,
     },
-    clients::{Clients, Copies},
     prepared::ClientStmts,
-    rooms::{Commands, Core, Exchange},
+    rooms::{Commands, Core, Exchange, Lender},
     routing::route::Route,
     shared::UserPlace,
     statement::analysis::Known,
@@ -157,7 +156,7 @@ impl Commands {
     /// Makes a copy of a statement that goes its way, if its rules say so.
     pub(crate) fn mirror(
         &mut self,
-        id: ClientId,
+        client: &mut Client,
         route: &Route,
         statement: &mut Statement,
         text_len: usize,
@@ -173,12 +172,12 @@ impl Commands {
         if !matches!(statement.command.purpose, Purpose::Query | Purpose::Execute) {
             return;
         }
-        let place = self.mirror_place(id, statement, text_len, order);
+        let place = self.mirror_place(client, statement, text_len, order);
         // Its names may mean something else there.
         let place = place.zip(statement.meaning.known.clone()).map(|(place, known)| {
             (
                 place,
-                self.exchange.core.proof_for(id, &known, statement.prepared.stmt_id, place),
+                self.exchange.core.proof_for(client, &known, statement.prepared.stmt_id, place),
                 known,
             )
         });
@@ -193,7 +192,7 @@ impl Commands {
             self.exchange.core.fx.stats.counters.mirrors_skipped += 1;
             return;
         };
-        if self.exchange.core.clients.has_state_of_its_own(id) {
+        if client.has_state_of_its_own() {
             self.exchange.core.fx.stats.counters.mirrors_skipped += 1;
             return;
         }
@@ -206,12 +205,11 @@ impl Commands {
             >= queue_max.max(self.exchange.core.mirrors_max())
             || self.exchange.mirrors.queued_bytes + len > QUEUED_BYTES_MAX;
         let session = match is_full {
-            false => self.exchange.core.copied_session(id, statement),
+            false => self.exchange.core.copied_session(client, statement),
             true => None,
         };
-        let peer = self.exchange.core.clients.get(id).map(|client| Arc::clone(&client.origin.peer));
-        let (Some(session), Some(peer), None) = (session, peer, self.exchange.core.env.stopping)
-        else {
+        let peer = Arc::clone(&client.origin.peer);
+        let (Some(session), None) = (session, self.exchange.core.env.stopping) else {
             self.exchange.core.fx.stats.counters.mirrors_dropped += 1;
             return;
         };
@@ -244,13 +242,12 @@ impl Commands {
     /// Where a copy goes: where its order says, or where its own rules send it.
     fn mirror_place(
         &mut self,
-        id: ClientId,
+        client: &mut Client,
         statement: &Statement,
         text_len: usize,
         order: MirrorOrder,
     ) -> Option<HostgroupId> {
         let known = statement.meaning.known.as_deref()?;
-        let client = self.exchange.core.clients.get(id)?;
         let session = client.session.as_ref()?;
         let default = session.login.user.default_hostgroup;
         let Some(flag) = order.flag else {
@@ -283,10 +280,10 @@ impl Commands {
     }
 }
 
-impl Clients {
+impl Client {
     /// Whether a copy of its statement would do something else, as it lacks what the session has.
-    fn has_state_of_its_own(&self, id: ClientId) -> bool {
-        let session = self.get(id).and_then(|client| client.session.as_ref());
+    fn has_state_of_its_own(&self) -> bool {
+        let session = self.session.as_ref();
         let has = |lease: &Lease| OWN_STATE.iter().any(|reason| lease.pins.has(*reason));
         session.is_some_and(|session| session.leases.iter().any(has))
     }
@@ -304,8 +301,12 @@ impl Core {
     }
 
     /// The session of a copy: the original's user and state, nothing of its past.
-    fn copied_session(&mut self, id: ClientId, statement: &Statement) -> Option<Box<Session>> {
-        let session = self.clients.get(id)?.session.as_deref()?;
+    fn copied_session(
+        &mut self,
+        client: &mut Client,
+        statement: &Statement,
+    ) -> Option<Box<Session>> {
+        let session = client.session.as_deref()?;
         let prepared = match statement.prepared.stmt_id {
             None => ClientStmts::default(),
             Some(stmt_id) => ClientStmts::copy_of(session.prepared.get(stmt_id)?)?,
@@ -380,12 +381,16 @@ impl Exchange {
             proof: None,
             has_place: false,
         };
-        let mut client = Client::new(origin, Phase::Idle, active_ms);
-        client.session = Some(session);
-        client.is_mirror = true;
-        let id = self.core.clients.table.insert_with(|_| client);
-        self.core.clients.begin(id, statement);
-        self.acquire(id);
+        let id = self.core.clients.table.insert_with(|id| {
+            let mut client = Client::new(id, origin, Phase::Idle, active_ms);
+            client.session = Some(session);
+            client.is_mirror = true;
+            client
+        });
+        self.with_client(id, |exchange, client| {
+            exchange.core.clients.begin(client, statement);
+            exchange.acquire(client);
+        });
     }
 
     /// The worker stops: what waits does not begin any more, nor is it sent.
@@ -399,7 +404,7 @@ impl Exchange {
                     if statement.stage == Stage::Queued)
         };
         for id in self.core.clients.table.keys_where(waits) {
-            self.close_client(id);
+            self.with_client(id, Self::close_client);
         }
     }
 }

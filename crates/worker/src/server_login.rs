@@ -20,7 +20,7 @@ use trunkline_topology::{RefusalCause, Secret, ServerCompression, TlsMode};
 use crate::{
     Action,
     effects::Wake,
-    rooms::{Core, Exchange},
+    rooms::{Core, Exchange, Lender},
     servers::conn::{AccountKey, ConnPhase},
     servers::trackers::Behind,
 };
@@ -194,10 +194,12 @@ impl Exchange {
         self.core.fx.stats.server_mut(slot_index).connect_ok += 1;
         self.core.fx.stats.connected(took_us);
         match forwards {
-            Some(client) => self.forward_ready(id, client),
+            Some(client) => drop(self.with_client(client, |exchange, client| {
+                exchange.forward_ready(id, client);
+            })),
             None => {
                 self.core.begin_server_packing(id, capabilities);
-                self.core.switch_trackers_on(id, Behind::Login);
+                self.core.switch_trackers_on(id, Behind::Login, None);
                 if !self.kill_carrier_ready(id) {
                     self.core.freed(id);
                 }
@@ -229,7 +231,8 @@ impl Exchange {
             (FailureKind::SchemaDenied, Some(client)) => {
                 self.core.fx.stats.server_mut(slot.index()).connect_err += 1;
                 self.core.drop_conn(id);
-                self.refuse(client, 1, failure.as_told(failure.message.clone()));
+                let error = failure.as_told(failure.message.clone());
+                self.with_client(client, |exchange, client| exchange.refuse(client, 1, error));
                 return self.core.fx.wake(Wake::Queue(hostgroup));
             }
             (FailureKind::SchemaDenied, None)
@@ -242,13 +245,15 @@ impl Exchange {
         self.core.drop_conn(id);
         let text = format!("server {address} refused the account: {}", failure.message);
         if let Some(client) = forwards {
-            self.refuse(client, 1, failure.as_told(text.clone()));
+            let error = failure.as_told(text.clone());
+            self.with_client(client, |exchange, client| exchange.refuse(client, 1, error));
         }
         while let Some(waiter) =
             self.core.servers.pool.waiters(hostgroup).take(|w| w.account == account)
         {
             self.core.fx.stats.refused(RefusalCause::AuthenticationFailed);
-            self.fail_unsent(waiter.client, failure.as_told(text.clone()));
+            let error = failure.as_told(text.clone());
+            self.with_client(waiter.client, |exchange, client| exchange.fail_unsent(client, error));
         }
         self.core.fx.wake(Wake::Queue(hostgroup));
     }
@@ -289,7 +294,7 @@ impl Exchange {
         self.core.fx.stats.server_mut(slot).connect_err += 1;
         self.core.drop_conn(id);
         if let Some(client) = forwards {
-            self.begin_forward(client);
+            self.with_client(client, Self::begin_forward);
         }
         self.core.fx.wake(Wake::Queue(hostgroup));
         true

@@ -30,8 +30,7 @@ use trunkline_sql::{
 };
 
 use crate::{
-    ClientId,
-    clients::client::{Session, Statement},
+    clients::client::{Client, Session, Statement},
     rooms::Core,
     servers::Servers,
     servers::conn::Conn,
@@ -271,26 +270,25 @@ impl Servers {
 
 impl Core {
     /// Fetches all that a session has left on connections at rest: it will not be given them again.
-    pub(crate) fn fetch_all_left(&mut self, id: ClientId) {
-        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
-        let Some(session) = session else { return };
+    pub(crate) fn fetch_all_left(&mut self, client: &mut Client) {
+        let Some(session) = client.session.as_ref() else { return };
         let places = [session.last_conn, session.insert_conn, session.past.found_conn];
         for (conn_id, _) in places.into_iter().flatten() {
-            let session = self.clients.get(id).and_then(|client| client.session.as_ref());
+            let session = client.session.as_ref();
             let (Some(session), Some(conn)) = (session, self.servers.conns.get(conn_id)) else {
                 continue;
             };
-            let is_own = conn.list.is_free() && conn.holder.last_client == Some(id);
+            let is_own = conn.list.is_free() && conn.holder.last_client == Some(client.id);
             if is_own && left_on(session, conn_id, conn).is_any() {
-                self.fetch_from_idle(conn_id);
+                self.fetch_from_idle(client, conn_id);
             }
         }
     }
 
     /// Fetches from a connection at rest what was left there, and there is something.
-    fn fetch_from_idle(&mut self, conn_id: ConnId) {
+    fn fetch_from_idle(&mut self, client: &mut Client, conn_id: ConnId) {
         self.servers.take_free(conn_id);
-        self.fetch_before_parting(conn_id);
+        self.fetch_before_parting(conn_id, Some(client));
     }
 }
 

@@ -34,9 +34,13 @@ key!(ClientId);
 key!(ConnId);
 
 /// Entries by key; a key of an entry that has gone finds nothing.
+///
+/// An entry is lent for as long as something is done with it, and nobody finds it meanwhile: who
+/// works with it hands it on by reference.
 #[derive(Debug)]
 pub(crate) struct Table<K, T> {
-    entries: Slab<(K, T)>,
+    /// `None` while the entry is lent.
+    entries: Slab<(K, Option<Box<T>>)>,
     generation: u32,
 }
 
@@ -52,27 +56,54 @@ impl<K: Key, T> Table<K, T> {
         let index = u32::try_from(place.key()).unwrap_or(u32::MAX);
         debug_assert!(index != u32::MAX, "descriptors end long before indexes do");
         let key = K::new(index, self.generation);
-        place.insert((key, make(key)));
+        place.insert((key, Some(Box::new(make(key)))));
         key
     }
 
     pub(crate) fn get(&self, key: K) -> Option<&T> {
         match self.entries.get(key.index()) {
-            Some((known, entry)) if known.generation() == key.generation() => Some(entry),
+            Some((known, entry)) if known.generation() == key.generation() => {
+                debug_assert!(entry.is_some(), "it is lent");
+                entry.as_deref()
+            }
             _ => None,
         }
     }
 
     pub(crate) fn get_mut(&mut self, key: K) -> Option<&mut T> {
         match self.entries.get_mut(key.index()) {
-            Some((known, entry)) if known.generation() == key.generation() => Some(entry),
+            Some((known, entry)) if known.generation() == key.generation() => {
+                debug_assert!(entry.is_some(), "it is lent");
+                entry.as_deref_mut()
+            }
             _ => None,
         }
     }
 
-    pub(crate) fn remove(&mut self, key: K) -> Option<T> {
+    pub(crate) fn remove(&mut self, key: K) -> Option<Box<T>> {
         self.get(key)?;
-        self.entries.try_remove(key.index()).map(|(_, entry)| entry)
+        self.entries.try_remove(key.index()).and_then(|(_, entry)| entry)
+    }
+
+    /// Takes an entry out for a while; its key stays.
+    #[inline]
+    pub(crate) fn lend(&mut self, key: K) -> Option<Box<T>> {
+        match self.entries.get_mut(key.index()) {
+            Some((known, entry)) if known.generation() == key.generation() => {
+                debug_assert!(entry.is_some(), "it is lent");
+                entry.take()
+            }
+            _ => None,
+        }
+    }
+
+    /// Takes a lent entry back.
+    #[inline]
+    pub(crate) fn take_back(&mut self, key: K, entry: Box<T>) {
+        if let Some((known, place)) = self.entries.get_mut(key.index()) {
+            debug_assert!(known.generation() == key.generation(), "its key stays");
+            *place = Some(entry);
+        }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -85,26 +116,31 @@ impl<K: Key, T> Table<K, T> {
 
     /// Keys of the entries for which `wanted` holds.
     pub(crate) fn keys_where(&self, mut wanted: impl FnMut(&T) -> bool) -> Vec<K> {
-        let entries = self.entries.iter().filter(|(_, (_, entry))| wanted(entry));
+        let entries =
+            self.entries.iter().filter(|(_, (_, entry))| entry.as_deref().is_some_and(&mut wanted));
         entries.map(|(_, (key, _))| *key).collect()
     }
 
     /// Visits every entry.
     pub(crate) fn for_each(&self, mut visit: impl FnMut(K, &T)) {
         for (_, (key, entry)) in &self.entries {
-            visit(*key, entry);
+            if let Some(entry) = entry {
+                visit(*key, entry);
+            }
         }
     }
 
     /// Changes every entry.
     pub(crate) fn for_each_mut(&mut self, mut change: impl FnMut(K, &mut T)) {
         for (_, (key, entry)) in &mut self.entries {
-            change(*key, entry);
+            if let Some(entry) = entry {
+                change(*key, entry);
+            }
         }
     }
 
     pub(crate) fn values(&self) -> impl Iterator<Item = &T> {
-        self.entries.iter().map(|(_, (_, entry))| entry)
+        self.entries.iter().filter_map(|(_, (_, entry))| entry.as_deref())
     }
 }
 
@@ -116,7 +152,7 @@ mod tests {
     fn a_key_of_an_entry_that_has_gone_finds_nothing() {
         let mut table: Table<ClientId, &str> = Table::new();
         let first = table.insert_with(|_| "first");
-        assert_eq!(table.remove(first), Some("first"));
+        assert_eq!(table.remove(first), Some(Box::new("first")));
         let second = table.insert_with(|_| "second");
         assert_eq!(first.index, second.index);
         assert_eq!((table.get(first), table.get(second)), (None, Some(&"second")));

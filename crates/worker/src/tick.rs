@@ -10,10 +10,10 @@ use trunkline_topology::{HostgroupId, ReadWriteSplit};
 
 use crate::{
     Action, ClientId, Worker,
-    clients::client::Phase,
+    clients::client::{Client, Phase},
     effects::LOG_LINES_PER_SEC,
     effects::Wake,
-    rooms::{Core, Exchange},
+    rooms::{Core, Exchange, Lender},
     servers::conn::{Conn, ConnPhase, Owner},
 };
 
@@ -132,12 +132,9 @@ impl Worker {
                 let waited_ms =
                     (self.commands.exchange.core.env.now.us.saturating_sub(waiter.since_us))
                         / 1_000;
-                self.commands.exchange.refuse_statement(
-                    waiter.client,
-                    hostgroup,
-                    cause,
-                    waited_ms.max(1),
-                );
+                self.commands.exchange.with_client(waiter.client, |exchange, client| {
+                    exchange.refuse_statement(client, hostgroup, cause, waited_ms.max(1));
+                });
             }
             self.commands.exchange.core.fx.wake(Wake::Queue(hostgroup));
         }
@@ -155,7 +152,7 @@ impl Worker {
                 && client.session.as_ref().is_some_and(|session| !session.leases.is_empty())
         };
         for id in self.commands.exchange.core.clients.table.keys_where(holds_briefly) {
-            self.commands.exchange.core.end_pins_of_the_last_statement(id);
+            self.commands.exchange.core.with_client(id, Core::end_pins_of_the_last_statement);
         }
         for client in self.commands.exchange.core.clients.table.keys_where(is_stuck) {
             self.commands.exchange.core.fx.act(Action::CloseClient { client, now: true });
@@ -187,12 +184,7 @@ impl Worker {
         self.upkeep.rests_checked_ms = now_ms;
         for id in over {
             self.commands.exchange.core.fx.stats.counters.clients_idle_timeout += 1;
-            if self.commands.exchange.core.env.greeting.tells_of_inactivity() {
-                self.commands.exchange.core.write_client(id, |out| {
-                    ErrorKind::Inactivity.says(INACTIVITY).put(out, 0);
-                });
-            }
-            self.commands.exchange.close_client(id);
+            self.commands.exchange.with_client(id, Exchange::close_inactive);
         }
     }
 
@@ -234,12 +226,12 @@ impl Worker {
             self.commands.exchange.core.drop_abandoned(id, abandoned_ms);
         }
         for id in old {
-            self.commands.exchange.core.retire_idle(id);
+            self.commands.exchange.core.retire_idle(id, None);
         }
         for id in quiet {
             self.commands.exchange.core.ping_idle(id);
         }
-        self.commands.exchange.core.drop_outdated();
+        self.commands.exchange.core.drop_outdated(None);
     }
 }
 
@@ -274,7 +266,7 @@ impl Core {
                     statement.target.hostgroup = writer;
                     statement.meaning.proof = statement.meaning.proof.on_writer();
                     statement.meaning.is_read &= statement.meaning.proof.reads;
-                    self.requeue(waiter.client);
+                    self.with_client(waiter.client, Self::requeue);
                 }
                 Some(_) => drop(self.servers.pool.waiters(hostgroup).push(waiter, usize::MAX)),
                 None => {}
@@ -336,12 +328,29 @@ impl Exchange {
                 break;
             }
             self.core.clients.logins.logging_in.pop_front();
-            if logs_in && !self.refuse_late_header(id) {
-                self.core.fx.stats.counters.client_refused(ClientRefusal::HandshakeTimeout);
-                self.core.tell_of_late_tls(id);
-                self.close_client_now(id);
+            if logs_in {
+                self.with_client(id, Self::end_late_login);
             }
         }
+    }
+
+    /// Ends a client whose time to log in is over.
+    fn end_late_login(&mut self, client: &mut Client) {
+        if !self.refuse_late_header(client) {
+            self.core.fx.stats.counters.client_refused(ClientRefusal::HandshakeTimeout);
+            self.core.tell_of_late_tls(client);
+            self.close_client_now(client);
+        }
+    }
+
+    /// Ends a session that has rested for too long, with an error where its servers tell one.
+    fn close_inactive(&mut self, client: &mut Client) {
+        if self.core.env.greeting.tells_of_inactivity() {
+            self.core.write_client(client, |out| {
+                ErrorKind::Inactivity.says(INACTIVITY).put(out, 0);
+            });
+        }
+        self.close_client(client);
     }
 }
 

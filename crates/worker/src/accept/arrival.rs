@@ -13,10 +13,9 @@ use trunkline_stats::ClientRefusal;
 use trunkline_topology::AllowList;
 
 use crate::{
-    ClientId,
     accept::address_limits::{AddressPlace, FailedLoginLimit},
     action::Peer,
-    clients::client::Phase,
+    clients::client::{Client, Phase},
     env::Env,
     rooms::{Core, Exchange},
 };
@@ -131,13 +130,11 @@ impl Core {
     }
 
     /// Who has been greeted guesses no further when others from there have failed meanwhile.
-    fn judge_again(&mut self, id: ClientId) {
+    fn judge_again(&mut self, client: &mut Client) {
         let now_ms = self.env.now.ms();
         let is_limited = self.env.snapshot.settings.failed_logins_max > 0;
-        let Some(client) = self.clients.get_mut(id).filter(|_| is_limited) else {
-            return;
-        };
-        let addr = client.origin.peer.client_addr.filter(|_| client.session.is_none());
+        let is_judged = is_limited && client.session.is_none();
+        let addr = client.origin.peer.client_addr.filter(|_| is_judged);
         let wait_ms = addr.map_or(0, |addr| self.env.shared.addresses().blocked_ms(addr, now_ms));
         if wait_ms > 0 && client.origin.arrival == Arrival::Admitted {
             client.origin.arrival = Arrival::TurnedAway(Turned::Blocked(wait_ms));
@@ -145,14 +142,14 @@ impl Core {
     }
 
     /// A login failed: too many of them, and the address has to wait.
-    pub(crate) fn count_failed_login(&mut self, id: ClientId) {
+    pub(crate) fn count_failed_login(&mut self, client: &mut Client) {
         let settings = &self.env.snapshot.settings;
         let limit = FailedLoginLimit {
             max: settings.failed_logins_max,
             delay_ms: settings.failed_login_delay,
             delay_max_ms: settings.failed_login_delay_max,
         };
-        let addr = self.clients.get(id).and_then(|client| client.origin.peer.client_addr);
+        let addr = client.origin.peer.client_addr;
         let Some(addr) = addr.filter(|_| limit.max > 0) else {
             return;
         };
@@ -164,8 +161,8 @@ impl Core {
     }
 
     /// A login succeeded.
-    pub(crate) fn count_good_login(&self, id: ClientId) {
-        let addr = self.clients.get(id).and_then(|client| client.origin.peer.client_addr);
+    pub(crate) fn count_good_login(&self, client: &Client) {
+        let addr = client.origin.peer.client_addr;
         if let Some(addr) = addr.filter(|_| self.env.snapshot.settings.failed_logins_max > 0) {
             self.env.shared.addresses().succeeded(addr);
         }
@@ -175,12 +172,9 @@ impl Core {
 impl Exchange {
     /// Looks for a balancer's header in what a greeted client has sent. Whether its login can be
     /// read.
-    pub(crate) fn settle_arrival(&mut self, id: ClientId) -> bool {
-        let Some(client) = self.core.clients.get_mut(id) else {
-            return false;
-        };
+    pub(crate) fn settle_arrival(&mut self, client: &mut Client) -> bool {
         if client.origin.arrival != Arrival::AwaitHeader {
-            self.core.judge_again(id);
+            self.core.judge_again(client);
             return true;
         }
         match proxy_header::scan(&client.io.inbox) {
@@ -206,41 +200,35 @@ impl Exchange {
                 client.io.inbox.drain(..len);
             }
             Err(error) => {
-                self.refuse_header(id, error);
+                self.refuse_header(client, error);
                 return false;
             }
         }
         let peer = Arc::clone(&client.origin.peer);
         let verdict = self.core.env.judge(&peer);
-        if let Some(client) = self.core.clients.get_mut(id) {
-            client.origin.arrival = match verdict {
-                Ok(place) => {
-                    client.origin._address_place = place;
-                    Arrival::Admitted
-                }
-                Err(turned) => Arrival::TurnedAway(turned),
-            };
-        }
+        client.origin.arrival = match verdict {
+            Ok(place) => {
+                client.origin._address_place = place;
+                Arrival::Admitted
+            }
+            Err(turned) => Arrival::TurnedAway(turned),
+        };
         true
     }
 
-    fn refuse_header(&mut self, id: ClientId, error: HeaderError) {
-        let host =
-            self.core.clients.get(id).map(|client| client.origin.peer.host()).unwrap_or_default();
+    fn refuse_header(&mut self, client: &mut Client, error: HeaderError) {
+        let host = client.origin.peer.host();
         self.core
             .fx
             .log(true, || format!("balancer {host} sent a PROXY header that is wrong: {error}"));
         self.core.fx.stats.counters.client_refused(ClientRefusal::ProxyHeader);
         let text = format!("Bad handshake: the PROXY header is wrong: {error}");
-        self.refuse(id, FIRST_ANSWER_SEQ, ErrorKind::BadHandshake.says(text));
+        self.refuse(client, FIRST_ANSWER_SEQ, ErrorKind::BadHandshake.says(text));
     }
 
     /// Refuses a client whose login is due and of whose header only a part has come. Whether it
     /// did.
-    pub(crate) fn refuse_late_header(&mut self, id: ClientId) -> bool {
-        let Some(client) = self.core.clients.get(id) else {
-            return false;
-        };
+    pub(crate) fn refuse_late_header(&mut self, client: &mut Client) -> bool {
         if client.origin.arrival != Arrival::AwaitHeader || client.io.inbox.is_empty() {
             return false;
         }
@@ -250,25 +238,19 @@ impl Exchange {
             .log(true, || format!("balancer {host} sent a part of a PROXY header, and no more"));
         self.core.fx.stats.counters.client_refused(ClientRefusal::ProxyHeader);
         let text = "Bad handshake: the PROXY header did not come in time";
-        self.refuse(id, FIRST_ANSWER_SEQ, ErrorKind::BadHandshake.says(text));
+        self.refuse(client, FIRST_ANSWER_SEQ, ErrorKind::BadHandshake.says(text));
         true
     }
 
     /// Answers the first packet of a client that may not log in.
-    pub(crate) fn turn_away(&mut self, id: ClientId, turned: Turned, seq: u8) {
-        let Some(client) = self.core.clients.get(id) else {
-            return;
-        };
+    pub(crate) fn turn_away(&mut self, client: &mut Client, turned: Turned, seq: u8) {
         let error = turned.error(&client.origin.peer.host());
         self.core.fx.stats.counters.client_refused(turned.cause());
-        self.refuse(id, seq, error);
+        self.refuse(client, seq, error);
     }
 
     /// Bytes that are no login: if they are a header, from where none is taken, that is said.
-    pub(crate) fn refuse_garbage(&mut self, id: ClientId) {
-        let Some(client) = self.core.clients.get(id) else {
-            return;
-        };
+    pub(crate) fn refuse_garbage(&mut self, client: &mut Client) {
         let is_header = matches!(client.phase, Phase::Login(_))
             && !matches!(proxy_header::scan(&client.io.inbox), Ok(Opening::Absent));
         let host = client.origin.peer.host();
@@ -282,7 +264,7 @@ impl Exchange {
             });
         }
         self.core.fx.stats.counters.client_refused(cause);
-        self.refuse(id, seq, ErrorKind::BadHandshake.says("Bad handshake"));
+        self.refuse(client, seq, ErrorKind::BadHandshake.says("Bad handshake"));
     }
 }
 

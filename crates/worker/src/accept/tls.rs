@@ -8,9 +8,9 @@ use trunkline_stats::ClientRefusal;
 use trunkline_topology::{TlsFacts, TlsOffer, TlsVersion, User};
 
 use crate::{
-    Action, ClientId, Side,
+    Action, Side,
     action::Peer,
-    clients::client::Phase,
+    clients::client::{Client, Phase},
     env::Env,
     rooms::{Core, Exchange},
     servers::conn::ConnPhase,
@@ -46,10 +46,7 @@ impl Core {
     }
 
     /// Makes what the login is acknowledged with to prove the certificate, where enough is known.
-    pub(crate) fn prepare_proof(&mut self, id: ClientId, identity: &ClientIdentity) {
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
+    pub(crate) fn prepare_proof(&mut self, client: &mut Client, identity: &ClientIdentity) {
         // As MariaDB does: not again with a change of user.
         if client.session.is_some() || self.env.greeting.flavor() != Flavor::MariaDb {
             return;
@@ -79,10 +76,7 @@ impl Core {
     }
 
     /// See [`Worker::client_tls_up`](crate::Worker::client_tls_up).
-    pub(crate) fn on_client_tls_up(&mut self, id: ClientId, facts: TlsFacts) {
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
+    pub(crate) fn on_client_tls_up(&mut self, client: &mut Client, facts: TlsFacts) {
         let Phase::Login(handshake) = &mut client.phase else {
             return;
         };
@@ -104,10 +98,7 @@ impl Core {
     }
 
     /// Says of a client whose time is up if it is TLS that did not come up.
-    pub(crate) fn tell_of_late_tls(&mut self, id: ClientId) {
-        let Some(client) = self.clients.get(id) else {
-            return;
-        };
+    pub(crate) fn tell_of_late_tls(&mut self, client: &mut Client) {
         if matches!(&client.phase, Phase::Login(handshake) if handshake.awaits_tls()) {
             let host = client.origin.peer.host();
             let time_ms = self.env.snapshot.settings.connect_timeout_client;
@@ -150,35 +141,37 @@ impl Core {
 
 impl Exchange {
     /// Judges a client's encryption by what its user requires; one that lacks it is refused.
-    pub(crate) fn is_encrypted_as_required(&mut self, id: ClientId, user: &User, seq: u8) -> bool {
-        let Some(client) = self.core.clients.get(id) else {
-            return false;
-        };
+    pub(crate) fn is_encrypted_as_required(
+        &mut self,
+        client: &mut Client,
+        user: &User,
+        seq: u8,
+    ) -> bool {
         let Err(missing) = user.require.check(client.origin.tls.as_deref()) else {
             return true;
         };
         let host = client.origin.peer.host();
         self.core.fx.stats.counters.client_refused(ClientRefusal::TlsRequired);
         let text = format!("Access denied for user '{}'@'{host}' ({missing})", user.name);
-        self.refuse_change(id, seq, ErrorKind::AccessDenied.says(text));
+        self.refuse_change(client, seq, ErrorKind::AccessDenied.says(text));
         false
     }
 
     /// Has TLS begin with a client, unless its address has had enough of it in this second.
-    pub(crate) fn let_encrypt(&mut self, id: ClientId) {
+    pub(crate) fn let_encrypt(&mut self, client: &mut Client) {
         let max = self.core.env.snapshot.settings.tls_handshakes_per_address_max;
-        let addr = self.core.clients.get(id).and_then(|client| client.origin.peer.client_addr);
+        let addr = client.origin.peer.client_addr;
         let Some(addr) = addr.filter(|_| max > 0) else {
-            return self.core.fx.act(Action::StartClientTls(id));
+            return self.core.fx.act(Action::StartClientTls(client.id));
         };
         if self.core.env.shared.addresses().take_handshake(addr, self.core.env.now.ms(), max) {
-            return self.core.fx.act(Action::StartClientTls(id));
+            return self.core.fx.act(Action::StartClientTls(client.id));
         }
         self.core.fx.stats.counters.client_refused(ClientRefusal::AddressBlocked);
         self.core.fx.log(false, || {
             format!("client {addr} began more than {max} TLS handshakes in a second")
         });
         let text = format!("Host '{addr}' is blocked because of many TLS handshakes");
-        self.refuse(id, 2, ErrorKind::HostBlocked.says(text));
+        self.refuse(client, 2, ErrorKind::HostBlocked.says(text));
     }
 }

@@ -11,8 +11,8 @@ use trunkline_rules::FirewallMode;
 use trunkline_topology::{HostgroupId, RefusalCause};
 
 use crate::{
-    Action, ClientId, Side,
-    clients::client::Phase,
+    Action, Side,
+    clients::client::{Client, Phase},
     rooms::{Core, Exchange},
     servers::conn::ConnPhase,
     special::fast_forward::{THROUGHOUT, told_of},
@@ -22,34 +22,30 @@ impl Exchange {
     /// Opens the dedicated connection of a client that has logged in, or another in place of one
     /// that was refused. What the client sends
     /// meanwhile waits in its inbox.
-    pub(crate) fn begin_forward(&mut self, id: ClientId) {
-        let Some(client) = self.core.clients.get(id) else { return };
+    pub(crate) fn begin_forward(&mut self, client: &mut Client) {
         if !matches!(client.phase, Phase::Idle | Phase::Forward(_)) {
             // It was closed meanwhile.
             return;
         }
-        if self.core.is_forward_denied(id) {
+        if self.core.is_forward_denied(client) {
             let text = self.core.env.snapshot.settings.firewall_whitelist_errormsg.clone();
-            return self.refuse(id, 1, ErrorKind::NotAllowed.says(text));
+            return self.refuse(client, 1, ErrorKind::NotAllowed.says(text));
         }
-        let session = self.core.clients.get(id).and_then(|client| client.session.as_ref());
-        let Some(session) = session else { return };
+        let Some(session) = client.session.as_ref() else { return };
         let (hostgroup, account) = (session.login.user.default_hostgroup, session.login.account);
         let choice = self.core.servers.pool.choose_dedicated(hostgroup, self.core.env.now.ms());
         let opened = match self.core.servers.chosen(choice) {
-            Choice::Open(slot) => self.core.open(slot, hostgroup, account, id),
-            Choice::Replace(slot, conn) => self.core.replace(slot, conn, hostgroup, account, id),
+            Choice::Open(slot) => self.core.open(slot, hostgroup, account, client),
+            Choice::Replace(slot, conn) => {
+                self.core.replace(slot, conn, hostgroup, account, client)
+            }
             Choice::Idle(..) | Choice::Join(..) | Choice::ChangeUser(..) => None,
-            Choice::Wait(cause) => return self.refuse_forward(id, hostgroup, cause),
+            Choice::Wait(cause) => return self.refuse_forward(client, hostgroup, cause),
         };
         let Some(conn_id) = opened else {
-            return self.refuse_forward(id, hostgroup, RefusalCause::AllAtMaxConnections);
-        };
-        let Some(client) = self.core.clients.get_mut(id) else {
-            return;
+            return self.refuse_forward(client, hostgroup, RefusalCause::AllAtMaxConnections);
         };
         client.phase = Phase::Forward(conn_id);
-        let Some(client) = self.core.clients.get(id) else { return };
         let Some(session) = client.session.as_ref() else { return };
         let schema = session.settings.state.schema.name();
         let schema = (!schema.is_empty()).then(|| schema.to_vec());
@@ -57,7 +53,7 @@ impl Exchange {
         let attributes = told_of(session, &client.origin.peer);
         let collation = self.core.env.collation_of(session);
         let slot = self.core.servers.conns.get(conn_id).map(|conn| conn.slot);
-        let login = slot.and_then(|slot| self.core.server_login(id, account, slot, schema));
+        let login = slot.and_then(|slot| self.core.server_login(client, account, slot, schema));
         if let Some(mut login) = login {
             // The connection is this client's alone, so it is the client that is told of.
             login.attributes = attributes;
@@ -74,26 +70,23 @@ impl Exchange {
                 conn.phase = ConnPhase::Connecting(Box::new(
                     trunkline_session::backend::ServerHandshake::new(login),
                 ));
-                conn.login.forwards = Some(id);
+                conn.login.forwards = Some(client.id);
             }
         }
     }
 
-    fn refuse_forward(&mut self, id: ClientId, hostgroup: HostgroupId, cause: RefusalCause) {
+    fn refuse_forward(&mut self, client: &mut Client, hostgroup: HostgroupId, cause: RefusalCause) {
         self.core.fx.stats.refused(cause);
         let why = self.core.refusal_text(hostgroup, cause);
         let text = format!(
             "Max connect timeout reached while reaching hostgroup {hostgroup} for \
              'fast_forward' session: {why}"
         );
-        self.refuse(id, 1, ErrorKind::NoConnection.says(text));
+        self.refuse(client, 1, ErrorKind::NoConnection.says(text));
     }
 
     /// The dedicated connection is logged in.
-    pub(crate) fn forward_ready(&mut self, conn_id: ConnId, id: ClientId) {
-        let Some(client) = self.core.clients.get_mut(id) else {
-            return self.core.discard_idle(conn_id);
-        };
+    pub(crate) fn forward_ready(&mut self, conn_id: ConnId, client: &mut Client) {
         let session = client.session.as_ref();
         let capabilities = session.map(|session| session.login.capabilities);
         let compression = capabilities.and_then(Capabilities::compression);
@@ -105,32 +98,30 @@ impl Exchange {
         if has != capabilities.map(|capabilities| capabilities & THROUGHOUT) {
             self.core.discard_idle(conn_id);
             let text = "the server does not have the capabilities that the greeting promised";
-            return self.refuse(id, 1, ErrorKind::NoConnection.says(text));
+            return self.refuse(client, 1, ErrorKind::NoConnection.says(text));
         }
-        conn.phase = ConnPhase::Forward(id);
-        conn.holder.owner = Some(id);
+        conn.phase = ConnPhase::Forward(client.id);
+        conn.holder.owner = Some(client.id);
         let agreed = conn.server.identity.as_ref().and_then(|it| it.capabilities.compression());
         self.core.servers.set_state(conn_id, ConnState::Forwarding);
         let mut waiting = Vec::new();
         if agreed == compression {
             // Compressed or not, bytes go through as they are.
-            let Some(packed) = self.core.end_client_packing(id) else {
+            let Some(packed) = self.core.end_client_packing(client) else {
                 // It sent ahead of its login's end, and that is unpacked already.
                 self.core.drop_conn(conn_id);
-                return self.close_client(id);
+                return self.close_client(client);
             };
             waiting = packed;
         }
-        let inbox =
-            self.core.clients.get_mut(id).map(|client| std::mem::take(&mut client.io.inbox));
-        waiting.extend(inbox.unwrap_or_default());
+        waiting.append(&mut client.io.inbox);
         if !waiting.is_empty() {
             self.core.write_server(conn_id, |out| out.extend_from_slice(&waiting));
         }
         if is_paused {
-            self.core.fx.act(Action::Resume(Side::Client(id)));
+            self.core.fx.act(Action::Resume(Side::Client(client.id)));
         }
-        self.core.unpack_soon(Side::Client(id));
+        self.core.unpack_client_soon(client);
     }
 }
 
@@ -138,13 +129,10 @@ impl Core {
     /// Whether a user with `fast_forward` is one whose statements the firewall judges: they can't
     /// be looked at, so it runs none. One whose statements are only told of goes on, and is told
     /// of once.
-    fn is_forward_denied(&mut self, id: ClientId) -> bool {
+    fn is_forward_denied(&mut self, client: &mut Client) -> bool {
         let settings = &self.env.snapshot.settings;
-        let Some(client) = self.clients.get(id).filter(|_| settings.firewall_whitelist_enabled)
+        let Some(session) = client.session.as_ref().filter(|_| settings.firewall_whitelist_enabled)
         else {
-            return false;
-        };
-        let Some(session) = client.session.as_ref() else {
             return false;
         };
         let user = Arc::clone(&session.login.user);

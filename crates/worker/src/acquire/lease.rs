@@ -8,9 +8,9 @@ use trunkline_topology::{HostgroupId, RefusalCause};
 
 use crate::{
     ClientId,
-    clients::client::{Lease, Phase, Stage},
+    clients::client::{Client, Lease, Phase, Stage},
     exchange::hidden::may_read_past,
-    rooms::{Core, Exchange},
+    rooms::{Core, Exchange, Lender},
     servers::Servers,
     servers::conn::{AccountKey, ConnPhase},
 };
@@ -56,48 +56,53 @@ impl Servers {
 }
 
 impl Exchange {
-    /// Finds a connection for the statement that `id` has under way.
-    pub(crate) fn acquire(&mut self, id: ClientId) {
-        self.core.prove_again(id);
-        if self.drops_copy(id) || self.acquire_last(id) {
+    /// Finds a connection for the statement that a client has under way.
+    pub(crate) fn acquire(&mut self, client: &mut Client) {
+        self.core.prove_again(client);
+        if self.drops_copy(client) || self.acquire_last(client) {
             return;
         }
-        let Some((hostgroup, account)) = self.core.clients.wanted(id) else {
+        let Some((hostgroup, account)) = client.wanted() else {
             return;
         };
         // Whoever waits already is served first, unless a connection is coming up for each.
-        let ahead = self.core.ahead_of(id, hostgroup, account);
-        if !ahead.is_long && self.acquire_shared(id, hostgroup, account) {
+        let ahead = self.core.ahead_of(client, hostgroup, account);
+        if !ahead.is_long && self.acquire_shared(client, hostgroup, account) {
             return;
         }
         if ahead.has_account {
-            return self.enqueue(id, hostgroup, account, RefusalCause::AllBusy);
+            return self.enqueue(client, hostgroup, account, RefusalCause::AllBusy);
         }
-        match self.core.choose(id, hostgroup, account) {
+        match self.core.choose(client, hostgroup, account) {
             Choice::Open(slot) => {
-                self.enqueue(id, hostgroup, account, RefusalCause::ConnectTimeout);
-                self.core.open(slot, hostgroup, account, id);
+                self.enqueue(client, hostgroup, account, RefusalCause::ConnectTimeout);
+                self.core.open(slot, hostgroup, account, client);
             }
             Choice::ChangeUser(slot, conn) if self.core.servers.may_change_user(conn, account) => {
-                self.enqueue(id, hostgroup, account, RefusalCause::ConnectTimeout);
-                self.core.log_in_again(slot, conn, account, id);
+                self.enqueue(client, hostgroup, account, RefusalCause::ConnectTimeout);
+                self.core.log_in_again(slot, conn, account, client);
             }
             Choice::ChangeUser(slot, conn) | Choice::Replace(slot, conn) => {
-                self.enqueue(id, hostgroup, account, RefusalCause::ConnectTimeout);
-                if !self.core.fetch_before_parting(conn) {
-                    self.core.replace(slot, conn, hostgroup, account, id);
+                self.enqueue(client, hostgroup, account, RefusalCause::ConnectTimeout);
+                if !self.core.fetch_before_parting(conn, Some(client)) {
+                    self.core.replace(slot, conn, hostgroup, account, client);
                 }
             }
-            Choice::Join(_, conn) | Choice::Idle(_, conn) => self.lease_proven(id, conn),
+            Choice::Join(_, conn) | Choice::Idle(_, conn) => self.lease_proven(client, conn),
             Choice::Wait(RefusalCause::AllAtMaxConnections)
                 if has_plant!(self.core, CapOffByOne)
-                    && self.opens_beyond(id, hostgroup, account) => {}
-            Choice::Wait(cause) => self.enqueue(id, hostgroup, account, cause),
+                    && self.opens_beyond(client, hostgroup, account) => {}
+            Choice::Wait(cause) => self.enqueue(client, hostgroup, account, cause),
         }
     }
 
     /// One more than a server may have; only a planted bug asks for it.
-    fn opens_beyond(&mut self, id: ClientId, hostgroup: HostgroupId, account: AccountId) -> bool {
+    fn opens_beyond(
+        &mut self,
+        client: &mut Client,
+        hostgroup: HostgroupId,
+        account: AccountId,
+    ) -> bool {
         let is_at_cap = |slot: &Slot| {
             slot.server.key.hostgroup == hostgroup
                 && slot.server.health.connections() == slot.server.max_connections
@@ -110,17 +115,14 @@ impl Exchange {
         if let Some(slot) = self.core.servers.pool.slot(slot) {
             slot.server.health.take_connection_beyond();
         }
-        self.enqueue(id, hostgroup, account, RefusalCause::ConnectTimeout);
-        self.core.open(slot, hostgroup, account, id);
+        self.enqueue(client, hostgroup, account, RefusalCause::ConnectTimeout);
+        self.core.open(slot, hostgroup, account, client);
         true
     }
 
     /// A statement that reads what the last one left behind gets the same connection again, if
     /// nobody has used it since. One that may write goes nowhere but to its own hostgroup.
-    fn acquire_last(&mut self, id: ClientId) -> bool {
-        let Some(client) = self.core.clients.get(id) else {
-            return false;
-        };
+    fn acquire_last(&mut self, client: &mut Client) -> bool {
         let Phase::Running(statement) = &client.phase else {
             return false;
         };
@@ -134,34 +136,34 @@ impl Exchange {
         };
         let account = session.login.account;
         let (is_read, hostgroup) = (statement.meaning.is_read, statement.target.hostgroup);
-        self.core.drop_outdated_of(id);
+        self.core.drop_outdated_of(client);
         let Some(conn) = self.core.servers.conns.get(conn_id) else {
             return false;
         };
-        let is_untouched = conn.holder.turn == turn && conn.holder.last_client == Some(id);
+        let is_untouched = conn.holder.turn == turn && conn.holder.last_client == Some(client.id);
         let may_run_there = is_read || conn.hostgroup == hostgroup;
         if !conn.list.is_free() || !is_untouched || !may_run_there || conn.login.account != account
         {
             return false;
         }
         self.core.servers.set_state(conn_id, ConnState::Unlisted);
-        self.lease(id, conn_id);
+        self.lease(client, conn_id);
         true
     }
 
     pub(super) fn enqueue(
         &mut self,
-        id: ClientId,
+        client: &mut Client,
         hostgroup: HostgroupId,
         account: AccountId,
         cause: RefusalCause,
     ) {
         let settings = &self.core.env.snapshot.settings;
         if cause == RefusalCause::NoServer {
-            return self.refuse_statement(id, hostgroup, cause, 0);
+            return self.refuse_statement(client, hostgroup, cause, 0);
         }
         let waiter = Waiter {
-            client: id,
+            client: client.id,
             account,
             since_us: self.core.env.now.us,
             deadline_ms: self.core.env.now.ms() + settings.connect_timeout_server_max,
@@ -173,7 +175,7 @@ impl Exchange {
             return;
         }
         if !self.core.servers.pool.waiters(hostgroup).push(waiter, max) {
-            return self.refuse_statement(id, hostgroup, RefusalCause::QueueFull, 0);
+            return self.refuse_statement(client, hostgroup, RefusalCause::QueueFull, 0);
         }
         if cause == RefusalCause::AllAtMaxConnections {
             self.core.ask_peers(hostgroup);
@@ -181,35 +183,36 @@ impl Exchange {
     }
 
     /// An idle connection, already off its list, becomes the session's; the statement goes out.
-    fn lease(&mut self, id: ClientId, conn_id: ConnId) {
-        if self.core.prove_again(id) {
-            self.core.requeue(id);
+    fn lease(&mut self, client: &mut Client, conn_id: ConnId) {
+        if self.core.prove_again(client) {
+            self.core.requeue(client);
             return self.core.freed(conn_id);
         }
-        if self.drops_copy(id) {
+        if self.drops_copy(client) {
             return self.core.freed(conn_id);
         }
-        self.lease_proven(id, conn_id);
+        self.lease_proven(client, conn_id);
     }
 
     /// Leases an idle connection, already off its list, to a session whose statement has been
     /// proven just now.
-    fn lease_proven(&mut self, id: ClientId, conn_id: ConnId) {
+    fn lease_proven(&mut self, client: &mut Client, conn_id: ConnId) {
         let is_shared = self
             .core
             .servers
             .conns
             .get(conn_id)
-            .is_some_and(|conn| self.core.fits_to_share(id, conn));
-        self.lease_as(id, conn_id, is_shared);
+            .is_some_and(|conn| self.core.fits_to_share(client, conn));
+        self.lease_as(client, conn_id, is_shared);
     }
 
     /// Leases an idle connection, already off its list, to one session or, as the first of several,
     /// to a statement that others may follow.
-    pub(super) fn lease_as(&mut self, id: ClientId, conn_id: ConnId, is_shared: bool) {
+    pub(super) fn lease_as(&mut self, client: &mut Client, conn_id: ConnId, is_shared: bool) {
         let now_ms = self.core.env.now.ms();
         // On a shared connection nothing is kept for anybody.
-        self.core.fetch_traces(conn_id, Some(id), !is_shared);
+        let id = client.id;
+        self.core.fetch_traces(conn_id, Some(client), Some(id), !is_shared);
         let Some(conn) = self.core.servers.conns.get_mut(conn_id) else {
             return;
         };
@@ -219,22 +222,21 @@ impl Exchange {
             self.core.fx.act(crate::Action::Probe(conn_id));
         }
         if is_shared {
-            return self.share(id, conn_id);
+            return self.share(client, conn_id);
         }
-        self.core.soil_with_names(id, conn_id);
-        self.core.soil_with_gtid(id, conn_id);
+        self.core.soil_with_names(client, conn_id);
+        self.core.soil_with_gtid(client, conn_id);
         let Some(conn) = self.core.servers.conns.get_mut(conn_id) else {
             return;
         };
-        conn.holder.owner = Some(id);
-        if conn.holder.last_client.replace(id) != Some(id) {
+        conn.holder.owner = Some(client.id);
+        if conn.holder.last_client.replace(client.id) != Some(client.id) {
             conn.holder.turn += 1;
         }
         let hostgroup = conn.hostgroup;
         self.core.servers.set_state(conn_id, ConnState::Leased);
-        let session = self.core.clients.get_mut(id).and_then(|client| client.session.as_mut());
-        let Some(session) = session else {
-            return self.core.free_after_session(conn_id);
+        let Some(session) = client.session.as_mut() else {
+            return self.core.free_after_session(conn_id, Some(client));
         };
         debug_assert!(session.lease_mut(conn_id).is_none());
         session.leases.push(Lease {
@@ -247,7 +249,7 @@ impl Exchange {
             has_written: false,
             pinned_by: None,
         });
-        self.dispatch(id, conn_id);
+        self.dispatch(client, conn_id);
     }
 
     /// Gives a connection that has become free to whoever waits longest for its like, or lets it
@@ -261,7 +263,7 @@ impl Exchange {
         };
         let (hostgroup, account, slot) = (conn.hostgroup, conn.login.account, conn.slot);
         if self.core.is_done_with(conn_id) {
-            self.core.retire_conn(conn_id);
+            self.core.retire_conn(conn_id, None);
             // Its place under the cap is somebody else's now.
             return self.pump(hostgroup);
         }
@@ -275,7 +277,8 @@ impl Exchange {
         };
         if let Some(waiter) = next {
             self.core.count_queue_time(waiter.since_us);
-            return self.lease(waiter.client, conn_id);
+            self.with_client(waiter.client, |exchange, client| exchange.lease(client, conn_id));
+            return;
         }
         self.core.let_rest(conn_id);
         // Somebody of another account may wait for room that this connection takes.
@@ -294,47 +297,11 @@ impl Exchange {
             let next =
                 self.core.servers.pool.waiters(hostgroup).iter().nth(passed.waiters).copied();
             let Some(waiter) = next else { break };
-            let (client, account) = (waiter.client, waiter.account);
-            let named = self.core.named_server(client);
-            if named.is_some() && passed.servers.contains(&named) {
-                passed.waiters += 1;
-                continue;
-            }
-            match self.core.choose(client, hostgroup, account) {
-                Choice::Join(_, conn) | Choice::Idle(_, conn) => {
-                    self.core
-                        .servers
-                        .pool
-                        .waiters(hostgroup)
-                        .take(|waiter| waiter.client == client);
-                    self.core.count_queue_time(waiter.since_us);
-                    self.lease(client, conn);
-                }
-                Choice::Open(slot) => {
-                    if self.core.open(slot, hostgroup, account, client).is_none() {
-                        break;
-                    }
-                }
-                Choice::ChangeUser(slot, conn)
-                    if self.core.servers.may_change_user(conn, account) =>
-                {
-                    self.core.log_in_again(slot, conn, account, client);
-                }
-                Choice::ChangeUser(_, conn) | Choice::Replace(_, conn)
-                    if self.core.fetch_before_parting(conn) => {}
-                Choice::ChangeUser(slot, conn) | Choice::Replace(slot, conn) => {
-                    if self.core.replace(slot, conn, hostgroup, account, client).is_none() {
-                        break;
-                    }
-                }
-                Choice::Wait(cause) => {
-                    passed.is_at_cap |= cause == RefusalCause::AllAtMaxConnections;
-                    if named.is_none() {
-                        break;
-                    }
-                    passed.waiters += 1;
-                    passed.servers.push(named);
-                }
+            let goes_on = self.with_client(waiter.client, |exchange, client| {
+                exchange.serve(client, hostgroup, &waiter, &mut passed)
+            });
+            if goes_on != Some(true) {
+                break;
             }
         }
         if passed.is_at_cap {
@@ -342,14 +309,56 @@ impl Exchange {
         }
     }
 
+    /// Gives one who waits a connection, or has one come up. False when nobody behind can be
+    /// served either.
+    fn serve(
+        &mut self,
+        client: &mut Client,
+        hostgroup: HostgroupId,
+        waiter: &Waiter<ClientId>,
+        passed: &mut Skipped,
+    ) -> bool {
+        let account = waiter.account;
+        let named = self.core.named_server(client);
+        if named.is_some() && passed.servers.contains(&named) {
+            passed.waiters += 1;
+            return true;
+        }
+        match self.core.choose(client, hostgroup, account) {
+            Choice::Join(_, conn) | Choice::Idle(_, conn) => {
+                self.core.servers.pool.waiters(hostgroup).take(|it| it.client == client.id);
+                self.core.count_queue_time(waiter.since_us);
+                self.lease(client, conn);
+                true
+            }
+            Choice::Open(slot) => self.core.open(slot, hostgroup, account, client).is_some(),
+            Choice::ChangeUser(slot, conn) if self.core.servers.may_change_user(conn, account) => {
+                self.core.log_in_again(slot, conn, account, client);
+                true
+            }
+            Choice::ChangeUser(slot, conn) | Choice::Replace(slot, conn) => {
+                self.core.fetch_before_parting(conn, Some(client))
+                    || self.core.replace(slot, conn, hostgroup, account, client).is_some()
+            }
+            Choice::Wait(cause) => {
+                passed.is_at_cap |= cause == RefusalCause::AllAtMaxConnections;
+                if named.is_none() {
+                    return false;
+                }
+                passed.waiters += 1;
+                passed.servers.push(named);
+                true
+            }
+        }
+    }
+
     /// A statement looks for a connection again, unless it has been answered meanwhile.
-    pub(crate) fn acquire_again(&mut self, id: ClientId) {
-        if let Some(client) = self.core.clients.get_mut(id)
-            && let Phase::Running(statement) = &mut client.phase
+    pub(crate) fn acquire_again(&mut self, client: &mut Client) {
+        if let Phase::Running(statement) = &mut client.phase
             && statement.stage == Stage::Returning
         {
             statement.stage = Stage::Queued;
-            self.acquire(id);
+            self.acquire(client);
         }
     }
 }
@@ -357,20 +366,21 @@ impl Exchange {
 impl Core {
     /// Who waits before this statement for what it wants. Who waits for another server than it may
     /// run on, or for one alone where it may run on any, does not keep it.
-    fn ahead_of(&mut self, id: ClientId, hostgroup: HostgroupId, account: AccountId) -> QueueAhead {
+    fn ahead_of(
+        &mut self,
+        client: &mut Client,
+        hostgroup: HostgroupId,
+        account: AccountId,
+    ) -> QueueAhead {
         let mut ahead = QueueAhead::default();
         if self.servers.pool.waiters(hostgroup).is_empty() {
             return ahead;
         }
         let connecting = self.servers.pool.connecting(hostgroup);
-        let clients = &self.clients;
-        let named = |id: ClientId| match clients.get(id).map(|client| &client.phase) {
-            Some(Phase::Running(statement)) => statement.target.pinned_server.as_deref(),
-            _ => None,
-        };
-        let (own, mut count) = (named(id), 0);
+        let (own, mut count) = (client.pinned_server(), 0);
         for waiter in self.servers.pool.waiters(hostgroup).iter() {
-            if named(waiter.client).is_some_and(|server| Some(server) != own) {
+            let other = self.clients.get(waiter.client).and_then(Client::pinned_server);
+            if other.is_some_and(|server| Some(server) != own) {
                 continue;
             }
             count += 1;
@@ -391,7 +401,7 @@ impl Core {
         idle: ConnId,
         hostgroup: HostgroupId,
         account: AccountId,
-        client: ClientId,
+        client: &Client,
     ) -> Option<ConnId> {
         self.discard_idle(idle);
         let server = &self.servers.pool.slot(slot)?.server;
@@ -402,15 +412,17 @@ impl Core {
     }
 
     /// The server that the statement under way is to run on, if it is one alone.
-    fn named_server(&self, id: ClientId) -> Option<SlotId> {
-        let Phase::Running(statement) = &self.clients.get(id)?.phase else {
-            return None;
-        };
-        self.servers.pool.slot_of(statement.target.pinned_server.as_deref()?)
+    fn named_server(&self, client: &Client) -> Option<SlotId> {
+        self.servers.pool.slot_of(client.pinned_server()?)
     }
 
-    fn choose(&mut self, id: ClientId, hostgroup: HostgroupId, account: AccountId) -> Choice {
-        let named = self.named_server(id);
+    fn choose(
+        &mut self,
+        client: &mut Client,
+        hostgroup: HostgroupId,
+        account: AccountId,
+    ) -> Choice {
+        let named = self.named_server(client);
         let (accounts, now_ms) = (&self.servers.logins.accounts, self.env.now.ms());
         let wanted = accounts.key(account).map(|key| key.behaviour);
         let can_change = |other: AccountId| {
@@ -432,11 +444,9 @@ impl Core {
     ) -> Option<Waiter<ClientId>> {
         let server = Arc::clone(&self.servers.pool.slot(slot)?.server);
         let clients = &self.clients;
-        let suits = |id: ClientId| match clients.get(id).map(|client| &client.phase) {
-            Some(Phase::Running(statement)) => {
-                statement.target.pinned_server.as_deref().is_none_or(|named| *named == server.key)
-            }
-            _ => true,
+        let suits = |id: ClientId| {
+            let named = clients.get(id).and_then(Client::pinned_server);
+            named.is_none_or(|named| *named == server.key)
         };
         let fits = |waiter: &Waiter<ClientId>| waiter.account == account && suits(waiter.client);
         self.servers.pool.waiters(hostgroup).take(fits)

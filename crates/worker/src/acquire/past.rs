@@ -6,8 +6,7 @@ use trunkline_protocol::packet::tracker_filter::TrackerFilter;
 use trunkline_sql::{analysis::Depends, recall, recall::Recalled};
 
 use crate::{
-    ClientId,
-    clients::client::{Phase, Purpose, Statement, Waiting},
+    clients::client::{Client, Phase, Purpose, Statement, Waiting},
     rooms::Exchange,
     routing::route::Route,
     servers::conn::Conn,
@@ -21,10 +20,7 @@ use crate::{
 
 impl Exchange {
     /// A statement that has waited for what an earlier one left goes on, or waits for more of it.
-    pub(crate) fn go_on_with_past(&mut self, id: ClientId) {
-        let Some(client) = self.core.clients.get_mut(id) else {
-            return;
-        };
+    pub(crate) fn go_on_with_past(&mut self, client: &mut Client) {
         let Phase::Running(statement) = &mut client.phase else {
             return;
         };
@@ -33,7 +29,7 @@ impl Exchange {
         };
         if let Phase::Running(statement) = std::mem::replace(&mut client.phase, Phase::Idle) {
             let Waiting { route, text_len, .. } = *waiting;
-            self.follow_past(id, route, statement, text_len);
+            self.follow_past(client, route, statement, text_len);
         }
     }
 
@@ -41,30 +37,27 @@ impl Exchange {
     /// `text_len` bytes of its only packet.
     pub(super) fn follow_past(
         &mut self,
-        id: ClientId,
+        client: &mut Client,
         route: Route,
         mut statement: Box<Statement>,
         text_len: usize,
     ) {
-        self.core.drop_outdated_of(id);
-        match self.core.settle_insert_id(id, &route, &statement) {
+        self.core.drop_outdated_of(client);
+        match self.core.settle_insert_id(client, &route, &statement) {
             Settled::GoesOn => {}
             Settled::Waits => {
                 statement.waiting = Some(Box::new(Waiting { route, text_len, awaits_cache: None }));
-                return self.core.clients.begin(id, statement);
+                return self.core.clients.begin(client, statement);
             }
-            Settled::Lost => return self.core.refuse_lost_insert_id(id, *statement),
+            Settled::Lost => return self.core.refuse_lost_insert_id(client, *statement),
         }
-        if self.core.settle_found_rows(id, &route, &statement) {
+        if self.core.settle_found_rows(client, &route, &statement) {
             statement.waiting = Some(Box::new(Waiting { route, text_len, awaits_cache: None }));
-            return self.core.clients.begin(id, statement);
+            return self.core.clients.begin(client, statement);
         }
         if statement.command.purpose == Purpose::Execute {
-            return self.follow_past_prepared(id, route, statement);
+            return self.follow_past_prepared(client, route, statement);
         }
-        let Some(client) = self.core.clients.get(id) else {
-            return;
-        };
         let (Some(session), Some(known)) =
             (client.session.as_ref(), statement.meaning.known.as_ref())
         else {
@@ -73,12 +66,12 @@ impl Exchange {
         let analysis = &known.analysis;
         let is_answered = matches!(route, Route::Ok(_) | Route::Error(_) | Route::Limited(_));
         if analysis.statements != 1 || is_answered {
-            return self.run_on_route(id, route, statement);
+            return self.run_on_route(client, route, statement);
         }
         let depends = analysis.depends;
         if session.past.awaits(depends, runs_code(&statement)) {
             statement.waiting = Some(Box::new(Waiting { route, text_len, awaits_cache: None }));
-            return self.core.clients.begin(id, statement);
+            return self.core.clients.begin(client, statement);
         }
         let (last, insert) = (asked_place(session, depends), session.insert_conn);
         let reads = |what| depends.contains(what);
@@ -103,7 +96,7 @@ impl Exchange {
                 reads(Depends::DIAGNOSTICS) && conn.is_some_and(Conn::keeps_others_conditions);
             let place = match is_insert_id || is_others {
                 true => Place::Gone,
-                false => self.core.place_of(id, last),
+                false => self.core.place_of(client, last),
             };
             let shows = text_of(&statement.command.frames, text_len).is_some_and(|text| {
                 recall::show_diagnostics(text, &session.settings.modes).is_some()
@@ -111,7 +104,7 @@ impl Exchange {
             let is_apart = session.past.is_row_count_apart && reads(Depends::DIAGNOSTICS);
             let numbers = session.past.recalled();
             if is_apart && assign_numbers(session, &mut statement, text_len, &numbers) {
-                return self.run_on_route(id, route, statement);
+                return self.run_on_route(client, route, statement);
             }
             let stays = match &place {
                 // What may write goes nowhere but to its own hostgroup.
@@ -139,35 +132,34 @@ impl Exchange {
                     };
                     let asks = reads(Depends::DIAGNOSTICS) && !self.core.env.may_run_again(session);
                     if asks && assign_numbers(session, &mut statement, text_len, &known) {
-                        return self.run_on_route(id, route, statement);
+                        return self.run_on_route(client, route, statement);
                     }
                     if asks && (shows || session.past.has_conditions()) {
-                        return self.show_past(id, route, statement, text_len, &known);
+                        return self.show_past(client, route, statement, text_len, &known);
                     }
                 }
             }
         }
-        self.core.clients.put_recalled(id, &mut statement, text_len, &known);
-        self.run_on_route(id, route, statement);
+        client.put_recalled(&mut statement, text_len, &known);
+        self.run_on_route(client, route, statement);
     }
 
     /// Warnings and errors whose connection has served others since.
     fn show_past(
         &mut self,
-        id: ClientId,
+        client: &mut Client,
         route: Route,
         mut statement: Box<Statement>,
         text_len: usize,
         known: &Recalled,
     ) {
-        let Some(session) = self.core.clients.get(id).and_then(|client| client.session.as_ref())
-        else {
+        let Some(session) = client.session.as_ref() else {
             return;
         };
         let (modes, format, status) =
             (session.settings.modes, session.login.format, session.settings.status);
         let Some(text) = text_of(&statement.command.frames, text_len) else {
-            return self.run_on_route(id, route, statement);
+            return self.run_on_route(client, route, statement);
         };
         match recall::show_diagnostics(text, &modes) {
             Some(show) if show.counts => {
@@ -179,7 +171,7 @@ impl Exchange {
                 let count = recall::unsigned(count);
                 let text = format!("SELECT {count} AS `@@session.{name}`");
                 put_text(&mut statement.command.frames, text_len, text.as_bytes());
-                self.run_on_route(id, route, statement);
+                self.run_on_route(client, route, statement);
             }
             Some(show) => {
                 let mut reply = Vec::new();
@@ -195,23 +187,27 @@ impl Exchange {
                 }
                 self.core.fx.buffers.give(statement.command.frames);
                 self.core.fx.stats.counters.statements_answered += 1;
-                self.core.write_client(id, |out| out.extend_from_slice(&reply));
-                self.core.clients.has_shown(id);
+                self.core.write_client(client, |out| out.extend_from_slice(&reply));
+                client.has_shown();
             }
-            None if self.core.clients.put_recalled(id, &mut statement, text_len, known) => {
-                self.run_on_route(id, route, statement);
+            None if client.put_recalled(&mut statement, text_len, known) => {
+                self.run_on_route(client, route, statement);
             }
             None => {
                 self.core.fx.buffers.give(statement.command.frames);
                 let what = "diagnostics of a statement whose connection has served others since";
-                self.core.not_supported(id, what);
+                self.core.not_supported(client, what);
             }
         }
     }
 
     /// Sets an execution on its way that reads what an earlier statement left.
-    fn follow_past_prepared(&mut self, id: ClientId, route: Route, mut statement: Box<Statement>) {
-        let Some(client) = self.core.clients.get(id) else { return };
+    fn follow_past_prepared(
+        &mut self,
+        client: &mut Client,
+        route: Route,
+        mut statement: Box<Statement>,
+    ) {
         let (Some(session), Some(known)) =
             (client.session.as_ref(), statement.meaning.known.as_ref())
         else {
@@ -220,12 +216,12 @@ impl Exchange {
         let stmt = statement.prepared.stmt_id.and_then(|stmt_id| session.prepared.get(stmt_id));
         let Some(entry) = stmt.map(|stmt| Rc::clone(&stmt.entry)) else { return };
         if matches!(route, Route::Ok(_) | Route::Error(_) | Route::Limited(_)) {
-            return self.run_on_route(id, route, statement);
+            return self.run_on_route(client, route, statement);
         }
         let depends = known.analysis.depends;
         if session.past.awaits(depends, runs_code(&statement)) {
             statement.waiting = Some(Box::new(Waiting { route, text_len: 0, awaits_cache: None }));
-            return self.core.clients.begin(id, statement);
+            return self.core.clients.begin(client, statement);
         }
         let reads = |what| depends.contains(what);
         let reads_last =
@@ -245,7 +241,7 @@ impl Exchange {
             let shows = recall::show_diagnostics(&entry.text, &entry.modes).is_some();
             let place = match is_insert_id {
                 true => Place::Gone,
-                false => self.core.place_of(id, left),
+                false => self.core.place_of(client, left),
             };
             match place {
                 Place::Idle if self.core.servers.may_go_back(&statement, &route, left) => {
@@ -267,7 +263,7 @@ impl Exchange {
                     let last_gtid = recalled.last_gtid;
                     recalled = Recalled { connection_id, last_gtid, ..session.past.recalled() };
                     let is_lost = !self.core.env.may_run_again(session);
-                    if is_lost && self.core.shows_past(id, &entry) {
+                    if is_lost && self.core.shows_past(client, &entry) {
                         self.core.fx.buffers.give(statement.command.frames);
                         return;
                     }
@@ -275,8 +271,8 @@ impl Exchange {
             }
         }
         if recalled != Recalled::default() {
-            statement.prepared.entry = self.recalled_entry(id, &entry, &recalled);
+            statement.prepared.entry = self.recalled_entry(client, &entry, &recalled);
         }
-        self.run_on_route(id, route, statement);
+        self.run_on_route(client, route, statement);
     }
 }

@@ -19,9 +19,9 @@ use trunkline_topology::{HostgroupId, Pipeline, RefusalCause};
 use crate::{
     ClientId,
     clients::Clients,
-    clients::client::{Phase, Purpose, Stage},
+    clients::client::{Client, Phase, Purpose, Stage},
     prepared::runs_among_others,
-    rooms::{Core, Exchange},
+    rooms::{Core, Exchange, Lender},
     servers::Servers,
     servers::conn::{Conn, Owner},
     session_past::FoundRows,
@@ -69,20 +69,17 @@ impl Servers {
     }
 }
 
-impl Clients {
-    fn executes(&self, id: ClientId) -> bool {
-        self.get(id).is_some_and(|client| {
-            matches!(&client.phase, Phase::Running(statement)
+impl Client {
+    fn executes(&self) -> bool {
+        matches!(&self.phase, Phase::Running(statement)
                 if statement.command.purpose == Purpose::Execute)
-        })
     }
 }
 
 impl Core {
-    /// How many may be in flight on the connection that the statement of `id` shares; `None` when
+    /// How many may be in flight on the connection that the client's statement shares; `None` when
     /// it has to be alone.
-    fn depth_max(&self, id: ClientId, hostgroup: HostgroupId) -> Option<usize> {
-        let client = self.clients.get(id)?;
+    fn depth_max(&self, client: &Client, hostgroup: HostgroupId) -> Option<usize> {
         let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session) else {
             return None;
         };
@@ -91,7 +88,7 @@ impl Core {
             && !statement.target.never_share
             && (statement.command.purpose == Purpose::Query
                 || statement.command.purpose == Purpose::Execute
-                    && runs_among_others(&self.clients, id, None))
+                    && runs_among_others(client, None))
             && known.analysis.statements == 1
             && known.analysis.depends == Depends::empty()
             && known.found_rows != FoundRows::AnswerOnMySql
@@ -119,33 +116,33 @@ impl Core {
         (depth > 1).then_some(depth)
     }
 
-    /// Whether the statement of `id` can follow what is in flight on a shared connection, or be
+    /// Whether the client's statement can follow what is in flight on a shared connection, or be
     /// the first on one that is shared from now on.
-    pub(super) fn fits_to_share(&self, id: ClientId, conn: &Conn) -> bool {
-        let depth_max = self.depth_max(id, conn.hostgroup);
-        depth_max.is_some_and(|depth_max| self.has_room_for(id, conn, depth_max))
+    pub(super) fn fits_to_share(&self, client: &Client, conn: &Conn) -> bool {
+        let depth_max = self.depth_max(client, conn.hostgroup);
+        depth_max.is_some_and(|depth_max| self.has_room_for(client, conn, depth_max))
     }
 
     /// Whether a statement that need not be alone fits on this connection: in its session's state,
     /// with fewer than `depth_max` in flight.
     #[inline]
-    fn has_room_for(&self, id: ClientId, conn: &Conn, depth_max: usize) -> bool {
-        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
+    fn has_room_for(&self, client: &Client, conn: &Conn, depth_max: usize) -> bool {
+        let session = client.session.as_ref();
         conn.left.dirt.is_none()
             && session.is_some_and(|session| Arc::ptr_eq(&conn.state, &session.settings.state))
             && conn.left.schemas_defined == self.env.shared.schemas_defined()
             && conn.in_flight.len() < depth_max
-            && (!self.clients.executes(id) || runs_among_others(&self.clients, id, Some(conn)))
+            && (!client.executes() || runs_among_others(client, Some(conn)))
     }
 
     /// A statement on a shared connection is to be ended. In front it is left alone there, and its
     /// server can be told to end it: true. Behind others its answer is for nobody: false.
-    pub(crate) fn single_out(&mut self, id: ClientId, conn_id: ConnId) -> bool {
+    pub(crate) fn single_out(&mut self, client: &mut Client, conn_id: ConnId) -> bool {
         let front = self.servers.conns.get(conn_id).and_then(|conn| conn.in_flight.front());
-        let is_front = front.is_some_and(|entry| entry.owner == Owner::Client(id));
+        let is_front = front.is_some_and(|entry| entry.owner == Owner::Client(client.id));
         match is_front {
             true => self.leave_front_alone(conn_id),
-            false => self.leave_shared(id, conn_id),
+            false => self.leave_shared(client, conn_id),
         }
         is_front
     }
@@ -172,28 +169,27 @@ impl Exchange {
     /// False when it has to be alone.
     pub(super) fn acquire_shared(
         &mut self,
-        id: ClientId,
+        client: &mut Client,
         hostgroup: HostgroupId,
         account: AccountId,
     ) -> bool {
-        let Some(depth_max) = self.core.depth_max(id, hostgroup) else {
+        let Some(depth_max) = self.core.depth_max(client, hostgroup) else {
             return false;
         };
-        let session = self.core.clients.get(id).and_then(|client| client.session.as_ref());
+        let session = client.session.as_ref();
         let Some(state) = session.map(|session| Arc::clone(&session.settings.state)) else {
             return false;
         };
-        let wants_stmt = self.core.clients.executes(id);
+        let wants_stmt = client.executes();
         let defined = self.core.env.shared.schemas_defined();
-        let (clients, conns, pool) =
-            (&self.core.clients, &self.core.servers.conns, &mut self.core.servers.pool);
+        let (conns, pool) = (&self.core.servers.conns, &mut self.core.servers.pool);
         let depth = |conn: ConnId| {
             let conn = conns.get(conn)?;
             let fits = conn.login.account == account
                 && conn.left.dirt.is_none()
                 && Arc::ptr_eq(&conn.state, &state)
                 && conn.left.schemas_defined == defined
-                && (!wants_stmt || runs_among_others(clients, id, Some(conn)));
+                && (!wants_stmt || runs_among_others(client, Some(conn)));
             fits.then_some(conn.in_flight.len())
         };
         let choice =
@@ -205,17 +201,17 @@ impl Exchange {
                 if epoch != self.core.servers.conns.get(conn).map(|conn| conn.server.epoch) {
                     return false;
                 }
-                self.join(id, conn);
+                self.join(client, conn);
             }
             Some(Choice::Idle(_, conn_id)) => {
                 let conn = self.core.servers.conns.get(conn_id);
                 let is_shared =
-                    conn.is_some_and(|conn| self.core.has_room_for(id, conn, depth_max));
-                self.lease_as(id, conn_id, is_shared);
+                    conn.is_some_and(|conn| self.core.has_room_for(client, conn, depth_max));
+                self.lease_as(client, conn_id, is_shared);
             }
             Some(Choice::Open(slot)) => {
-                self.enqueue(id, hostgroup, account, RefusalCause::ConnectTimeout);
-                self.core.open(slot, hostgroup, account, id);
+                self.enqueue(client, hostgroup, account, RefusalCause::ConnectTimeout);
+                self.core.open(slot, hostgroup, account, client);
             }
             Some(Choice::ChangeUser(..) | Choice::Replace(..) | Choice::Wait(_)) | None => {
                 return false;
@@ -225,7 +221,7 @@ impl Exchange {
     }
 
     /// A connection off its list runs this statement first, and others behind it.
-    pub(super) fn share(&mut self, id: ClientId, conn_id: ConnId) {
+    pub(super) fn share(&mut self, client: &mut Client, conn_id: ConnId) {
         let Some(conn) = self.core.servers.conns.get_mut(conn_id) else {
             return;
         };
@@ -234,26 +230,24 @@ impl Exchange {
         conn.holder.turn += 1;
         conn.left.shared_version = self.core.env.shared.catalog().version();
         self.core.servers.set_state(conn_id, ConnState::Shared);
-        self.join(id, conn_id);
+        self.join(client, conn_id);
         self.fill(conn_id);
     }
 
-    fn join(&mut self, id: ClientId, conn_id: ConnId) {
-        if let Some(session) =
-            self.core.clients.get_mut(id).and_then(|client| client.session.as_mut())
-        {
+    fn join(&mut self, client: &mut Client, conn_id: ConnId) {
+        if let Some(session) = client.session.as_mut() {
             // What it leaves behind others overwrite.
             session.last_conn = None;
         }
-        if self.core.clients.executes(id) {
-            self.core.take_stmt(id, conn_id);
+        if client.executes() {
+            self.core.take_stmt(client, conn_id);
         }
         let depth = self.core.servers.conns.get(conn_id).map_or(0, |conn| conn.in_flight.len());
         self.core.servers.sharing.patience.shared += 1;
         self.core.servers.sharing.coalescing.sent();
         self.core.fx.stats.counters.statements_pipelined += u64::from(depth > 0);
         self.core.fx.stats.counters.shared_depth += depth as u64;
-        self.send_statement(id, conn_id, Stage::Shared(conn_id));
+        self.send_statement(client, conn_id, Stage::Shared(conn_id));
         if has_plant!(self.core, ReplyToNeighbour)
             && let Some(conn) = self.core.servers.conns.get_mut(conn_id)
             && let [.., last, own] = conn.in_flight.make_contiguous()
@@ -277,23 +271,49 @@ impl Exchange {
             let Some(waiter) = self.core.servers.pool.waiters(hostgroup).front().copied() else {
                 return;
             };
-            if self.core.prove_again(waiter.client) {
-                self.core
-                    .servers
-                    .pool
-                    .waiters(hostgroup)
-                    .take(|known| known.client == waiter.client);
-                self.core.requeue(waiter.client);
-                continue;
-            }
-            let Some(conn) = self.core.servers.conns.get(conn_id) else { return };
-            if waiter.account != account || !self.core.fits_to_share(waiter.client, conn) {
+            let is_account = waiter.account == account;
+            let went = self.with_client(waiter.client, |exchange, client| {
+                exchange.follow_or_leave(client, conn_id, is_account, waiter.since_us)
+            });
+            if went != Some(true) {
                 return;
             }
-            self.core.servers.pool.waiters(hostgroup).take(|known| known.client == waiter.client);
-            self.core.count_queue_time(waiter.since_us);
-            self.join(waiter.client, conn_id);
         }
+    }
+
+    /// The first of those who wait follows on this connection, or is no read any more and leaves
+    /// the queue. False where it waits on.
+    fn follow_or_leave(
+        &mut self,
+        client: &mut Client,
+        conn_id: ConnId,
+        is_account: bool,
+        since_us: u64,
+    ) -> bool {
+        let Some(hostgroup) = self.core.servers.conns.get(conn_id).map(|conn| conn.hostgroup)
+        else {
+            return false;
+        };
+        let is_outdated = self.core.prove_again(client);
+        let fits = is_account
+            && self
+                .core
+                .servers
+                .conns
+                .get(conn_id)
+                .is_some_and(|conn| self.core.fits_to_share(client, conn));
+        if !is_outdated && !fits {
+            return false;
+        }
+        self.core.servers.pool.waiters(hostgroup).take(|known| known.client == client.id);
+        match is_outdated {
+            true => self.core.requeue(client),
+            false => {
+                self.core.count_queue_time(since_us);
+                self.join(client, conn_id);
+            }
+        }
+        true
     }
 }
 
@@ -301,9 +321,9 @@ impl Exchange {
 pub(crate) fn may_be_sent_twice(
     clients: &Clients,
     (catalog, now_ms): (&Catalog, u64),
-    client: ClientId,
+    id: ClientId,
 ) -> bool {
-    clients.get(client).is_some_and(|client| {
+    clients.get(id).is_some_and(|client| {
         matches!(&client.phase, Phase::Running(statement)
             if statement.may_be_sent_twice(catalog, now_ms))
     })

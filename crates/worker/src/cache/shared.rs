@@ -12,7 +12,7 @@ use trunkline_topology::{Address, Server};
 use super::{CacheOrder, LOCAL_LEN, put};
 use crate::{
     Action, ClientId,
-    clients::client::{Statement, Waiting},
+    clients::client::{Client, Statement, Waiting},
     rooms::{Core, Exchange},
     routing::route::Route,
 };
@@ -78,7 +78,7 @@ impl Exchange {
     /// settings say.
     pub(super) fn ask_shared(
         &mut self,
-        id: ClientId,
+        client: &mut Client,
         route: Route,
         mut statement: Box<Statement>,
         text_len: usize,
@@ -86,9 +86,9 @@ impl Exchange {
         let Some((fill, place)) =
             statement.beside.fill.as_ref().and_then(|fill| Some((fill, fill.shared.as_ref()?)))
         else {
-            return self.delay_or_start(id, route, statement, text_len);
+            return self.delay_or_start(client, route, statement, text_len);
         };
-        let ClientId { index, generation } = id;
+        let ClientId { index, generation } = client.id;
         let ask = SharedAsk {
             waiter: Waiter { worker: self.core.env.options.index, index, generation },
             key: Arc::from(&*fill.key),
@@ -104,14 +104,14 @@ impl Exchange {
             wait_ms = wait_ms.min(statement.target.orders.timeout_ms);
         }
         statement.held_back = Some(Box::new(Waiting { route, text_len, awaits_cache }));
-        self.core.clients.begin(id, statement);
-        self.core.clients.set_timer(id, self.core.env.now.ms() + wait_ms);
+        self.core.clients.begin(client, statement);
+        self.core.clients.set_timer(client, self.core.env.now.ms() + wait_ms);
     }
 
     /// The shared cache has been asked: what it had is on the first level by now.
     pub(super) fn go_on_from_shared(
         &mut self,
-        id: ClientId,
+        client: &mut Client,
         route: Route,
         mut statement: Box<Statement>,
         text_len: usize,
@@ -122,13 +122,13 @@ impl Exchange {
             Some(reply) => {
                 self.core.drop_fill(&mut statement);
                 self.core.fx.stats.counters.cache_shared_hits += 1;
-                self.answer_cached(id, &mut statement, order, &reply);
+                self.answer_cached(client, &mut statement, order, &reply);
                 self.retire(statement);
-                self.after_statement(id);
+                self.after_statement(client);
             }
             None => {
                 self.core.count_miss(order);
-                self.delay_or_start(id, route, statement, text_len);
+                self.delay_or_start(client, route, statement, text_len);
             }
         }
     }

@@ -6,14 +6,14 @@ use trunkline_protocol::{
 };
 use trunkline_session::tracker::PinReason;
 
-use crate::{ClientId, Side, clients::Clients, reply::SCARCE_LEN_MAX, rooms::Core};
+use crate::{Side, clients::Clients, clients::client::Client, reply::SCARCE_LEN_MAX, rooms::Core};
 
-impl Clients {
+impl Client {
     /// What the session may ask for next is this error, which its client was told in place of what
     /// its server has answered.
-    pub(crate) fn record_client_error(&mut self, id: ClientId, error: &ClientError) {
-        self.note_error(id, error);
-        let session = self.get_mut(id).and_then(|client| client.session.as_mut());
+    pub(crate) fn record_client_error(&mut self, error: &ClientError) {
+        self.note_error(error);
+        let session = self.session.as_mut();
         for lease in session.into_iter().flat_map(|session| &mut session.leases) {
             lease.pins.unpin(PinReason::Warnings);
         }
@@ -21,19 +21,18 @@ impl Clients {
 
     /// What the session may ask for next is the error that the proxy tells it, as if a server had
     /// told it.
-    pub(crate) fn note_error(&mut self, id: ClientId, error: &ClientError) {
-        let session = self.get_mut(id).and_then(|client| client.session.as_mut());
+    pub(crate) fn note_error(&mut self, error: &ClientError) {
+        let session = self.session.as_mut();
         if let Some(session) = session {
             session.last_conn = None;
             session.past.failed(error);
         }
     }
+}
 
+impl Clients {
     /// Takes note of how much waits for a client.
-    pub(crate) fn count_waiting(&mut self, id: ClientId) {
-        let Some(client) = self.get_mut(id) else {
-            return;
-        };
+    pub(crate) fn count_waiting(&mut self, client: &mut Client) {
         // Little comes and goes with every statement.
         let held = Some(client.io.outbox.held()).filter(|held| *held > SCARCE_LEN_MAX).unwrap_or(0);
         let before = std::mem::replace(&mut client.io.waiting_held, held);
@@ -43,40 +42,35 @@ impl Clients {
 
 impl Core {
     /// Answers a command with OK and the session's status.
-    pub(crate) fn answer_ok(&mut self, id: ClientId) {
-        self.answer_ok_with(id, b"");
+    pub(crate) fn answer_ok(&mut self, client: &mut Client) {
+        self.answer_ok_with(client, b"");
     }
 
     /// Answers a command with an error; the session lives on.
-    pub(crate) fn answer_error(&mut self, id: ClientId, error: ClientError) {
+    pub(crate) fn answer_error(&mut self, client: &mut Client, error: ClientError) {
         self.fx.stats.counters.errors_sent += 1;
         self.fx.stats.counters.statements_answered += 1;
-        self.clients.note_error(id, &error);
-        self.write_client(id, |out| {
+        client.note_error(&error);
+        self.write_client(client, |out| {
             error.put(out, 1);
         });
     }
 
     /// Notes that a client's outbox has bytes.
-    pub(crate) fn touch_client(&mut self, id: ClientId) {
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
+    pub(crate) fn touch_client(&mut self, client: &mut Client) {
         if client.is_mirror {
             return client.io.outbox.discard(&mut self.fx.buffers);
         }
         if !client.io.outbox.is_listed {
             client.io.outbox.is_listed = true;
-            self.fx.dirty.0.push_back(Side::Client(id));
+            self.fx.dirty.0.push_back(Side::Client(client.id));
         }
     }
 
     /// Appends to a client's outbox.
-    pub(crate) fn write_client(&mut self, id: ClientId, write: impl FnOnce(&mut Vec<u8>)) {
-        if let Some(client) = self.clients.get_mut(id) {
-            write(client.io.outbox.buf(&mut self.fx.buffers));
-            self.touch_client(id);
-        }
+    pub(crate) fn write_client(&mut self, client: &mut Client, write: impl FnOnce(&mut Vec<u8>)) {
+        write(client.io.outbox.buf(&mut self.fx.buffers));
+        self.touch_client(client);
     }
 
     /// Bytes that may wait for one client now.
@@ -90,19 +84,19 @@ impl Core {
     }
 
     /// Refuses a statement that can't be carried out for a client of a proxy.
-    pub(crate) fn not_supported(&mut self, id: ClientId, what: &str) {
+    pub(crate) fn not_supported(&mut self, client: &mut Client, what: &str) {
         let text = format!("This version of Trunkline doesn't yet support '{what}'");
-        self.answer_error(id, ErrorKind::NotSupported.says(text));
+        self.answer_error(client, ErrorKind::NotSupported.says(text));
     }
 
     /// Answers a command with OK and a text.
-    pub(crate) fn answer_ok_with(&mut self, id: ClientId, info: &[u8]) {
-        let Some(session) = self.clients.get(id).and_then(|client| client.session.as_ref()) else {
+    pub(crate) fn answer_ok_with(&mut self, client: &mut Client, info: &[u8]) {
+        let Some(session) = client.session.as_ref() else {
             return;
         };
         let ok = OkPacket { status: session.settings.status, info, ..OkPacket::default() };
         let format = session.login.format;
-        self.write_client(id, |out| {
+        self.write_client(client, |out| {
             put_ok(out, 1, &ok, format);
         });
     }

@@ -49,6 +49,7 @@ pub struct ClientId {
 /// One client connection.
 #[derive(Debug)]
 pub(crate) struct Client {
+    pub(crate) id: ClientId,
     pub(crate) origin: Origin,
     pub(crate) phase: Phase,
     pub(crate) io: ClientIo,
@@ -114,8 +115,9 @@ pub(crate) struct UserChange {
 
 impl Client {
     /// A client without a session.
-    pub(crate) fn new(origin: Origin, phase: Phase, active_ms: u64) -> Self {
+    pub(crate) fn new(id: ClientId, origin: Origin, phase: Phase, active_ms: u64) -> Self {
         Self {
+            id,
             origin,
             phase,
             io: ClientIo::default(),
@@ -132,6 +134,14 @@ impl Client {
     pub(crate) fn has_sent_ahead(&self) -> bool {
         let packed = self.io.packing.as_deref().map_or(0, Packing::waiting_len);
         !self.io.inbox.is_empty() || self.io.has_more || packed > 0
+    }
+
+    /// The only server that its statement is to run on.
+    pub(crate) fn pinned_server(&self) -> Option<&ServerKey> {
+        match &self.phase {
+            Phase::Running(statement) => statement.target.pinned_server.as_deref(),
+            _ => None,
+        }
     }
 
     /// Keeps a part of the answer to its statement, if that is to be stored.

@@ -3,9 +3,8 @@
 use trunkline_protocol::response::ResponseShape;
 
 use crate::{
-    ClientId,
     clients::Clients,
-    clients::client::{CommandSent, Phase, Purpose, Statement},
+    clients::client::{Client, CommandSent, Phase, Purpose, Statement},
     commands::command::is_split,
     compressed::answer_seq,
     rooms::Core,
@@ -47,37 +46,32 @@ impl Core {
 }
 
 impl Clients {
-    pub(crate) fn begin(&mut self, id: ClientId, statement: Box<Statement>) {
-        if let Some(client) = self.get_mut(id) {
-            debug_assert!(matches!(client.phase, Phase::Idle));
-            let deadline_ms = statement.deadline_ms;
-            let timer_ms = client.timer_ms;
-            client.phase = Phase::Running(statement);
-            if deadline_ms != timer_ms {
-                self.set_timer(id, deadline_ms);
-            }
+    pub(crate) fn begin(&mut self, client: &mut Client, statement: Box<Statement>) {
+        debug_assert!(matches!(client.phase, Phase::Idle));
+        let deadline_ms = statement.deadline_ms;
+        let timer_ms = client.timer_ms;
+        client.phase = Phase::Running(statement);
+        if deadline_ms != timer_ms {
+            self.set_timer(client, deadline_ms);
         }
     }
 
     /// Wakes the client's statement at this time; 0 never does.
-    pub(crate) fn set_timer(&mut self, id: ClientId, at_ms: u64) {
-        let Some(client) = self.get_mut(id) else {
-            return;
-        };
+    pub(crate) fn set_timer(&mut self, client: &mut Client, at_ms: u64) {
         let before = std::mem::replace(&mut client.timer_ms, at_ms);
         if before != 0 {
-            self.timers.remove(&(before, id));
+            self.timers.remove(&(before, client.id));
         }
         if at_ms != 0 {
-            self.timers.insert((at_ms, id));
+            self.timers.insert((at_ms, client.id));
         }
     }
+}
 
+impl Client {
     /// Whether bytes of this client are those of a file.
-    pub(crate) fn is_uploading(&self, id: ClientId) -> bool {
-        self.get(id).is_some_and(|client| {
-            matches!(&client.phase, Phase::Running(statement)
+    pub(crate) fn is_uploading(&self) -> bool {
+        matches!(&self.phase, Phase::Running(statement)
                 if matches!(statement.beside.upload, Upload::Sending { .. }))
-        })
     }
 }

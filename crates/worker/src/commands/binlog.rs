@@ -2,20 +2,23 @@
 
 use trunkline_protocol::response::ResponseShape;
 
-use crate::{ClientId, clients::client::Purpose, rooms::Exchange};
+use crate::{
+    clients::client::{Client, Purpose},
+    rooms::Exchange,
+};
 
 impl Exchange {
     /// `COM_REGISTER_SLAVE`: the server knows the connection as a replica's from then on.
-    pub(super) fn register_replica(&mut self, id: ClientId, frames: &[u8]) {
+    pub(super) fn register_replica(&mut self, client: &mut Client, frames: &[u8]) {
         let statement = self.core.statement(frames, ResponseShape::Single, Purpose::Register);
-        let route = self.core.route_plain(id);
-        self.run_on_route(id, route, statement);
+        let route = self.core.route_plain(client);
+        self.run_on_route(client, route, statement);
     }
 
     /// `COM_BINLOG_DUMP` or `COM_BINLOG_DUMP_GTID`.
-    pub(super) fn dump_binlog(&mut self, id: ClientId, frames: &[u8]) {
+    pub(super) fn dump_binlog(&mut self, client: &mut Client, frames: &[u8]) {
         let statement = self.core.statement(frames, ResponseShape::None, Purpose::Dump);
-        let route = self.core.route_plain(id);
-        self.run_on_route(id, route, statement);
+        let route = self.core.route_plain(client);
+        self.run_on_route(client, route, statement);
     }
 }

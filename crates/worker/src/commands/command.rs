@@ -17,9 +17,8 @@ use trunkline_session::tracker::Charset;
 use trunkline_sql::analysis::StatementKind;
 
 use crate::{
-    Action, ClientId, Side,
-    clients::Clients,
-    clients::client::{Phase, Purpose, Session},
+    Action, Side,
+    clients::client::{Client, Phase, Purpose, Session},
     commands::internal_session::asks_for_session,
     env::Env,
     kill::{KillScope, KillText, kill_of},
@@ -104,12 +103,10 @@ fn put_text(out: &mut Vec<u8>, text: &[u8]) {
     }
 }
 
-impl Clients {
+impl Client {
     /// Whether more has come behind the command that is being looked at.
-    fn has_more(&mut self, id: ClientId, is_so: bool) {
-        if let Some(client) = self.get_mut(id) {
-            client.io.has_more = is_so;
-        }
+    fn has_more(&mut self, is_so: bool) {
+        self.io.has_more = is_so;
     }
 }
 
@@ -125,49 +122,36 @@ impl Env {
 
 impl Commands {
     /// Bytes of an idle client.
-    pub(crate) fn commands_read(&mut self, id: ClientId, bytes: &[u8]) {
-        let Some(client) = self.exchange.core.clients.get_mut(id) else {
-            return;
-        };
+    pub(crate) fn commands_read(&mut self, client: &mut Client, bytes: &[u8]) {
         if client.io.inbox.is_empty() {
             // The usual case: one whole command, read straight from the driver's buffer.
-            let consumed = self.commands_in(id, bytes);
+            let consumed = self.commands_in(client, bytes);
             let Some(rest) = bytes.get(consumed..) else {
                 return;
             };
-            if let (false, Some(client)) = (rest.is_empty(), self.exchange.core.clients.get_mut(id))
-            {
+            if !rest.is_empty() {
                 client.io.inbox.extend_from_slice(rest);
-                self.exchange.read_behind_dump(id);
-                self.exchange.core.pause_if_full(id);
+                self.exchange.read_behind_dump(client);
+                self.exchange.core.pause_if_full(client);
             }
         } else {
             client.io.inbox.extend_from_slice(bytes);
-            self.drain_inbox(id);
-            self.exchange.core.pause_if_full(id);
+            self.drain_inbox(client);
+            self.exchange.core.pause_if_full(client);
         }
     }
 
     /// Goes on with commands that came while another one ran.
-    pub(crate) fn drain_inbox(&mut self, id: ClientId) {
+    pub(crate) fn drain_inbox(&mut self, client: &mut Client) {
         let waiting_max = self.exchange.core.env.snapshot.settings.client_buffer_max;
-        let Some(client) = self.exchange.core.clients.get_mut(id) else {
-            return;
-        };
         if client.io.packing.is_some() {
-            self.exchange.core.unpack_soon(Side::Client(id));
+            self.exchange.core.unpack_client_soon(client);
         }
-        let Some(client) = self.exchange.core.clients.get_mut(id) else {
-            return;
-        };
         if client.io.inbox.is_empty() || !matches!(client.phase, Phase::Idle) {
             return;
         }
         let mut inbox = std::mem::take(&mut client.io.inbox);
-        let consumed = self.commands_in(id, &inbox);
-        let Some(client) = self.exchange.core.clients.get_mut(id) else {
-            return;
-        };
+        let consumed = self.commands_in(client, &inbox);
         if matches!(client.phase, Phase::Closing) {
             return;
         }
@@ -178,46 +162,40 @@ impl Commands {
         }
         debug_assert!(client.io.inbox.is_empty());
         client.io.inbox = inbox;
-        self.exchange.read_behind_dump(id);
-        let Some(client) = self.exchange.core.clients.get_mut(id) else {
-            return;
-        };
+        self.exchange.read_behind_dump(client);
         // The rest of a long command may be all that is missing.
         let awaits_more =
             matches!(client.phase, Phase::Idle) && client.io.outbox.len() <= waiting_max;
         let stays_paused = has_plant!(self.exchange.core, PausedForever);
-        let Some(client) = self.exchange.core.clients.get_mut(id).filter(|_| !stays_paused) else {
-            return;
-        };
-        if client.io.is_paused && (awaits_more || client.io.inbox.len() < SENT_AHEAD_MAX) {
+        if client.io.is_paused
+            && !stays_paused
+            && (awaits_more || client.io.inbox.len() < SENT_AHEAD_MAX)
+        {
             client.io.is_paused = false;
-            self.exchange.core.resume(Side::Client(id));
+            self.exchange.core.resume_client(client);
         }
     }
 
     /// Runs whole commands while the client is idle; returns how many bytes they took.
-    fn commands_in(&mut self, id: ClientId, bytes: &[u8]) -> usize {
+    fn commands_in(&mut self, client: &mut Client, bytes: &[u8]) -> usize {
         let payload_max = self.exchange.core.env.snapshot.settings.max_allowed_packet;
         let waiting_max = self.exchange.core.env.snapshot.settings.client_buffer_max;
         let (mut consumed, mut has_more) = (0, false);
         while let Some(rest) = bytes.get(consumed..).filter(|rest| !rest.is_empty()) {
-            match self.exchange.core.clients.get(id) {
-                // One that does not take its answers gets no more of them to pile up.
-                Some(client)
-                    if matches!(client.phase, Phase::Idle)
-                        && client.io.outbox.len() <= waiting_max => {}
-                _ => break,
+            // One that does not take its answers gets no more of them to pile up.
+            if !matches!(client.phase, Phase::Idle) || client.io.outbox.len() > waiting_max {
+                break;
             }
             match command_end(rest, payload_max) {
                 CommandEnd::Partial => break,
                 CommandEnd::TooLong => {
                     let text = "Got a packet bigger than 'max_allowed_packet' bytes";
-                    self.exchange.refuse(id, 1, ErrorKind::PacketTooLarge.says(text));
+                    self.exchange.refuse(client, 1, ErrorKind::PacketTooLarge.says(text));
                     break;
                 }
                 CommandEnd::OutOfOrder => {
                     self.exchange.refuse(
-                        id,
+                        client,
                         1,
                         ErrorKind::OutOfOrder.says("Got packets out of order"),
                     );
@@ -228,26 +206,25 @@ impl Commands {
                     let Some(frames) = rest.get(..end) else { break };
                     if has_more != (consumed < bytes.len()) {
                         has_more = !has_more;
-                        self.exchange.core.clients.has_more(id, has_more);
+                        client.has_more(has_more);
                     }
                     match is_split {
-                        true => self.command(id, frames, &joined_payload(frames)),
-                        false => self.command(id, frames, frames.get(HEADER_LEN..).unwrap_or(&[])),
+                        true => self.command(client, frames, &joined_payload(frames)),
+                        false => {
+                            self.command(client, frames, frames.get(HEADER_LEN..).unwrap_or(&[]))
+                        }
                     }
                 }
             }
         }
         if has_more {
-            self.exchange.core.clients.has_more(id, false);
+            client.has_more(false);
         }
         consumed
     }
 
     /// One whole command of an idle client.
-    fn command(&mut self, id: ClientId, frames: &[u8], payload: &[u8]) {
-        let Some(client) = self.exchange.core.clients.get_mut(id) else {
-            return;
-        };
+    fn command(&mut self, client: &mut Client, frames: &[u8], payload: &[u8]) {
         client.recent_commands = client.recent_commands.saturating_add(1);
         let Some(session) = client.session.as_mut() else {
             return;
@@ -256,34 +233,33 @@ impl Commands {
             return;
         }
         if let Some(cause) = session.lost.take() {
-            self.exchange.refuse(id, 1, ErrorKind::StateLost.says(cause));
+            self.exchange.refuse(client, 1, ErrorKind::StateLost.says(cause));
             return;
         }
         self.exchange.core.fx.stats.counters.commands += 1;
-        self.run_command(id, frames, payload);
+        self.run_command(client, frames, payload);
     }
 
     /// A command that has waited begins its way anew.
-    pub(super) fn command_again(&mut self, id: ClientId, frames: &[u8]) {
-        let session =
-            self.exchange.core.clients.get_mut(id).and_then(|client| client.session.as_mut());
+    pub(super) fn command_again(&mut self, client: &mut Client, frames: &[u8]) {
+        let session = client.session.as_mut();
         if let Some(cause) = session.and_then(|session| session.lost.take()) {
             // What it was to be a part of has gone while it waited.
-            self.exchange.refuse(id, 1, ErrorKind::StateLost.says(cause));
+            self.exchange.refuse(client, 1, ErrorKind::StateLost.says(cause));
             return;
         }
         match is_split(frames) {
-            true => self.run_command(id, frames, &joined_payload(frames)),
-            false => self.run_command(id, frames, frames.get(HEADER_LEN..).unwrap_or(&[])),
+            true => self.run_command(client, frames, &joined_payload(frames)),
+            false => self.run_command(client, frames, frames.get(HEADER_LEN..).unwrap_or(&[])),
         }
     }
 
-    fn run_command(&mut self, id: ClientId, frames: &[u8], payload: &[u8]) {
+    fn run_command(&mut self, client: &mut Client, frames: &[u8], payload: &[u8]) {
         let command = match Command::decode(payload) {
             Ok(command) => command,
             Err(_) => {
                 return self.exchange.core.answer_error(
-                    id,
+                    client,
                     ErrorKind::MalformedPacket.says("Malformed communication packet"),
                 );
             }
@@ -291,43 +267,43 @@ impl Commands {
         if self.exchange.core.env.shared.globals_set()
             != self.exchange.core.servers.defaults.modes_seen
         {
-            self.exchange.core.follow_set_modes();
+            self.exchange.core.follow_set_modes(client);
         }
         match command {
-            Command::Query(text) => self.query(id, frames, text),
-            Command::Quit => self.exchange.quit(id),
-            Command::Ping => self.exchange.core.answer_ping(id),
+            Command::Query(text) => self.query(client, frames, text),
+            Command::Quit => self.exchange.quit(client),
+            Command::Ping => self.exchange.core.answer_ping(client),
             Command::InitDb(schema) => {
-                self.exchange.run_init_db(id, schema, Purpose::InitDb(schema.into()));
+                self.exchange.run_init_db(client, schema, Purpose::InitDb(schema.into()));
             }
-            Command::ResetConnection => self.exchange.reset_session(id, frames),
-            Command::ChangeUser(body) => self.exchange.change_user(id, body),
-            Command::SetOption(option) => self.exchange.core.set_option(id, option),
-            Command::StmtPrepare(text) => self.prepare(id, frames, text),
+            Command::ResetConnection => self.exchange.reset_session(client, frames),
+            Command::ChangeUser(body) => self.exchange.change_user(client, body),
+            Command::SetOption(option) => self.exchange.core.set_option(client, option),
+            Command::StmtPrepare(text) => self.prepare(client, frames, text),
             Command::StmtExecute { stmt_id, .. } => {
-                self.execute(id, frames, payload, stmt_id, Run::Once);
+                self.execute(client, frames, payload, stmt_id, Run::Once);
             }
             Command::StmtBulkExecute { stmt_id, .. } => {
-                self.execute(id, frames, payload, stmt_id, Run::Bulk);
+                self.execute(client, frames, payload, stmt_id, Run::Bulk);
             }
-            Command::StmtFetch { stmt_id, .. } => self.exchange.fetch(id, frames, stmt_id),
-            Command::StmtReset { stmt_id } => self.exchange.core.reset_stmt(id, stmt_id),
+            Command::StmtFetch { stmt_id, .. } => self.exchange.fetch(client, frames, stmt_id),
+            Command::StmtReset { stmt_id } => self.exchange.core.reset_stmt(client, stmt_id),
             Command::StmtSendLongData { stmt_id, parameter, .. } => {
-                self.exchange.core.long_data(id, frames, stmt_id, parameter);
+                self.exchange.core.long_data(client, frames, stmt_id, parameter);
             }
-            Command::StmtClose { stmt_id } => self.exchange.core.close_stmt(id, stmt_id),
-            Command::Statistics => self.exchange.plain(id, frames, ResponseShape::Text),
+            Command::StmtClose { stmt_id } => self.exchange.core.close_stmt(client, stmt_id),
+            Command::Statistics => self.exchange.plain(client, frames, ResponseShape::Text),
             Command::FieldList { table, .. } => {
-                let proof = self.exchange.proof_of_description(id, table, frames);
-                proof.into_iter().for_each(|proof| self.exchange.describe(id, frames, proof));
+                let proof = self.exchange.proof_of_description(client, table, frames);
+                proof.into_iter().for_each(|proof| self.exchange.describe(client, frames, proof));
             }
-            Command::ProcessInfo => self.exchange.plain(id, frames, ResponseShape::Query),
+            Command::ProcessInfo => self.exchange.plain(client, frames, ResponseShape::Query),
             Command::ProcessKill(number) => {
-                self.exchange.kill(id, KillScope::Session, Some(number.into()));
+                self.exchange.kill(client, KillScope::Session, Some(number.into()));
             }
-            Command::RegisterSlave(_) => self.exchange.register_replica(id, frames),
+            Command::RegisterSlave(_) => self.exchange.register_replica(client, frames),
             Command::BinlogDump(_) | Command::BinlogDumpGtid(_) => {
-                self.exchange.dump_binlog(id, frames)
+                self.exchange.dump_binlog(client, frames)
             }
             Command::Debug
             | Command::Shutdown
@@ -338,35 +314,34 @@ impl Commands {
             | Command::Unknown(_) => self
                 .exchange
                 .core
-                .answer_error(id, ErrorKind::UnknownCommand.says("Unknown command")),
+                .answer_error(client, ErrorKind::UnknownCommand.says("Unknown command")),
         }
     }
 
     /// `COM_QUERY`.
-    fn query(&mut self, id: ClientId, frames: &[u8], body: &[u8]) {
-        let (text, attributes) =
-            match self.exchange.core.clients.has_capability(id, Capabilities::QUERY_ATTRIBUTES) {
-                false => (body, None),
-                true => match Query::parse(body) {
-                    Ok(Query { attributes, text }) => (text, Some(attributes)),
-                    Err(_) => {
-                        let text = "Malformed communication packet.";
-                        return self
-                            .exchange
-                            .core
-                            .answer_error(id, ErrorKind::MalformedPacket.says(text));
-                    }
-                },
-            };
-        let Some(modes) = self.exchange.core.modes(id) else { return };
+    fn query(&mut self, client: &mut Client, frames: &[u8], body: &[u8]) {
+        let (text, attributes) = match client.has_capability(Capabilities::QUERY_ATTRIBUTES) {
+            false => (body, None),
+            true => match Query::parse(body) {
+                Ok(Query { attributes, text }) => (text, Some(attributes)),
+                Err(_) => {
+                    let text = "Malformed communication packet.";
+                    return self
+                        .exchange
+                        .core
+                        .answer_error(client, ErrorKind::MalformedPacket.says(text));
+                }
+            },
+        };
+        let Some(modes) = self.exchange.core.modes(client) else { return };
         let known = self.exchange.statements.analyses.know(text, &modes);
-        if !known.is_ordinary && self.exchange.answer_itself(id, &known, text) {
+        if !known.is_ordinary && self.exchange.answer_itself(client, &known, text) {
             return;
         }
-        let Some(own) = self.exchange.prove_at_home(id, &known, Asking::Query, frames) else {
+        let Some(own) = self.exchange.prove_at_home(client, &known, Asking::Query, frames) else {
             return;
         };
-        let routed = self.route_text(id, &known, text, Asking::Query, &modes, own);
+        let routed = self.route_text(client, &known, text, Asking::Query, &modes, own);
         let Routed { route, orders, rewritten, server, proven } = routed;
         let mut text_len = text.len();
         let mut rewritten_text = None;
@@ -387,9 +362,9 @@ impl Commands {
                     return self
                         .exchange
                         .core
-                        .not_supported(id, "a rule that makes a KILL of a statement");
+                        .not_supported(client, "a rule that makes a KILL of a statement");
                 }
-                if self.exchange.core.refuses_local_file(id, &rewritten.known.analysis) {
+                if self.exchange.core.refuses_local_file(client, &rewritten.known.analysis) {
                     return;
                 }
                 rewritten_text = Some(rewritten.text);
@@ -407,60 +382,59 @@ impl Commands {
         if !known.is_ordinary && hostgroup_of(&route).is_some() {
             let text = rewritten_text.as_deref().unwrap_or(text);
             statement.meaning.definition =
-                self.exchange.core.begin_definition(id, &known.analysis, text, &modes);
+                self.exchange.core.begin_definition(client, &known.analysis, text, &modes);
         }
         statement.meaning.known = Some(known);
         statement.run_on(server);
         statement.obey(orders);
-        if goes_to_server && self.exchange.answer_repeated_set(id, &statement) {
+        if goes_to_server && self.exchange.answer_repeated_set(client, &statement) {
             return self.exchange.core.fx.buffers.give(statement.command.frames);
         }
-        self.submit(id, route, statement, text_len);
+        self.submit(client, route, statement, text_len);
     }
 }
 
 impl Core {
     /// Stops reading from a client that sends ahead of its replies.
-    pub(crate) fn pause_if_full(&mut self, id: ClientId) {
+    pub(crate) fn pause_if_full(&mut self, client: &mut Client) {
         let waiting_max = self.env.snapshot.settings.client_buffer_max;
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
         let is_busy = !matches!(client.phase, Phase::Idle) || client.io.outbox.len() > waiting_max;
         if is_busy && client.io.inbox.len() >= SENT_AHEAD_MAX && !client.io.is_paused {
             client.io.is_paused = true;
-            self.fx.act(Action::Pause(Side::Client(id)));
+            self.fx.act(Action::Pause(Side::Client(client.id)));
         }
     }
 
     /// `COM_PING`. Of what the statement before has left, it changes the row count alone; MySQL
     /// tells how many conditions there are.
-    fn answer_ping(&mut self, id: ClientId) {
-        self.clients.counts_rows(id, 0);
-        let Some(session) = self.clients.get(id).and_then(|client| client.session.as_ref()) else {
+    fn answer_ping(&mut self, client: &mut Client) {
+        client.counts_rows(0);
+        let Some(session) = client.session.as_ref() else {
             return;
         };
         let warnings = self.env.told_conditions(session);
         let ok = OkPacket { status: session.settings.status, warnings, ..OkPacket::default() };
         let format = session.login.format;
-        self.write_client(id, |out| {
+        self.write_client(client, |out| {
             put_ok(out, 1, &ok, format);
         });
     }
 
     /// `COM_SET_OPTION`: multi-statements on (0) or off (1). The next connection is one that was
     /// opened so; a held one is told by the same command.
-    fn set_option(&mut self, id: ClientId, option: u16) {
+    fn set_option(&mut self, client: &mut Client, option: u16) {
         // On other connections than it has now, it finds nothing of its own.
-        self.fetch_all_left(id);
-        let Some(session) = self.clients.get_mut(id).and_then(|client| client.session.as_mut())
-        else {
+        self.fetch_all_left(client);
+        let Some(session) = client.session.as_mut() else {
             return;
         };
         match option {
             0 => session.login.capabilities.insert(Capabilities::MULTI_STATEMENTS),
             1 => session.login.capabilities.remove(Capabilities::MULTI_STATEMENTS),
-            _ => return self.answer_error(id, ErrorKind::UnknownCommand.says("Unknown command")),
+            _ => {
+                return self
+                    .answer_error(client, ErrorKind::UnknownCommand.says("Unknown command"));
+            }
         }
         let behaviour = session.login.capabilities.intersection(crate::login::BEHAVIOUR);
         let Some(key) = self.servers.logins.accounts.key(session.login.account).cloned() else {
@@ -477,9 +451,9 @@ impl Core {
         for conn in session.leases.iter().map(|lease| lease.conn).collect::<Vec<_>>() {
             self.set_option_on(conn, option, account);
         }
-        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
+        let session = client.session.as_ref();
         let warnings = session.map_or(0, |session| self.env.told_conditions(session));
-        self.write_client(id, |out| match format.deprecate_eof {
+        self.write_client(client, |out| match format.deprecate_eof {
             true => {
                 put_result_end(
                     out,
@@ -497,70 +471,69 @@ impl Core {
 
 impl Exchange {
     /// Answers what is for the proxy itself, and what it refuses. False for what is not.
-    fn answer_itself(&mut self, id: ClientId, known: &Known, text: &[u8]) -> bool {
+    fn answer_itself(&mut self, client: &mut Client, known: &Known, text: &[u8]) -> bool {
         match kill_of(&known.analysis) {
             KillText::None => {}
             KillText::One(scope, number) => {
-                self.kill(id, scope, number);
+                self.kill(client, scope, number);
                 return true;
             }
             KillText::Refused(what) => {
-                self.core.not_supported(id, what);
+                self.core.not_supported(client, what);
                 return true;
             }
         }
         if known.analysis.kind == StatementKind::Explain
-            && let Some(sql) = self.core.asks_for_route(id, text)
+            && let Some(sql) = self.core.asks_for_route(client, text)
         {
-            self.answer_route(id, sql);
+            self.answer_route(client, sql);
             return true;
         }
         if asks_for_session(&known.analysis, text) {
-            self.core.answer_session(id);
+            self.core.answer_session(client);
             return true;
         }
-        self.core.refuses_local_file(id, &known.analysis)
+        self.core.refuses_local_file(client, &known.analysis)
     }
 
     /// A command without a text that a server answers.
-    fn plain(&mut self, id: ClientId, frames: &[u8], shape: ResponseShape) {
+    fn plain(&mut self, client: &mut Client, frames: &[u8], shape: ResponseShape) {
         let mut statement = self.core.statement(frames, shape, Purpose::Other);
         statement.meaning.proof.hidden = Hidden::empty();
-        let route = self.core.route_plain(id);
-        self.run_on_route(id, route, statement);
+        let route = self.core.route_plain(client);
+        self.run_on_route(client, route, statement);
     }
 
     /// `COM_FIELD_LIST`.
-    fn describe(&mut self, id: ClientId, frames: &[u8], proof: Proof) {
+    fn describe(&mut self, client: &mut Client, frames: &[u8], proof: Proof) {
         let mut statement = self.core.statement(frames, ResponseShape::FieldList, Purpose::Other);
         statement.meaning.proof = proof;
-        let route = self.core.route_plain(id);
-        self.run_on_route(id, route, statement);
+        let route = self.core.route_plain(client);
+        self.run_on_route(client, route, statement);
     }
 
     /// `COM_RESET_CONNECTION`: on the lease, if there is one; else the record alone changes.
-    fn reset_session(&mut self, id: ClientId, frames: &[u8]) {
-        self.core.follow_globals();
-        self.core.keep_one_lease(id);
-        let Some(session) = self.core.clients.get(id).and_then(|client| client.session.as_ref())
-        else {
+    fn reset_session(&mut self, client: &mut Client, frames: &[u8]) {
+        self.core.follow_globals(client);
+        self.core.keep_one_lease(client);
+        let Some(session) = client.session.as_ref() else {
             return;
         };
         match session.leases.first().map(|lease| (lease.hostgroup, lease.conn)) {
             Some((hostgroup, conn)) => {
                 let statement = self.core.statement(frames, ResponseShape::Single, Purpose::Reset);
-                self.run_on_route(id, Route::Lease(hostgroup, conn), statement);
+                self.run_on_route(client, Route::Lease(hostgroup, conn), statement);
             }
             None => {
-                self.core.forget_state(id);
-                self.core.answer_ok(id);
+                self.core.forget_state(client);
+                self.core.answer_ok(client);
             }
         }
     }
 
     /// `COM_QUIT`.
-    fn quit(&mut self, id: ClientId) {
-        self.close_client(id);
+    fn quit(&mut self, client: &mut Client) {
+        self.close_client(client);
     }
 }
 

@@ -5,7 +5,7 @@ use trunkline_protocol::response::write::put_text_result;
 use trunkline_sql::analysis::{Analysis, StatementKind};
 use trunkline_stats::HeldConn;
 
-use crate::{ClientId, json::Json, rooms::Core};
+use crate::{clients::client::Client, json::Json, rooms::Core};
 
 /// The words of the command.
 const WORDS: [&[u8]; 3] = [b"PROXYSQL", b"INTERNAL", b"SESSION"];
@@ -23,10 +23,7 @@ pub(super) fn asks_for_session(analysis: &Analysis, text: &[u8]) -> bool {
 
 impl Core {
     /// Answers with one row of one column.
-    pub(super) fn answer_session(&mut self, id: ClientId) {
-        let Some(client) = self.clients.get(id) else {
-            return;
-        };
+    pub(super) fn answer_session(&mut self, client: &mut Client) {
         let Some(session) = client.session.as_deref() else {
             return;
         };
@@ -76,7 +73,7 @@ impl Core {
         let (format, status) = (session.login.format, session.settings.status);
         let rows = [vec![Some(json.out.into_bytes())]];
         self.fx.stats.counters.statements_answered += 1;
-        self.write_client(id, |out| {
+        self.write_client(client, |out| {
             put_text_result(out, 1, format, status, &["session_info"], &rows);
         });
     }

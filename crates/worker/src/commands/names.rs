@@ -1,18 +1,21 @@
 //! Commands whose names have become known go on.
 
-use crate::{ClientId, clients::client::Phase, rooms::Commands};
+use crate::{
+    ClientId,
+    clients::client::{Client, Phase},
+    rooms::{Commands, Lender},
+};
 
 impl Commands {
     /// See [`Worker::catalog_told`](crate::Worker::catalog_told).
     pub(crate) fn on_catalog_told(&mut self, clients: Vec<ClientId>) {
-        clients.into_iter().for_each(|id| self.names_told(id));
+        for id in clients {
+            self.with_client(id, Self::names_told);
+        }
     }
 
     /// A command that waited for its names goes on, whatever is known of them by now.
-    pub(crate) fn names_told(&mut self, id: ClientId) {
-        let Some(client) = self.exchange.core.clients.get_mut(id) else {
-            return;
-        };
+    pub(crate) fn names_told(&mut self, client: &mut Client) {
         if !matches!(client.phase, Phase::AwaitNames(_)) {
             return;
         }
@@ -22,8 +25,8 @@ impl Commands {
         if let Some(session) = client.session.as_mut() {
             session.has_asked_names = true;
         }
-        self.exchange.core.clients.set_timer(id, 0);
-        self.command_again(id, &waiting.frames);
-        self.exchange.core.wake_commands(id);
+        self.exchange.core.clients.set_timer(client, 0);
+        self.command_again(client, &waiting.frames);
+        self.exchange.core.wake_commands(client);
     }
 }

@@ -16,9 +16,7 @@ use trunkline_session::tracker::SessionState;
 use trunkline_sql::analysis::{Depends, Effect, TableAccess, TableUse};
 
 use crate::{
-    ClientId,
-    clients::Clients,
-    clients::client::{Purpose, Session, SessionSettings, Statement},
+    clients::client::{Client, Purpose, Session, SessionSettings, Statement},
     prepared::{ClientStmt, Entry, Fit, LongDataError},
     rooms::{Commands, Core, Exchange},
     routing::route::{Asking, Route, Routed, hostgroup_of},
@@ -90,10 +88,10 @@ impl ClientStmt {
     }
 }
 
-impl Clients {
+impl Client {
     /// Whether a client has agreed on this.
-    pub(super) fn has_capability(&self, id: ClientId, capability: Capabilities) -> bool {
-        let session = self.get(id).and_then(|client| client.session.as_ref());
+    pub(super) fn has_capability(&self, capability: Capabilities) -> bool {
+        let session = self.session.as_ref();
         session.is_some_and(|session| session.login.capabilities.contains(capability))
     }
 }
@@ -107,10 +105,10 @@ impl Statements {
 
 impl Commands {
     /// `COM_STMT_PREPARE`.
-    pub(super) fn prepare(&mut self, id: ClientId, frames: &[u8], text: &[u8]) {
-        let Some(modes) = self.exchange.core.modes(id) else { return };
+    pub(super) fn prepare(&mut self, client: &mut Client, frames: &[u8], text: &[u8]) {
+        let Some(modes) = self.exchange.core.modes(client) else { return };
         // Whatever comes of it: −1 never stands for what was prepared before.
-        if let Some(stmts) = self.exchange.core.clients.stmts_mut(id) {
+        if let Some(stmts) = client.stmts_mut() {
             stmts.forget_last();
         }
         let known = self.exchange.statements.analyses.know(text, &modes);
@@ -118,27 +116,30 @@ impl Commands {
             return self
                 .exchange
                 .core
-                .refuse_prepare(id, ErrorKind::NotPreparable.says(NOT_PREPARED));
+                .refuse_prepare(client, ErrorKind::NotPreparable.says(NOT_PREPARED));
         }
         let asking = Asking::Prepare;
-        let Some(own) = self.exchange.prove_at_home(id, &known, asking, frames) else { return };
+        let Some(own) = self.exchange.prove_at_home(client, &known, asking, frames) else { return };
         let settings = &self.exchange.core.env.snapshot.settings;
         let (count_max, held_max) = (settings.max_stmts_per_client, settings.max_allowed_packet);
-        let Some(stmts) = self.exchange.core.clients.stmts_mut(id) else { return };
+        let Some(stmts) = client.stmts_mut() else { return };
         let count = stmts.len();
         if count >= count_max || stmts.held() + text.len() > held_max {
             let text = format!(
                 "Can't create more than max_prepared_stmt_count statements (current value: {count})"
             );
-            return self.exchange.core.refuse_prepare(id, ErrorKind::TooManyStatements.says(text));
+            return self
+                .exchange
+                .core
+                .refuse_prepare(client, ErrorKind::TooManyStatements.says(text));
         }
         let stmt_id = stmts.next_id();
-        let routed = self.route_text(id, &known, text, asking, &modes, own);
+        let routed = self.route_text(client, &known, text, asking, &modes, own);
         let Routed { route, mut orders, rewritten, server, proven } = routed;
         // A rule's answer, and its delay, are for those who run it.
         orders.delay_ms = 0;
         let route = match route {
-            Route::Ok(_) => self.exchange.core.route_plain(id),
+            Route::Ok(_) => self.exchange.core.route_plain(client),
             route => route,
         };
         let (frames, known) = match rewritten {
@@ -147,7 +148,7 @@ impl Commands {
                 return self
                     .exchange
                     .core
-                    .refuse_prepare(id, ErrorKind::NotPreparable.says(NOT_PREPARED));
+                    .refuse_prepare(client, ErrorKind::NotPreparable.says(NOT_PREPARED));
             }
             Some(rewritten) => (Cow::Owned(rewritten.frames(0x16)), rewritten.known),
         };
@@ -165,13 +166,13 @@ impl Commands {
         statement.meaning.known = Some(known);
         statement.run_on(server);
         statement.obey(orders);
-        self.submit(id, route, statement, text.len());
+        self.submit(client, route, statement, text.len());
     }
 
     /// `COM_STMT_EXECUTE` and `COM_STMT_BULK_EXECUTE`.
     pub(super) fn execute(
         &mut self,
-        id: ClientId,
+        client: &mut Client,
         frames: &[u8],
         payload: &[u8],
         stmt_id: u32,
@@ -181,40 +182,33 @@ impl Commands {
             Run::Once => "mysqld_stmt_execute",
             Run::Bulk => "mysqld_stmt_bulk_execute",
         };
-        if run == Run::Bulk
-            && !self.exchange.core.clients.has_capability(id, Capabilities::STMT_BULK_OPERATIONS)
-        {
+        if run == Run::Bulk && !client.has_capability(Capabilities::STMT_BULK_OPERATIONS) {
             let text = "This command is not supported in the prepared statement protocol yet";
-            return self.exchange.core.answer_error(id, ErrorKind::NotPreparable.says(text));
+            return self.exchange.core.answer_error(client, ErrorKind::NotPreparable.says(text));
         }
-        let Some(stmt_id) = self.exchange.core.resolve(id, stmt_id, function) else { return };
-        self.exchange.core.close_cursor(id, stmt_id);
-        let has_attributes =
-            self.exchange.core.clients.has_capability(id, Capabilities::QUERY_ATTRIBUTES);
-        let Some(stmt) =
-            self.exchange.core.clients.stmts_mut(id).and_then(|stmts| stmts.get_mut(stmt_id))
-        else {
+        let Some(stmt_id) = self.exchange.core.resolve(client, stmt_id, function) else { return };
+        self.exchange.core.close_cursor(client, stmt_id);
+        let has_attributes = client.has_capability(Capabilities::QUERY_ATTRIBUTES);
+        let Some(stmt) = client.stmts_mut().and_then(|stmts| stmts.get_mut(stmt_id)) else {
             return;
         };
         if let Some(error) = stmt.long.as_ref().and_then(|long| long.error) {
-            return self.exchange.core.refuse_long_data(id, error);
+            return self.exchange.core.refuse_long_data(client, error);
         }
         let entry = Rc::clone(&stmt.entry);
         if !entry.known.is_ordinary
-            && self.exchange.core.refuses_local_file(id, &entry.known.analysis)
+            && self.exchange.core.refuses_local_file(client, &entry.known.analysis)
         {
             return;
         }
-        let Some(stmt) =
-            self.exchange.core.clients.stmts_mut(id).and_then(|stmts| stmts.get_mut(stmt_id))
-        else {
+        let Some(stmt) = client.stmts_mut().and_then(|stmts| stmts.get_mut(stmt_id)) else {
             return;
         };
         let raw = payload.get(5..).unwrap_or_default();
         let plain = match has_attributes && run == Run::Once {
             true => match plain_execution(stmt, raw) {
                 Ok(plain) => Some(plain),
-                Err(error) => return self.exchange.core.refuse_execution(id, error),
+                Err(error) => return self.exchange.core.refuse_execution(client, error),
             },
             false => None,
         };
@@ -231,16 +225,16 @@ impl Commands {
         {
             stmt.types = Some(types.into());
         }
-        let known = self.exchange.known_now(id, stmt_id, &entry);
+        let known = self.exchange.known_now(client, stmt_id, &entry);
         if !known.is_ordinary && ends_others(&known) {
             return self
                 .exchange
                 .core
-                .answer_error(id, ErrorKind::NotPreparable.says(NOT_PREPARED));
+                .answer_error(client, ErrorKind::NotPreparable.says(NOT_PREPARED));
         }
         let asking = Asking::Execute(&entry.reading.schema);
-        let Some(own) = self.exchange.prove_at_home(id, &known, asking, frames) else { return };
-        let routed = self.route_text(id, &known, &entry.text, asking, &entry.modes, own);
+        let Some(own) = self.exchange.prove_at_home(client, &known, asking, frames) else { return };
+        let routed = self.route_text(client, &known, &entry.text, asking, &entry.modes, own);
         let route = routed.route;
         let mut statement =
             self.exchange.core.statement(frames, ResponseShape::Query, Purpose::Execute);
@@ -252,26 +246,26 @@ impl Commands {
         if !known.is_ordinary && hostgroup_of(&route).is_some() {
             let analysis = &known.analysis;
             statement.meaning.definition =
-                self.exchange.core.begin_definition(id, analysis, &entry.text, &entry.modes);
+                self.exchange.core.begin_definition(client, analysis, &entry.text, &entry.modes);
         }
         statement.meaning.known = Some(known);
         statement.run_on(routed.server);
         statement.obey(routed.orders);
-        self.submit(id, route, statement, 0);
+        self.submit(client, route, statement, 0);
     }
 }
 
 impl Core {
-    fn refuse_prepare(&mut self, id: ClientId, error: ClientError) {
-        if let Some(stmts) = self.clients.stmts_mut(id) {
+    fn refuse_prepare(&mut self, client: &mut Client, error: ClientError) {
+        if let Some(stmts) = client.stmts_mut() {
             stmts.forget_last();
         }
-        self.answer_error(id, error);
+        self.answer_error(client, error);
     }
 
     /// The statement that this id stands for; `None` after an answer that there is none.
-    fn resolve(&mut self, id: ClientId, stmt_id: u32, function: &str) -> Option<u32> {
-        let resolved = self.clients.stmts_mut(id)?.resolve(stmt_id);
+    fn resolve(&mut self, client: &mut Client, stmt_id: u32, function: &str) -> Option<u32> {
+        let resolved = client.stmts_mut()?.resolve(stmt_id);
         if resolved.is_none() {
             let function = match self.env.greeting.flavor() {
                 Flavor::MySql => "mysql_stmt_precheck",
@@ -279,18 +273,18 @@ impl Core {
             };
             let text =
                 format!("Unknown prepared statement handler ({stmt_id}) given to {function}");
-            self.answer_error(id, ErrorKind::UnknownStatement.says(text));
+            self.answer_error(client, ErrorKind::UnknownStatement.says(text));
         }
         resolved
     }
 
     /// Whether a session reads texts as when this one was prepared, and did when it ran last.
     #[inline]
-    fn reads_as_prepared(&mut self, id: ClientId, stmt_id: u32, entry: &Entry) -> bool {
-        if !self.modes(id).is_some_and(|modes| entry.is_read_in(&modes)) {
+    fn reads_as_prepared(&mut self, client: &mut Client, stmt_id: u32, entry: &Entry) -> bool {
+        if !self.modes(client).is_some_and(|modes| entry.is_read_in(&modes)) {
             return false;
         }
-        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
+        let session = client.session.as_mut();
         session.is_some_and(|session| {
             let Session { settings, prepared, .. } = &mut **session;
             let SessionSettings { reading, state, .. } = settings;
@@ -299,7 +293,7 @@ impl Core {
         })
     }
 
-    fn refuse_execution(&mut self, id: ClientId, error: ExecutionError) {
+    fn refuse_execution(&mut self, client: &mut Client, error: ExecutionError) {
         let error = match error {
             ExecutionError::Malformed(_) => {
                 ErrorKind::MalformedPacket.says("Malformed communication packet.")
@@ -308,11 +302,11 @@ impl Core {
                 ErrorKind::WrongArguments.says("Incorrect arguments to COM_STMT_EXECUTE")
             }
         };
-        self.answer_error(id, error);
+        self.answer_error(client, error);
     }
 
     /// What servers answer to an execution whose long data was wrong.
-    fn refuse_long_data(&mut self, id: ClientId, error: LongDataError) {
+    fn refuse_long_data(&mut self, client: &mut Client, error: LongDataError) {
         let error = match (error, self.env.greeting.flavor()) {
             (LongDataError::TooLong, _) => ErrorKind::LongDataTooLong.says(
                 "Parameter of prepared statement which is set through mysql_send_long_data() is \
@@ -325,37 +319,42 @@ impl Core {
                 ErrorKind::WrongArguments.says("Incorrect arguments to mysqld_stmt_send_long_data")
             }
         };
-        self.answer_error(id, error);
+        self.answer_error(client, error);
     }
 
     /// `COM_STMT_RESET`: nothing of it is on a server but a cursor.
-    pub(super) fn reset_stmt(&mut self, id: ClientId, stmt_id: u32) {
-        let Some(stmt_id) = self.resolve(id, stmt_id, "mysqld_stmt_reset") else { return };
-        self.close_cursor(id, stmt_id);
-        if let Some(stmts) = self.clients.stmts_mut(id) {
+    pub(super) fn reset_stmt(&mut self, client: &mut Client, stmt_id: u32) {
+        let Some(stmt_id) = self.resolve(client, stmt_id, "mysqld_stmt_reset") else { return };
+        self.close_cursor(client, stmt_id);
+        if let Some(stmts) = client.stmts_mut() {
             stmts.drop_long_data(stmt_id);
         }
-        self.clients.counts_rows(id, 0);
-        self.answer_ok(id);
+        client.counts_rows(0);
+        self.answer_ok(client);
     }
 
     /// `COM_STMT_CLOSE`, which nobody answers. Connections keep what is prepared on them.
-    pub(super) fn close_stmt(&mut self, id: ClientId, stmt_id: u32) {
-        let Some(stmt_id) = self.clients.stmts_mut(id).and_then(|stmts| stmts.resolve(stmt_id))
-        else {
+    pub(super) fn close_stmt(&mut self, client: &mut Client, stmt_id: u32) {
+        let Some(stmt_id) = client.stmts_mut().and_then(|stmts| stmts.resolve(stmt_id)) else {
             return;
         };
-        self.close_cursor(id, stmt_id);
-        if let Some(stmts) = self.clients.stmts_mut(id) {
+        self.close_cursor(client, stmt_id);
+        if let Some(stmts) = client.stmts_mut() {
             stmts.remove(stmt_id);
         }
     }
 
     /// `COM_STMT_SEND_LONG_DATA`, which nobody answers. It is kept for the execution, wherever
     /// that will be.
-    pub(super) fn long_data(&mut self, id: ClientId, frames: &[u8], stmt_id: u32, param: u16) {
+    pub(super) fn long_data(
+        &mut self,
+        client: &mut Client,
+        frames: &[u8],
+        stmt_id: u32,
+        param: u16,
+    ) {
         let max = self.env.snapshot.settings.max_allowed_packet;
-        let Some(stmts) = self.clients.stmts_mut(id) else { return };
+        let Some(stmts) = client.stmts_mut() else { return };
         if let Some(stmt_id) = stmts.resolve(stmt_id) {
             stmts.add_long_data(stmt_id, param, frames, max);
         }
@@ -366,14 +365,14 @@ impl Exchange {
     /// The analysis of a prepared statement by the settings and servers of now, in the modes that
     /// it was prepared in. Servers may read it again in those of now.
     #[inline]
-    fn known_now(&mut self, id: ClientId, stmt_id: u32, entry: &Entry) -> Rc<Known> {
+    fn known_now(&mut self, client: &mut Client, stmt_id: u32, entry: &Entry) -> Rc<Known> {
         let known = match entry.known.edition == self.statements.analyses.edition() {
             true => Rc::clone(&entry.known),
             false => self.statements.know_again(entry),
         };
-        match self.core.reads_as_prepared(id, stmt_id, entry) {
+        match self.core.reads_as_prepared(client, stmt_id, entry) {
             true => known,
-            false => self.known_otherwise(id, stmt_id, entry, &known),
+            false => self.known_otherwise(client, stmt_id, entry, &known),
         }
     }
 
@@ -381,14 +380,13 @@ impl Exchange {
     #[cold]
     fn known_otherwise(
         &mut self,
-        id: ClientId,
+        client: &mut Client,
         stmt_id: u32,
         entry: &Entry,
         known: &Rc<Known>,
     ) -> Rc<Known> {
-        let modes = self.core.modes(id).unwrap_or_default();
-        let session = self.core.clients.get_mut(id).and_then(|client| client.session.as_mut());
-        let Some(session) = session else { return Rc::clone(known) };
+        let modes = self.core.modes(client).unwrap_or_default();
+        let Some(session) = client.session.as_mut() else { return Rc::clone(known) };
         let Session { settings, prepared, .. } = &mut **session;
         let SessionSettings { reading, state, .. } = settings;
         let is_same = reading.is_that_of(entry, state, &mut self.core.servers.states);
@@ -400,10 +398,9 @@ impl Exchange {
     }
 
     /// `COM_STMT_FETCH`.
-    pub(super) fn fetch(&mut self, id: ClientId, frames: &[u8], stmt_id: u32) {
-        let Some(stmt_id) = self.core.resolve(id, stmt_id, "mysqld_stmt_fetch") else { return };
-        let Some(session) = self.core.clients.get(id).and_then(|client| client.session.as_ref())
-        else {
+    pub(super) fn fetch(&mut self, client: &mut Client, frames: &[u8], stmt_id: u32) {
+        let Some(stmt_id) = self.core.resolve(client, stmt_id, "mysqld_stmt_fetch") else { return };
+        let Some(session) = client.session.as_ref() else {
             return;
         };
         let conn = session.prepared.get(stmt_id).and_then(|stmt| stmt.cursor);
@@ -411,11 +408,11 @@ impl Exchange {
         let Some(route) = lease.map(|lease| Route::Lease(lease.hostgroup, lease.conn)) else {
             let end = if self.core.env.greeting.flavor() == Flavor::MySql { "." } else { "" };
             let text = format!("The statement ({stmt_id}) has no open cursor{end}");
-            return self.core.answer_error(id, ErrorKind::NoCursor.says(text));
+            return self.core.answer_error(client, ErrorKind::NoCursor.says(text));
         };
         let mut statement = self.core.statement(frames, ResponseShape::Fetch, Purpose::Fetch);
         statement.prepared.stmt_id = Some(stmt_id);
-        self.run_on_route(id, route, statement);
+        self.run_on_route(client, route, statement);
     }
 }
 

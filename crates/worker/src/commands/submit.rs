@@ -1,6 +1,10 @@
 //! A statement whose route is known: a copy for a mirror, the cache, or its start.
 
-use crate::{ClientId, clients::client::Statement, rooms::Commands, routing::route::Route};
+use crate::{
+    clients::client::{Client, Statement},
+    rooms::Commands,
+    routing::route::Route,
+};
 
 impl Commands {
     /// Answers a statement from the cache, or sets it on its route, now or when the time has come
@@ -8,14 +12,14 @@ impl Commands {
     /// frames.
     pub(super) fn submit(
         &mut self,
-        id: ClientId,
+        client: &mut Client,
         route: Route,
         statement: Box<Statement>,
         text_len: usize,
     ) {
         match (statement.target.orders.cache, statement.target.orders.mirror) {
-            (None, None) => self.exchange.delay_or_start(id, route, statement, text_len),
-            _ => self.depart_ordered(id, route, statement, text_len),
+            (None, None) => self.exchange.delay_or_start(client, route, statement, text_len),
+            _ => self.depart_ordered(client, route, statement, text_len),
         }
     }
 
@@ -23,17 +27,17 @@ impl Commands {
     #[cold]
     fn depart_ordered(
         &mut self,
-        id: ClientId,
+        client: &mut Client,
         route: Route,
         mut statement: Box<Statement>,
         text_len: usize,
     ) {
         if statement.target.orders.mirror.is_some() {
-            self.mirror(id, &route, &mut statement, text_len);
+            self.mirror(client, &route, &mut statement, text_len);
         }
         match statement.target.orders.cache {
-            None => self.exchange.delay_or_start(id, route, statement, text_len),
-            Some(order) => self.exchange.ask_cache(id, route, statement, text_len, order),
+            None => self.exchange.delay_or_start(client, route, statement, text_len),
+            Some(order) => self.exchange.ask_cache(client, route, statement, text_len, order),
         }
     }
 }

@@ -16,8 +16,7 @@ use trunkline_sql::analysis::{Access, Analysis, Depends, Effect};
 use trunkline_stats::{ClientRefusal, ErrorSample, ResetReason, StatementSample};
 
 use crate::{
-    ClientId,
-    clients::client::{Ending, Phase, Purpose, Stage, Statement},
+    clients::client::{Client, Ending, Phase, Purpose, Stage, Statement},
     exchange::lost::makes_state,
     exchange::pins::{follow_beginning, may_have_run},
     rooms::{Core, Exchange},
@@ -42,14 +41,11 @@ impl Exchange {
     /// The reply to a client's command has been relayed to its end.
     pub(crate) fn complete(
         &mut self,
-        id: ClientId,
+        client: &mut Client,
         conn_id: ConnId,
         outcome: Outcome,
         service_us: u64,
     ) {
-        let Some(client) = self.core.clients.get_mut(id) else {
-            return;
-        };
         let mut statement = match std::mem::replace(&mut client.phase, Phase::Idle) {
             Phase::Running(statement) => statement,
             other => {
@@ -60,26 +56,26 @@ impl Exchange {
         let error = statement.prepared.prepare_error.take();
         let was_run = error.is_none();
         let outcome = match error {
-            Some(error) => self.core.answer_prepare_error(id, *error),
+            Some(error) => self.core.answer_prepare_error(client, *error),
             None => outcome,
         };
         if statement.ending == Some(Ending::Withheld) {
-            self.core.answer_timed_out(id);
+            self.core.answer_timed_out(client);
         }
-        self.account(id, conn_id, &statement, &outcome);
-        self.core.learn(id, conn_id, &statement, &outcome, was_run);
+        self.account(client, conn_id, &statement, &outcome);
+        self.core.learn(client, conn_id, &statement, &outcome, was_run);
         if reported_timeout(&statement, &outcome) {
-            self.core.note_timed_out(id);
+            self.core.note_timed_out(client);
         } else if let (false, Some(error)) = (was_run, &outcome.error) {
             // Its server may have been told to run it all the same, and says why it could not.
-            self.core.clients.record_client_error(id, &error.into());
+            client.record_client_error(&error.into());
         }
-        self.finish_purpose(id, conn_id, &statement, &outcome, was_run);
+        self.finish_purpose(client, conn_id, &statement, &outcome, was_run);
         if let (Some(Ending::Withheld), Some(stmt_id)) =
             (statement.ending, statement.prepared.stmt_id)
         {
             // Its client was told that it failed: there are no rows to be fetched.
-            self.core.close_cursor(id, stmt_id);
+            self.core.close_cursor(client, stmt_id);
         }
         let stage = statement.stage;
         let is_tainted = matches!(stage, Stage::Shared(_)) && reports_change(&outcome);
@@ -97,9 +93,9 @@ impl Exchange {
             self.finish_half(conn_id, &mut statement, &outcome);
         }
         if matches!(stage, Stage::Shared(_)) {
-            self.core.keep_warnings_of_shared(id, conn_id, &statement, &outcome);
+            self.core.keep_warnings_of_shared(client, conn_id, &statement, &outcome);
         }
-        let is_over = self.core.ends_session(id, conn_id, &statement, &outcome);
+        let is_over = self.core.ends_session(client, conn_id, &statement, &outcome);
         statement.meaning.definition = None;
         self.retire(statement);
         match stage {
@@ -118,12 +114,12 @@ impl Exchange {
             | Stage::Returning
             | Stage::Preparing(_)
             | Stage::Synchronising(_) => {
-                self.core.settle_lease(id, conn_id);
+                self.core.settle_lease(client, conn_id);
             }
         }
         match is_over {
-            true => self.close_client(id),
-            false => self.after_statement(id),
+            true => self.close_client(client),
+            false => self.after_statement(client),
         }
     }
 
@@ -146,20 +142,20 @@ impl Exchange {
     }
 
     /// What follows a statement, however it ended.
-    pub(crate) fn after_statement(&mut self, id: ClientId) {
-        if self.core.clients.get(id).is_some_and(|client| client.is_mirror) {
-            return self.core.clients.copies.over.push(id);
+    pub(crate) fn after_statement(&mut self, client: &mut Client) {
+        if client.is_mirror {
+            return self.core.clients.copies.over.push(client.id);
         }
         if self.core.env.stopping.is_some() {
-            self.close_if_free(id);
+            self.close_if_free(client);
         }
-        self.core.wake_commands(id);
+        self.core.wake_commands(client);
     }
 
     /// What a command means beyond its reply.
     fn finish_purpose(
         &mut self,
-        id: ClientId,
+        client: &mut Client,
         conn_id: ConnId,
         statement: &Statement,
         outcome: &Outcome,
@@ -168,32 +164,34 @@ impl Exchange {
         let succeeded = outcome.error.is_none();
         match &statement.command.purpose {
             Purpose::Query | Purpose::Other => {}
-            Purpose::Execute => self.core.stmt_executed(id, conn_id, statement, outcome, was_run),
-            Purpose::Fetch => self.core.stmt_fetched(id, conn_id, statement, outcome),
-            Purpose::Prepare => self.stmt_prepared(id, conn_id, statement, outcome),
+            Purpose::Execute => {
+                self.core.stmt_executed(client, conn_id, statement, outcome, was_run)
+            }
+            Purpose::Fetch => self.core.stmt_fetched(client, conn_id, statement, outcome),
+            Purpose::Prepare => self.stmt_prepared(client, conn_id, statement, outcome),
             Purpose::InitDb(schema) if succeeded => {
-                self.core.confirm_schema(id, schema);
-                self.core.enter_schema(id, reported_schema(&outcome.changes).unwrap_or(schema));
-                self.core.agree(id, conn_id);
+                self.core.confirm_schema(client, schema);
+                self.core.enter_schema(client, reported_schema(&outcome.changes).unwrap_or(schema));
+                self.core.agree(client, conn_id);
             }
             Purpose::LoginSchema(schema, seq) => match &outcome.error {
                 None => {
-                    self.core.confirm_schema(id, schema);
-                    self.core.enter_schema(id, reported_schema(&outcome.changes).unwrap_or(schema));
-                    self.core.agree(id, conn_id);
-                    self.core.begin_autocommit(id);
-                    self.welcome(id, *seq);
+                    self.core.confirm_schema(client, schema);
+                    self.core
+                        .enter_schema(client, reported_schema(&outcome.changes).unwrap_or(schema));
+                    self.core.agree(client, conn_id);
+                    self.core.begin_autocommit(client);
+                    self.welcome(client, *seq);
                 }
                 Some(error) => {
                     self.core.fx.stats.counters.client_refused(ClientRefusal::UnknownSchema);
-                    self.refuse_change(id, *seq, error.into());
+                    self.refuse_change(client, *seq, error.into());
                 }
             },
             Purpose::Reset if succeeded => {
                 self.core.learn_autocommit(conn_id, outcome.status);
-                self.core.forget_state(id);
-                let session =
-                    self.core.clients.get_mut(id).and_then(|client| client.session.as_mut());
+                self.core.forget_state(client);
+                let session = client.session.as_mut();
                 if let Some(lease) = session.and_then(|session| session.lease_mut(conn_id)) {
                     lease.pins.reset();
                 }
@@ -202,11 +200,10 @@ impl Exchange {
                 }
                 self.core.forget_stmts(conn_id);
                 self.core.forget_conn_state(conn_id);
-                self.core.switch_trackers_on(conn_id, Behind::Reset);
+                self.core.switch_trackers_on(conn_id, Behind::Reset, Some(client));
             }
             Purpose::Register if succeeded => {
-                let session =
-                    self.core.clients.get_mut(id).and_then(|client| client.session.as_mut());
+                let session = client.session.as_mut();
                 if let Some(lease) = session.and_then(|session| session.lease_mut(conn_id)) {
                     lease.pins.pin(PinReason::Other);
                 }
@@ -219,44 +216,50 @@ impl Exchange {
 
     /// Ends a statement that got no reply with an error, and the connection with it if the login
     /// was not over.
-    pub(crate) fn fail_statement(&mut self, id: ClientId, error: ClientError) {
-        self.fail_statement_numbered(id, 1, error);
+    pub(crate) fn fail_statement(&mut self, client: &mut Client, error: ClientError) {
+        self.fail_statement_numbered(client, 1, error);
     }
 
     /// Ends a statement that no server was sent with an error. What its client has sent ahead, or
     /// sends before it has read the error, is meant for a session in which it has run: unless it
     /// only reads, the session ends where something was sent ahead, or would change its meaning.
-    pub(crate) fn fail_unsent(&mut self, id: ClientId, error: ClientError) {
-        let ends = self.core.clients.get(id).is_some_and(|client| {
-            let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session)
-            else {
-                return false;
-            };
-            !statement.meaning.is_read
-                && (client.has_sent_ahead() || makes_state(statement, session))
-        });
+    pub(crate) fn fail_unsent(&mut self, client: &mut Client, error: ClientError) {
+        let ends = match (&client.phase, &client.session) {
+            (Phase::Running(statement), Some(session)) => {
+                !statement.meaning.is_read
+                    && (client.has_sent_ahead() || makes_state(statement, session))
+            }
+            _ => false,
+        };
         match ends {
             true => {
-                self.tell_failure(id, 1, &error);
-                self.close_client(id);
+                self.tell_failure(client, 1, &error);
+                self.close_client(client);
             }
-            false => self.fail_statement(id, error),
+            false => self.fail_statement(client, error),
         }
     }
 
     /// Ends a statement with an error, as packet `seq` of a reply that has begun.
-    pub(super) fn fail_statement_numbered(&mut self, id: ClientId, seq: u8, error: ClientError) {
-        if self.tell_failure(id, seq, &error) {
-            self.after_statement(id);
+    pub(super) fn fail_statement_numbered(
+        &mut self,
+        client: &mut Client,
+        seq: u8,
+        error: ClientError,
+    ) {
+        if self.tell_failure(client, seq, &error) {
+            self.after_statement(client);
         }
     }
 
     /// Ends a statement with an error, as packet `seq`, without beginning what the client has sent
     /// behind it. False when the session is over.
-    pub(super) fn tell_failure(&mut self, id: ClientId, seq: u8, error: &ClientError) -> bool {
-        let Some(client) = self.core.clients.get_mut(id) else {
-            return false;
-        };
+    pub(super) fn tell_failure(
+        &mut self,
+        client: &mut Client,
+        seq: u8,
+        error: &ClientError,
+    ) -> bool {
         let statement = match std::mem::replace(&mut client.phase, Phase::Idle) {
             Phase::Running(statement) => statement,
             other => {
@@ -264,26 +267,23 @@ impl Exchange {
                 return false;
             }
         };
-        self.account_failed(id, &statement, error.code);
-        self.core.long_data_used(id, &statement);
+        self.account_failed(client, &statement, error.code);
+        self.core.long_data_used(client, &statement);
         let purpose = statement.command.purpose.clone();
         self.retire(statement);
         if let Purpose::LoginSchema(_, seq) = purpose {
-            self.refuse_change(id, seq, error.clone());
-            return self.core.clients.get(id).is_some_and(|it| matches!(it.phase, Phase::Idle));
+            self.refuse_change(client, seq, error.clone());
+            return matches!(client.phase, Phase::Idle);
         }
-        self.core.clients.note_error(id, error);
-        self.core.write_client(id, |out| {
+        client.note_error(error);
+        self.core.write_client(client, |out| {
             error.put(out, seq);
         });
         true
     }
 
     /// The client goes while its statement is under way.
-    pub(super) fn leave_statement(&mut self, id: ClientId) {
-        let Some(client) = self.core.clients.get_mut(id) else {
-            return;
-        };
+    pub(super) fn leave_statement(&mut self, client: &mut Client) {
         let statement = match std::mem::replace(&mut client.phase, Phase::Closing) {
             Phase::Running(statement) => statement,
             Phase::Forward(conn) => return self.core.drop_conn(conn),
@@ -294,9 +294,9 @@ impl Exchange {
         };
         match statement.stage {
             Stage::Queued | Stage::Returning => {
-                self.core.servers.pool.waiters(statement.target.hostgroup).remove(id)
+                self.core.servers.pool.waiters(statement.target.hostgroup).remove(client.id)
             }
-            Stage::Shared(conn) => self.core.leave_shared(id, conn),
+            Stage::Shared(conn) => self.core.leave_shared(client, conn),
             // Its server waits for the rest of a file that will not come.
             Stage::Sent(conn) if matches!(statement.beside.upload, Upload::Sending { .. }) => {
                 self.core.drop_conn(conn);
@@ -308,22 +308,28 @@ impl Exchange {
     }
 
     /// Counts a statement that a server answered.
-    fn account(&mut self, id: ClientId, conn_id: ConnId, statement: &Statement, outcome: &Outcome) {
+    fn account(
+        &mut self,
+        client: &mut Client,
+        conn_id: ConnId,
+        statement: &Statement,
+        outcome: &Outcome,
+    ) {
         let slot = self.core.servers.slot_of(conn_id);
         if let Some(slot) = slot.and_then(|slot| self.core.servers.pool.slot_mut(slot)) {
             slot.width().answered(self.core.env.now.us, 0);
         }
-        self.sample(id, statement, slot.map(|slot| slot.index()), Some(outcome), None);
+        self.sample(client, statement, slot.map(|slot| slot.index()), Some(outcome), None);
     }
 
     /// Counts a statement that the proxy answered with an error.
-    fn account_failed(&mut self, id: ClientId, statement: &Statement, code: u16) {
-        self.sample(id, statement, None, None, Some(code));
+    fn account_failed(&mut self, client: &mut Client, statement: &Statement, code: u16) {
+        self.sample(client, statement, None, None, Some(code));
     }
 
     pub(crate) fn sample(
         &mut self,
-        id: ClientId,
+        client: &mut Client,
         statement: &Statement,
         server: Option<usize>,
         outcome: Option<&Outcome>,
@@ -339,13 +345,10 @@ impl Exchange {
         };
         let has_log = !self.core.env.snapshot.settings.query_log.is_empty();
         if has_log {
-            self.log_query(id, statement, server, outcome, error);
+            self.log_query(client, statement, server, outcome, error);
         } else if statement.target.orders.is_logged {
-            self.core.log_statement(id, statement, error);
+            self.core.log_statement(client, statement, error);
         }
-        let Some(client) = self.core.clients.get(id) else {
-            return;
-        };
         if client.is_mirror {
             return self.core.count_mirrored(server, error);
         }
@@ -390,14 +393,13 @@ impl Core {
     /// The session's record takes over what the statement changed.
     fn learn(
         &mut self,
-        id: ClientId,
+        client: &mut Client,
         conn_id: ConnId,
         statement: &Statement,
         outcome: &Outcome,
         was_run: bool,
     ) {
-        let Some(session) = self.clients.get_mut(id).and_then(|client| client.session.as_mut())
-        else {
+        let Some(session) = client.session.as_mut() else {
             return;
         };
         let gtid = match outcome.changes.is_empty() {
@@ -544,42 +546,41 @@ impl Core {
             }
         }
         if let Some(unreported) = applied.trackers_set {
-            self.renew_trackers(id, conn_id, &unreported);
+            self.renew_trackers(client, conn_id, &unreported);
         }
-        self.note_pins(id, conn_id, statement);
+        self.note_pins(client, conn_id, statement);
         if let Some(analysis) = analysis.filter(|_| has_run) {
             self.learn_globals(conn_id, analysis, outcome.error.is_some());
         }
         if let Some(before) = before {
-            self.remember_set(id, conn_id, statement, outcome, &before);
+            self.remember_set(client, conn_id, statement, outcome, &before);
         }
     }
 
     /// The connection is in the session's state: what changed it changed both.
-    fn agree(&mut self, id: ClientId, conn_id: ConnId) {
-        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
+    fn agree(&mut self, client: &mut Client, conn_id: ConnId) {
+        let session = client.session.as_ref();
         if let (Some(session), Some(conn)) = (session, self.servers.conns.get_mut(conn_id)) {
             conn.state = Arc::clone(&session.settings.state);
         }
     }
 
     /// Reasons that end with the next statement end before it is routed.
-    pub(crate) fn end_brief_pins(&mut self, id: ClientId, analysis: &Analysis) {
+    pub(crate) fn end_brief_pins(&mut self, client: &mut Client, analysis: &Analysis) {
         let ends = |reason| match reason {
             PinReason::Warnings => !analysis.depends.contains(Depends::DIAGNOSTICS),
             _ => !analysis.depends.contains(Depends::FOUND_ROWS),
         };
-        self.unpin_where(id, ends);
+        self.unpin_where(client, ends);
     }
 
     /// What the last statement left to be read holds its session only for a while.
-    pub(crate) fn end_pins_of_the_last_statement(&mut self, id: ClientId) {
-        self.unpin_where(id, |_| true);
+    pub(crate) fn end_pins_of_the_last_statement(&mut self, client: &mut Client) {
+        self.unpin_where(client, |_| true);
     }
 
-    fn unpin_where(&mut self, id: ClientId, ends: impl Fn(PinReason) -> bool) {
-        let Some(session) = self.clients.get_mut(id).and_then(|client| client.session.as_mut())
-        else {
+    fn unpin_where(&mut self, client: &mut Client, ends: impl Fn(PinReason) -> bool) {
+        let Some(session) = client.session.as_mut() else {
             return;
         };
         let mut freed = Vec::new();
@@ -595,14 +596,13 @@ impl Core {
             }
         }
         for conn in freed {
-            self.settle_lease(id, conn);
+            self.settle_lease(client, conn);
         }
     }
 
     /// Gives a connection back when nothing holds the session on it.
-    pub(crate) fn settle_lease(&mut self, id: ClientId, conn_id: ConnId) {
-        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
-        let Some(session) = session else { return };
+    pub(crate) fn settle_lease(&mut self, client: &mut Client, conn_id: ConnId) {
+        let Some(session) = client.session.as_mut() else { return };
         let Some(lease) = session.leases.iter().find(|lease| lease.conn == conn_id) else {
             return;
         };
@@ -615,40 +615,36 @@ impl Core {
         }
         if conn.holder.kills > 0 || conn.holder.was_killed || conn.holder.close_on_release {
             // A `KILL` for the statement that is over may still arrive.
-            self.take_lease(id, conn_id);
-            return self.free_after_session(conn_id);
+            self.take_lease(client, conn_id);
+            return self.free_after_session(conn_id, Some(client));
         }
-        self.take_lease(id, conn_id);
+        self.take_lease(client, conn_id);
         self.freed(conn_id);
     }
 
     /// The session ends: its connections are reset before anybody else gets them.
-    pub(crate) fn end_session(&mut self, id: ClientId) {
-        self.log_session(id, "MySQL_Client_Close", String::new);
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
+    pub(crate) fn end_session(&mut self, client: &mut Client) {
+        self.log_session(client, "MySQL_Client_Close", String::new);
         let Some(session) = client.session.take() else {
             return;
         };
         for lease in session.leases {
-            self.free_lease(&lease);
+            self.free_lease(client, &lease);
         }
-        self.reset_soiled(id, session.soiled);
+        self.reset_soiled(client.id, session.soiled);
         if has_plant!(self, UserPlaceLeaked) {
             std::mem::forget(session.login.place);
         }
     }
 
     /// A session keeps at most one connection when it is reset: the others are freed.
-    pub(crate) fn keep_one_lease(&mut self, id: ClientId) {
-        let Some(session) = self.clients.get_mut(id).and_then(|client| client.session.as_mut())
-        else {
+    pub(crate) fn keep_one_lease(&mut self, client: &mut Client) {
+        let Some(session) = client.session.as_mut() else {
             return;
         };
         let others: Vec<_> = session.leases.drain(1.min(session.leases.len())..).collect();
         for lease in others {
-            self.free_lease(&lease);
+            self.free_lease(client, &lease);
         }
     }
 

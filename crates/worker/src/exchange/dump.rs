@@ -3,29 +3,23 @@
 use trunkline_pool::{ConnId, ConnState};
 
 use crate::{
-    Action, ClientId, Side,
-    clients::Clients,
-    clients::client::{Phase, Purpose, Stage},
+    Action, Side,
+    clients::client::{Client, Phase, Purpose, Stage},
     rooms::{Core, Exchange},
     servers::conn::ConnPhase,
     special::binlog::said_by_a_replica,
 };
 
-impl Clients {
-    pub(crate) fn is_dump(&self, id: ClientId) -> bool {
-        self.get(id).is_some_and(|client| {
-            matches!(&client.phase, Phase::Running(statement)
+impl Client {
+    pub(crate) fn is_dump(&self) -> bool {
+        matches!(&self.phase, Phase::Running(statement)
                 if statement.command.purpose == Purpose::Dump)
-        })
     }
 }
 
 impl Exchange {
     /// The connection is in the session's state, and it is this client's until either ends.
-    pub(super) fn begin_dump(&mut self, id: ClientId, conn_id: ConnId) {
-        let Some(client) = self.core.clients.get_mut(id) else {
-            return;
-        };
+    pub(super) fn begin_dump(&mut self, client: &mut Client, conn_id: ConnId) {
         let frames = match std::mem::replace(&mut client.phase, Phase::Forward(conn_id)) {
             Phase::Running(mut statement) => std::mem::take(&mut statement.command.frames),
             other => {
@@ -38,30 +32,27 @@ impl Exchange {
         }
         let ahead = std::mem::take(&mut client.io.inbox);
         if std::mem::take(&mut client.io.is_paused) {
-            self.core.fx.act(Action::Resume(Side::Client(id)));
+            self.core.fx.act(Action::Resume(Side::Client(client.id)));
         }
         let Some(conn) = self.core.servers.conns.get_mut(conn_id) else {
-            return self.close_client(id);
+            return self.close_client(client);
         };
         debug_assert!(conn.in_flight.is_empty() && conn.login.forwards.is_none());
-        conn.phase = ConnPhase::Forward(id);
+        conn.phase = ConnPhase::Forward(client.id);
         self.core.servers.set_state(conn_id, ConnState::Forwarding);
         self.core.write_server(conn_id, |out| out.extend_from_slice(&frames));
         self.core.fx.buffers.give(frames);
         self.core.fx.stats.counters.binlog_dumps += 1;
-        self.replica_read(id, conn_id, &ahead);
+        self.replica_read(client, conn_id, &ahead);
     }
 
     /// Bytes of a client that gets the binary log. It may acknowledge events and quit. Anything
     /// else is meant for a session, which a server may go on with behind a dump that it has
     /// refused or ended: this one would find what others have left on the connection, and ends.
-    pub(crate) fn replica_read(&mut self, id: ClientId, conn_id: ConnId, bytes: &[u8]) {
-        let Some(client) = self.core.clients.get_mut(id) else {
-            return;
-        };
+    pub(crate) fn replica_read(&mut self, client: &mut Client, conn_id: ConnId, bytes: &[u8]) {
         client.io.inbox.extend_from_slice(bytes);
         let Some(len) = said_by_a_replica(&client.io.inbox) else {
-            return self.close_client(id);
+            return self.close_client(client);
         };
         let said: Vec<u8> = client.io.inbox.drain(..len).collect();
         if !said.is_empty() {
@@ -73,13 +64,13 @@ impl Exchange {
 impl Core {
     /// Whether a dump has to wait: nothing else may be in flight when bytes
     /// begin to go straight through.
-    pub(super) fn waits_to_dump(&mut self, id: ClientId, conn_id: ConnId) -> bool {
+    pub(super) fn waits_to_dump(&mut self, client: &mut Client, conn_id: ConnId) -> bool {
         let is_quiet =
             self.servers.conns.get(conn_id).is_some_and(|conn| conn.in_flight.is_empty());
         if is_quiet {
             return false;
         }
-        self.clients.set_stage(id, Stage::Synchronising(conn_id));
+        client.set_stage(Stage::Synchronising(conn_id));
         true
     }
 }

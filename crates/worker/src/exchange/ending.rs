@@ -7,25 +7,25 @@ use trunkline_protocol::{
 
 use crate::{
     Action, ClientId,
-    clients::client::Phase,
+    clients::client::{Client, Phase},
     kill::worker_of,
-    rooms::{Core, Exchange},
+    rooms::{Core, Exchange, Lender},
 };
 
 impl Exchange {
     /// Answers with an error packet and ends the connection.
-    pub(crate) fn refuse(&mut self, id: ClientId, seq: u8, error: ClientError) {
-        self.core.write_client(id, |out| {
+    pub(crate) fn refuse(&mut self, client: &mut Client, seq: u8, error: ClientError) {
+        self.core.write_client(client, |out| {
             error.put(out, seq);
         });
-        self.close_client(id);
+        self.close_client(client);
     }
 
     /// Ends a client whose packets can't be unpacked, as servers do.
-    pub(crate) fn refuse_packed(&mut self, id: ClientId, fault: Unpackable) {
-        if self.core.clients.get(id).is_some_and(|it| matches!(it.phase, Phase::Forward(_))) {
+    pub(crate) fn refuse_packed(&mut self, client: &mut Client, fault: Unpackable) {
+        if matches!(client.phase, Phase::Forward(_)) {
             // An answer of the server's may be under way.
-            return self.close_client(id);
+            return self.close_client(client);
         }
         let error = match fault {
             Unpackable::OutOfOrder => ErrorKind::OutOfOrder.says("Got packets out of order"),
@@ -35,51 +35,43 @@ impl Exchange {
                 ErrorKind::NotUnpackable.says("Couldn't uncompress communication packet")
             }
         };
-        self.refuse(id, 1, error);
+        self.refuse(client, 1, error);
     }
 
     /// Ends a client connection once its outbox is empty.
-    pub(crate) fn close_client(&mut self, id: ClientId) {
-        let Some(client) = self.core.clients.get_mut(id) else {
-            return;
-        };
+    pub(crate) fn close_client(&mut self, client: &mut Client) {
         let now_ms = self.core.env.now.ms();
         if !matches!(client.phase, Phase::Closing) {
-            self.leave_statement(id);
-            self.core.end_session(id);
-            if let Some(client) = self.core.clients.get_mut(id) {
-                client.phase = Phase::Closing;
-                client.io.inbox = Vec::new();
-                client.active_ms = now_ms;
-            }
-            match self.core.clients.get(id).is_some_and(|client| client.is_mirror) {
-                true => self.core.clients.copies.over.push(id),
-                false => self.core.fx.act(Action::CloseClient { client: id, now: false }),
+            self.leave_statement(client);
+            self.core.end_session(client);
+            client.phase = Phase::Closing;
+            client.io.inbox = Vec::new();
+            client.active_ms = now_ms;
+            match client.is_mirror {
+                true => self.core.clients.copies.over.push(client.id),
+                false => self.core.fx.act(Action::CloseClient { client: client.id, now: false }),
             }
         }
     }
 
     /// Ends a client whatever it is doing.
-    pub(crate) fn close_client_now(&mut self, id: ClientId) {
-        self.close_client(id);
-        if self.core.clients.get(id).is_some_and(|client| !client.is_mirror) {
-            self.core.fx.act(Action::CloseClient { client: id, now: true });
+    pub(crate) fn close_client_now(&mut self, client: &mut Client) {
+        self.close_client(client);
+        if !client.is_mirror {
+            self.core.fx.act(Action::CloseClient { client: client.id, now: true });
         }
     }
 
     /// While stopping: ends a client that has nothing under way and no state on a server.
-    pub(crate) fn close_if_free(&mut self, id: ClientId) {
-        let Some(client) = self.core.clients.get(id) else {
-            return;
-        };
+    pub(crate) fn close_if_free(&mut self, client: &mut Client) {
         match &client.phase {
             Phase::Login(_) => {
-                self.close_client_now(id);
+                self.close_client_now(client);
             }
             Phase::Idle => {
                 let session = client.session.as_ref();
                 if session.is_none_or(|session| !session.is_in_transaction()) {
-                    self.close_client(id);
+                    self.close_client(client);
                 }
             }
             Phase::Running(_)
@@ -92,9 +84,11 @@ impl Exchange {
 
     /// Forgets a client whose socket has gone.
     pub(crate) fn remove_client(&mut self, id: ClientId) {
-        self.core.clients.set_timer(id, 0);
-        self.leave_statement(id);
-        self.core.end_session(id);
+        self.with_client(id, |exchange, client| {
+            exchange.core.clients.set_timer(client, 0);
+            exchange.leave_statement(client);
+            exchange.core.end_session(client);
+        });
         if let Some(mut client) = self.core.clients.table.remove(id) {
             client.io.outbox.discard(&mut self.core.fx.buffers);
             self.core.clients.waiting_bytes -= client.io.waiting_held;

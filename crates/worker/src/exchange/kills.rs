@@ -8,11 +8,10 @@ use trunkline_protocol::{
 };
 
 use crate::{
-    ClientId,
-    clients::client::{Ending, Phase, Stage},
+    clients::client::{Client, Ending, Phase, Stage},
     effects::Wake,
     kill::{INTERRUPTED, KillAnswer, KillAsker},
-    rooms::{Core, Exchange},
+    rooms::{Core, Exchange, Lender},
     servers::conn::{InFlight, Owner},
 };
 
@@ -24,7 +23,7 @@ impl Core {
 
     /// A session's next statement waits while the connection that it goes to may still be hit by
     /// a `KILL` for the last one. True when it does.
-    pub(super) fn waits_for_kills(&mut self, id: ClientId, conn_id: ConnId) -> bool {
+    pub(super) fn waits_for_kills(&mut self, client: &mut Client, conn_id: ConnId) -> bool {
         let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return false;
         };
@@ -44,7 +43,7 @@ impl Core {
                 put_payload(out, 0, &[0x0E]);
             });
         }
-        self.clients.set_stage(id, Stage::Synchronising(conn_id));
+        client.set_stage(Stage::Synchronising(conn_id));
         true
     }
 }
@@ -68,45 +67,45 @@ impl Exchange {
             self.free_if_quiet(command.target);
         }
         if let Some(owner) = owner {
-            self.go_on_synchronised(owner, command.target);
+            self.with_client(owner, |exchange, client| {
+                exchange.go_on_synchronised(client, command.target);
+            });
         }
     }
 
     /// Whether a `KILL` came for the statement, or its time ran out, before it was sent; then it
     /// ends here.
-    pub(crate) fn ends_killed(&mut self, id: ClientId, conn_id: ConnId) -> bool {
-        let ending = self.core.clients.get(id).and_then(|client| match &client.phase {
+    pub(crate) fn ends_killed(&mut self, client: &mut Client, conn_id: ConnId) -> bool {
+        let ending = match &client.phase {
             Phase::Running(statement) => statement.ending,
             _ => None,
-        });
+        };
         match ending {
             None => return false,
             Some(Ending::Killed) => {
-                self.core.settle_lease(id, conn_id);
-                self.fail_statement(id, ErrorKind::Interrupted.says(INTERRUPTED));
+                self.core.settle_lease(client, conn_id);
+                self.fail_statement(client, ErrorKind::Interrupted.says(INTERRUPTED));
             }
             Some(Ending::TimedOut | Ending::Withheld) => {
-                self.core.settle_lease(id, conn_id);
-                self.fail_timed_out(id);
+                self.core.settle_lease(client, conn_id);
+                self.fail_timed_out(client);
             }
         }
         true
     }
 
     /// What the session's statement waited for on this connection has come.
-    pub(crate) fn go_on_synchronised(&mut self, id: ClientId, conn_id: ConnId) {
+    pub(crate) fn go_on_synchronised(&mut self, client: &mut Client, conn_id: ConnId) {
         let is_free = self
             .core
             .servers
             .conns
             .get(conn_id)
-            .is_some_and(|conn| conn.holder.owner == Some(id) && conn.holder.kills == 0);
-        let waits = self.core.clients.get(id).is_some_and(|client| {
-            matches!(&client.phase, Phase::Running(statement)
-                if statement.stage == Stage::Synchronising(conn_id))
-        });
+            .is_some_and(|conn| conn.holder.owner == Some(client.id) && conn.holder.kills == 0);
+        let waits = matches!(&client.phase, Phase::Running(statement)
+                if statement.stage == Stage::Synchronising(conn_id));
         if is_free && waits {
-            self.dispatch(id, conn_id);
+            self.dispatch(client, conn_id);
         }
     }
 
@@ -117,7 +116,7 @@ impl Exchange {
         };
         match conn.list {
             ConnState::Resetting | ConnState::AwaitingKill if conn.in_flight.is_empty() => {
-                self.core.reset_conn(conn_id);
+                self.core.reset_conn(conn_id, None);
             }
             ConnState::Shared => self.settle_shared(conn_id, None),
             _ => {}

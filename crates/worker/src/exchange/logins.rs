@@ -7,9 +7,7 @@ use trunkline_protocol::{
 };
 
 use crate::{
-    ClientId,
-    clients::Clients,
-    clients::client::Phase,
+    clients::client::{Client, Phase},
     commands::command::SERVERS_CHARSET,
     effects::Wake,
     env::Env,
@@ -20,8 +18,8 @@ use crate::{
 
 impl Core {
     /// A server said that the account may use this schema.
-    pub(super) fn confirm_schema(&mut self, id: ClientId, schema: &[u8]) {
-        let Some(session) = self.clients.get(id).and_then(|client| client.session.as_ref()) else {
+    pub(super) fn confirm_schema(&mut self, client: &mut Client, schema: &[u8]) {
+        let Some(session) = client.session.as_ref() else {
             return;
         };
         if self.servers.logins.schemas.len() >= SCHEMAS_MAX {
@@ -34,10 +32,7 @@ impl Core {
     }
 
     /// The session's default schema is now this one, by its name in UTF-8.
-    pub(crate) fn enter_schema(&mut self, id: ClientId, schema: &[u8]) {
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
+    pub(crate) fn enter_schema(&mut self, client: &mut Client, schema: &[u8]) {
         let Some(session) = client.session.as_mut() else {
             return;
         };
@@ -46,42 +41,36 @@ impl Core {
         session.settings.state = self.servers.states.intern(state);
     }
 
-    pub(crate) fn keep_user(&mut self, id: ClientId) -> bool {
+    pub(crate) fn keep_user(&mut self, client: &mut Client) -> bool {
         let keeps = self.env.keeps_user();
-        if !self.clients.get(id).is_some_and(|client| keeps && client.change.changes_user) {
+        if !(keeps && client.change.changes_user) {
             return false;
         }
-        self.free_leases(id);
-        let Some(client) = self.clients.get_mut(id) else {
-            return false;
-        };
+        self.free_leases(client);
         if let Some(former) = client.change.former.take() {
             client.session = Some(go_back(former, client.session.take()));
         }
         client.change.changes_user = false;
         client.change.failed_changes = client.change.failed_changes.saturating_add(1);
         client.phase = Phase::Idle;
-        self.begin_anew(id, SERVERS_CHARSET);
+        self.begin_anew(client, SERVERS_CHARSET);
         true
     }
 
     /// Resets the session's connections.
-    pub(crate) fn free_leases(&mut self, id: ClientId) {
-        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
+    pub(crate) fn free_leases(&mut self, client: &mut Client) {
+        let session = client.session.as_mut();
         let leases = session.map(|session| std::mem::take(&mut session.leases));
         for lease in leases.unwrap_or_default() {
-            self.free_lease(&lease);
+            self.free_lease(client, &lease);
         }
     }
 }
 
 impl Exchange {
     /// Acknowledges the login.
-    pub(crate) fn welcome(&mut self, id: ClientId, seq: u8) {
-        self.core.clients.forget_former(id);
-        let Some(client) = self.core.clients.get_mut(id) else {
-            return;
-        };
+    pub(crate) fn welcome(&mut self, client: &mut Client, seq: u8) {
+        client.forget_former();
         let Some(session) = client.session.as_ref() else {
             return;
         };
@@ -90,35 +79,33 @@ impl Exchange {
         let ok = OkPacket { status: session.settings.status, info, ..OkPacket::default() };
         let format = session.login.format;
         let is_fast_forward = session.login.user.fast_forward;
-        self.core.write_client(id, |out| {
+        self.core.write_client(client, |out| {
             put_ok(out, seq, &ok, format);
         });
-        self.core.begin_client_packing(id);
+        self.core.begin_client_packing(client);
         if is_fast_forward {
-            self.core.fx.wake(Wake::Forward(id));
+            self.core.fx.wake(Wake::Forward(client.id));
         }
     }
 
     /// Answers a login that fails with an error packet. It ends the connection, but for a change of
     /// user where that leaves the user as he was.
-    pub(crate) fn refuse_change(&mut self, id: ClientId, seq: u8, error: ClientError) {
-        if !self.core.keep_user(id) {
-            return self.refuse(id, seq, error);
+    pub(crate) fn refuse_change(&mut self, client: &mut Client, seq: u8, error: ClientError) {
+        if !self.core.keep_user(client) {
+            return self.refuse(client, seq, error);
         }
-        self.core.clients.note_error(id, &error);
-        self.core.write_client(id, |out| {
+        client.note_error(&error);
+        self.core.write_client(client, |out| {
             error.put(out, seq);
         });
     }
 }
 
-impl Clients {
+impl Client {
     /// The change has succeeded, or the first login.
-    fn forget_former(&mut self, id: ClientId) {
-        if let Some(client) = self.get_mut(id) {
-            client.change.former = None;
-            client.change.changes_user = false;
-        }
+    fn forget_former(&mut self) {
+        self.change.former = None;
+        self.change.changes_user = false;
     }
 }
 

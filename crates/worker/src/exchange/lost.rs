@@ -7,10 +7,10 @@ use trunkline_sql::analysis::{Effect, StatementKind, TransactionEffect};
 
 use crate::{
     Action, ClientId,
-    clients::client::{Ending, Phase, Purpose, Session, Stage, Statement},
+    clients::client::{Client, Ending, Phase, Purpose, Session, Stage, Statement},
     effects::Wake,
     exchange::send::LOST,
-    rooms::Exchange,
+    rooms::{Exchange, Lender},
     servers::closing::traces_of,
     servers::conn::{Conn, ConnPhase, Owner},
     statement::analysis::Known,
@@ -30,7 +30,7 @@ impl Exchange {
             ConnPhase::Forward(client) => {
                 let client = *client;
                 self.core.drop_conn(id);
-                self.close_client(client);
+                self.with_client(client, Self::close_client);
             }
             ConnPhase::Ready => self.lose_ready(id, reason),
         }
@@ -78,7 +78,9 @@ impl Exchange {
         self.core.drop_conn(id);
         if let Some(client) = forwards {
             let text = format!("no connection to hostgroup {hostgroup}: {reason}");
-            self.refuse(client, 1, ErrorKind::NoConnection.says(text));
+            self.with_client(client, |exchange, client| {
+                exchange.refuse(client, 1, ErrorKind::NoConnection.says(text));
+            });
         }
         // A server that goes on saying no is asked again when the queue is looked at next, and not
         // as fast as it answers.
@@ -104,27 +106,25 @@ impl Exchange {
                 break_off_seq,
                 written: conn.io.outbox.written_total(),
             };
-            self.lose_lease(client, &loss, reason);
+            self.with_client(client, |exchange, client| {
+                exchange.lose_lease(client, &loss, reason);
+            });
         }
         let (written, traces) = (conn.io.outbox.written_total(), traces_of(&conn));
         conn.io.outbox.discard(&mut self.core.fx.buffers);
         self.core.kill_carrier_lost(id, written, reason);
-        self.core.traces_gone(id, &traces);
+        self.core.traces_gone(id, traces);
         self.core.kills_go_on(id);
         self.core.fx.wake(Wake::Queue(conn.hostgroup));
     }
 
     /// A session's connection is gone. What can safely be sent again is sent elsewhere; anything
     /// else is an error, and a session that had state there ends.
-    fn lose_lease(&mut self, client_id: ClientId, loss: &Loss, reason: &str) {
-        let phase = self.core.clients.get(client_id).map(|client| &client.phase);
-        if matches!(phase, Some(Phase::Running(it)) if it.stage.conn() == Some(loss.conn)) {
+    fn lose_lease(&mut self, client: &mut Client, loss: &Loss, reason: &str) {
+        if matches!(&client.phase, Phase::Running(it) if it.stage.conn() == Some(loss.conn)) {
             // Whether it may be sent again is what is proven of it by now.
-            self.core.prove_again(client_id);
+            self.core.prove_again(client);
         }
-        let Some(client) = self.core.clients.get_mut(client_id) else {
-            return;
-        };
         let has_sent_ahead = client.has_sent_ahead();
         let Some(session) = client.session.as_mut() else {
             return;
@@ -158,7 +158,7 @@ impl Exchange {
             if holds_more {
                 session.lost = Some(text);
             }
-            return self.fail_statement(client_id, (&*error).into());
+            return self.fail_statement(client, (&*error).into());
         }
         let was_sent = match statement.stage {
             Stage::Queued | Stage::Returning => {
@@ -176,7 +176,7 @@ impl Exchange {
             if had_state {
                 session.lost = Some(text);
             }
-            return self.fail_timed_out(client_id);
+            return self.fail_timed_out(client);
         }
         let begun = loss.begun && !has_plant!(self.core, RetryAfterFirstByte);
         // A default schema is chosen as well twice as once.
@@ -193,7 +193,7 @@ impl Exchange {
             statement.target.never_share = true;
             self.core.fx.stats.counters.statements_retried += 1;
             self.core.fx.stats.server_mut(loss.slot.index()).retried += 1;
-            return self.core.requeue(client_id);
+            return self.core.requeue(client);
         }
         // The client was told of what came before: of a transaction that has begun, perhaps.
         let is_partly_done = loss.begun && has_parts(statement);
@@ -203,15 +203,15 @@ impl Exchange {
             // What the client sends behind it, before it has read the error, is meant for the
             // session that is gone, or for one in which the statement has run: behind a `BEGIN`.
             Some(seq) if had_state || is_partly_done || makes_state => {
-                self.tell_failure(client_id, seq, &ErrorKind::ConnectionLost.says(text));
-                self.close_client(client_id);
+                self.tell_failure(client, seq, &ErrorKind::ConnectionLost.says(text));
+                self.close_client(client);
             }
             // What was lost before it on another connection is told to the next command.
             Some(seq) => {
-                self.fail_statement_numbered(client_id, seq, ErrorKind::ConnectionLost.says(text))
+                self.fail_statement_numbered(client, seq, ErrorKind::ConnectionLost.says(text))
             }
             // The client is in the middle of a packet: nothing but the end can follow.
-            None => self.close_client(client_id),
+            None => self.close_client(client),
         }
     }
 
@@ -220,7 +220,7 @@ impl Exchange {
     /// as the server had accepted this state before: then the client is told that.
     pub(crate) fn sync_failed(
         &mut self,
-        client: ClientId,
+        client: &mut Client,
         conn_id: ConnId,
         set: Option<u64>,
         refusal: ClientError,
@@ -230,19 +230,18 @@ impl Exchange {
             conn.left.accepted_sets.retain(|known| *known != set);
             self.core.servers.accepted_sets.remove(&(conn.slot, conn.server.incarnation, set));
         }
-        let session = self.core.clients.get_mut(client).and_then(|client| client.session.as_mut());
+        let session = client.session.as_mut();
         let lease = session.and_then(|session| {
             let place = session.leases.iter().position(|lease| lease.conn == conn_id)?;
             Some(session.leases.swap_remove(place))
         });
         let had_state = lease.as_ref().is_some_and(|lease| !lease.pins.is_empty());
         match lease {
-            Some(lease) => self.core.free_lease(&lease),
-            None => self.core.free_after_session(conn_id),
+            Some(lease) => self.core.free_lease(client, &lease),
+            None => self.core.free_after_session(conn_id, Some(client)),
         }
-        let (ending, may_be_done) = match self.core.clients.get(client).map(|client| &client.phase)
-        {
-            Some(Phase::Running(statement)) => {
+        let (ending, may_be_done) = match &client.phase {
+            Phase::Running(statement) => {
                 let was_sent = statement.stage == Stage::Sent(conn_id);
                 (statement.ending, was_sent && !statement.meaning.is_read)
             }

@@ -8,8 +8,7 @@ use trunkline_stats::MirrorSample;
 use trunkline_topology::HostgroupId;
 
 use crate::{
-    ClientId,
-    clients::client::{Phase, Statement},
+    clients::client::{Client, Phase, Statement},
     commands::command::is_split,
     env::Env,
     mirror::{COMMAND_LEN_MAX, HALVES_MAX, Seen, checksum, is_fit, kin_of},
@@ -48,9 +47,8 @@ impl Env {
 impl Exchange {
     /// Before a copy goes out: drops it where it may not be made any more. What was a read may have
     /// become a write by DDL, and hostgroups may have other servers by now.
-    pub(crate) fn drops_copy(&mut self, id: ClientId) -> bool {
-        let Some(Phase::Running(statement)) = self.core.clients.get(id).map(|client| &client.phase)
-        else {
+    pub(crate) fn drops_copy(&mut self, client: &mut Client) -> bool {
+        let Phase::Running(statement) = &client.phase else {
             return false;
         };
         let Some(copy_of) = statement.beside.copy_of.as_deref() else {
@@ -66,7 +64,7 @@ impl Exchange {
             return false;
         }
         self.core.fx.stats.counters.mirrors_skipped += 1;
-        self.close_client(id);
+        self.close_client(client);
         true
     }
 

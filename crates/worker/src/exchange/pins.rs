@@ -19,8 +19,7 @@ use trunkline_sql::{
 };
 
 use crate::{
-    ClientId,
-    clients::client::{Lease, Purpose, Session, Statement},
+    clients::client::{Client, Lease, Purpose, Session, Statement},
     effects::Wake,
     exchange::lost::makes_state,
     exchange::send::text_hash,
@@ -321,14 +320,11 @@ impl Core {
     /// closes the connection behind it, nobody else gets that.
     pub(super) fn ends_session(
         &mut self,
-        id: ClientId,
+        client: &mut Client,
         conn_id: ConnId,
         statement: &Statement,
         outcome: &Outcome,
     ) -> bool {
-        let Some(client) = self.clients.get(id) else {
-            return false;
-        };
         let Some(session) = client.session.as_ref() else {
             return false;
         };
@@ -348,9 +344,14 @@ impl Core {
     }
 
     /// Notes which statement pinned a session.
-    pub(super) fn note_pins(&mut self, id: ClientId, conn_id: ConnId, statement: &Statement) {
+    pub(super) fn note_pins(
+        &mut self,
+        client: &mut Client,
+        conn_id: ConnId,
+        statement: &Statement,
+    ) {
         let now_us = self.env.now.us;
-        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
+        let session = client.session.as_mut();
         let Some(lease) = session.and_then(|session| session.lease_mut(conn_id)) else {
             return;
         };
@@ -367,7 +368,7 @@ impl Core {
     /// state it changes nothing.
     pub(super) fn remember_set(
         &mut self,
-        id: ClientId,
+        client: &mut Client,
         conn_id: ConnId,
         statement: &Statement,
         outcome: &Outcome,
@@ -378,8 +379,7 @@ impl Core {
         if !is_set || !is_silent {
             return;
         }
-        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
-        let Some(session) = session else { return };
+        let Some(session) = client.session.as_mut() else { return };
         if session.lease_mut(conn_id).is_none_or(|lease| !lease.pins.is_empty()) {
             return;
         }
@@ -397,9 +397,9 @@ impl Core {
 
     /// Frees a connection that its session leaves. What no reset takes back goes with the
     /// connection.
-    pub(crate) fn free_lease(&mut self, lease: &Lease) {
+    pub(crate) fn free_lease(&mut self, client: &mut Client, lease: &Lease) {
         if !lease.pins.survive_reset() {
-            return self.free_after_session(lease.conn);
+            return self.free_after_session(lease.conn, Some(client));
         }
         self.drop_conn(lease.conn);
         // Its place under the cap is somebody else's now.
@@ -411,17 +411,25 @@ impl Exchange {
     /// Answers a `SET` that a server has accepted from this session before and that changes
     /// nothing. False for any other statement, and for a session that is held on a connection.
     #[inline]
-    pub(crate) fn answer_repeated_set(&mut self, id: ClientId, statement: &Statement) -> bool {
+    pub(crate) fn answer_repeated_set(
+        &mut self,
+        client: &mut Client,
+        statement: &Statement,
+    ) -> bool {
         match statement.meaning.known.as_ref().filter(|known| is_left_out(&known.analysis)) {
-            Some(known) => self.answer_left_out(id, statement, known),
+            Some(known) => self.answer_left_out(client, statement, known),
             None => false,
         }
     }
 
     #[inline(never)]
-    fn answer_left_out(&mut self, id: ClientId, statement: &Statement, known: &Known) -> bool {
-        let session = self.core.clients.get_mut(id).and_then(|client| client.session.as_mut());
-        let Some(session) = session else { return false };
+    fn answer_left_out(
+        &mut self,
+        client: &mut Client,
+        statement: &Statement,
+        known: &Known,
+    ) -> bool {
+        let Some(session) = client.session.as_mut() else { return false };
         let text = text_hash(statement.command.frames.get(HEADER_LEN..).unwrap_or_default());
         if statement.command.attributes.is_some() || sets_trackers(&known.analysis.effects) {
             return false;
@@ -440,8 +448,8 @@ impl Exchange {
         session.last_conn = None;
         session.past.learn(statement, &silent, self.core.env.greeting.flavor(), None, false);
         self.core.fx.stats.counters.statements_answered += 1;
-        self.sample(id, statement, None, None, None);
-        self.core.answer_ok(id);
+        self.sample(client, statement, None, None, None);
+        self.core.answer_ok(client);
         true
     }
 }

@@ -12,8 +12,8 @@ use trunkline_protocol::{
 use trunkline_stats::hostgroup_shown;
 
 use crate::{
-    Action, ClientId,
-    clients::client::Statement,
+    Action,
+    clients::client::{Client, Statement},
     json::Json,
     prepared::ClientStmt,
     rooms::{Core, Exchange},
@@ -117,7 +117,7 @@ impl Exchange {
     /// Puts a statement into the query log, if it belongs there.
     pub(super) fn log_query(
         &mut self,
-        id: ClientId,
+        client: &mut Client,
         statement: &Statement,
         server: Option<usize>,
         outcome: Option<&Outcome>,
@@ -136,7 +136,7 @@ impl Exchange {
         if !is_sampled && errno.is_none() {
             return;
         }
-        let Some(client) = self.core.clients.get(id).filter(|client| !client.is_mirror) else {
+        if client.is_mirror {
             return;
         };
         let (Some(session), Some(known)) = (client.session.as_deref(), &statement.meaning.known)
@@ -191,14 +191,16 @@ impl Core {
     /// Puts something that happens to a session into the audit log, if there is one.
     pub(crate) fn log_session(
         &mut self,
-        id: ClientId,
+        client: &mut Client,
         event: &'static str,
         extra: impl FnOnce() -> String,
     ) {
         if self.env.snapshot.settings.audit_log.is_empty() {
             return;
         }
-        let Some(client) = self.clients.get(id).filter(|client| !client.is_mirror) else { return };
+        if client.is_mirror {
+            return;
+        }
         let session = client.session.as_deref();
         if event == CLOSED && session.is_none() {
             // It was refused, which was said.
@@ -221,15 +223,14 @@ impl Core {
     /// Logs a statement as a rule wants it: who, where and how, and never its text.
     pub(super) fn log_statement(
         &mut self,
-        id: ClientId,
+        client: &mut Client,
         statement: &Statement,
         error: Option<u16>,
     ) {
-        let Some(session) = self.clients.get(id).and_then(|client| client.session.as_ref()) else {
+        let Some(session) = client.session.as_ref() else {
             return;
         };
-        let (user, number) =
-            (Arc::clone(&session.login.user), self.clients.get(id).map(|c| c.origin.number));
+        let (user, number) = (Arc::clone(&session.login.user), client.origin.number);
         let digest = statement.meaning.known.as_ref().map_or(0, |known| known.digest);
         let hostgroup = statement.target.hostgroup;
         let took_us = self.env.now.us.saturating_sub(statement.command.begun_us);
@@ -238,7 +239,7 @@ impl Core {
             format!(
                 "statement of client {} user {} digest {} hostgroup {hostgroup}: {outcome} in \
                  {took_us} us",
-                number.unwrap_or_default(),
+                number,
                 user.name,
                 trunkline_sql::digest::format(digest),
             )

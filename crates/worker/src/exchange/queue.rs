@@ -9,35 +9,30 @@ use trunkline_session::{
 use trunkline_topology::{HostgroupId, RefusalCause};
 
 use crate::{
-    ClientId,
-    clients::Clients,
-    clients::client::{Phase, Stage},
+    clients::client::{Client, Phase, Stage},
     effects::Wake,
     rooms::{Core, Exchange},
     servers::Servers,
     servers::conn::{ConnPhase, Owner},
 };
 
-impl Clients {
+impl Client {
     /// Hostgroup and account that the statement under way needs.
-    pub(crate) fn wanted(&self, id: ClientId) -> Option<(HostgroupId, AccountId)> {
-        let client = self.get(id)?;
-        let Phase::Running(statement) = &client.phase else {
+    pub(crate) fn wanted(&self) -> Option<(HostgroupId, AccountId)> {
+        let Phase::Running(statement) = &self.phase else {
             return None;
         };
-        Some((statement.target.hostgroup, client.session.as_ref()?.login.account))
+        Some((statement.target.hostgroup, self.session.as_ref()?.login.account))
     }
 }
 
 impl Core {
     /// Marks a statement as waiting again.
-    pub(crate) fn requeue(&mut self, id: ClientId) {
-        if let Some(client) = self.clients.get_mut(id)
-            && let Phase::Running(statement) = &mut client.phase
-        {
+    pub(crate) fn requeue(&mut self, client: &mut Client) {
+        if let Phase::Running(statement) = &mut client.phase {
             statement.stage = Stage::Returning;
             statement.prepared.runs_last = false;
-            self.fx.wake(Wake::Returning(id));
+            self.fx.wake(Wake::Returning(client.id));
         }
     }
 
@@ -82,9 +77,9 @@ impl Core {
         slot: SlotId,
         conn_id: ConnId,
         account: AccountId,
-        client: ClientId,
+        client: &mut Client,
     ) {
-        if self.fetch_before_parting(conn_id) {
+        if self.fetch_before_parting(conn_id, Some(client)) {
             return;
         }
         let Some(login) = self.server_login(client, account, slot, None) else {
@@ -128,7 +123,7 @@ impl Exchange {
     /// Gives up on a statement that waits, or would: tells the client why.
     pub(crate) fn refuse_statement(
         &mut self,
-        id: ClientId,
+        client: &mut Client,
         hostgroup: HostgroupId,
         cause: RefusalCause,
         waited_ms: u64,
@@ -142,7 +137,7 @@ impl Exchange {
                  {waited_ms}ms: {why}"
             ),
         };
-        self.fail_unsent(id, ErrorKind::NoConnection.says(text));
+        self.fail_unsent(client, ErrorKind::NoConnection.says(text));
     }
 }
 

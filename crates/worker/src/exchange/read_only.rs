@@ -4,8 +4,7 @@ use trunkline_pool::ConnId;
 use trunkline_session::tracker::PinReason;
 
 use crate::{
-    ClientId,
-    clients::client::{Lease, Phase},
+    clients::client::{Client, Lease, Phase},
     exchange::send::put_own_query,
     rooms::Core,
     routing::read_only::BEGIN,
@@ -15,8 +14,7 @@ use crate::{
 impl Core {
     /// Begins the session's transaction anew before its statement on `conn_id`, which is the
     /// writer's; where it was it is over.
-    pub(super) fn begin_read_only(&mut self, id: ClientId, conn_id: ConnId) {
-        let Some(client) = self.clients.get_mut(id) else { return };
+    pub(super) fn begin_read_only(&mut self, client: &mut Client, conn_id: ConnId) {
         let (Phase::Running(_), Some(session)) = (&client.phase, client.session.as_mut()) else {
             return;
         };
@@ -32,13 +30,13 @@ impl Core {
         }
         let Some(conn) = self.servers.conns.get_mut(conn_id) else { return };
         let relay = conn.own_relay();
-        let owner = Owner::Sync(id, None);
+        let owner = Owner::Sync(client.id, None);
         conn.in_flight.push_back(InFlight { owner, relay, is_statement: false });
         let takes_attributes = conn.server.takes_attributes;
         self.fx.stats.counters.transactions_moved += 1;
         self.write_server(conn_id, |out| put_own_query(out, BEGIN, takes_attributes));
         if let Some(lease) = left {
-            self.free_lease(&lease);
+            self.free_lease(client, &lease);
         }
     }
 }

@@ -20,9 +20,7 @@ use trunkline_sql::analysis::{Analysis, Depends, StatementKind, TransactionEffec
 use trunkline_topology::RefusalCause;
 
 use crate::{
-    ClientId,
-    clients::Clients,
-    clients::client::{Lease, Phase, Purpose, Session, Stage, Statement},
+    clients::client::{Client, Lease, Phase, Purpose, Session, Stage, Statement},
     effects::Wake,
     exchange::hidden::may_read_past,
     exchange::pins::{PLAIN_VARIABLES, sets_next_transaction},
@@ -132,43 +130,38 @@ impl Servers {
     }
 }
 
-impl Clients {
-    pub(super) fn set_stage(&mut self, id: ClientId, stage: Stage) {
-        if let Some(client) = self.get_mut(id)
-            && let Phase::Running(statement) = &mut client.phase
-        {
+impl Client {
+    pub(super) fn set_stage(&mut self, stage: Stage) {
+        if let Phase::Running(statement) = &mut self.phase {
             statement.stage = stage;
         }
     }
 }
 
 impl Exchange {
-    /// Sends the statement that `id` has under way to a connection that its session holds.
-    pub(crate) fn dispatch(&mut self, id: ClientId, conn_id: ConnId) {
-        if !self.core.looks_back(id, conn_id) {
+    /// Sends the statement that a client has under way to a connection that its session holds.
+    pub(crate) fn dispatch(&mut self, client: &mut Client, conn_id: ConnId) {
+        if !self.core.looks_back(client, conn_id) {
             self.core.follow_definitions(conn_id);
         }
-        if self.core.waits_for_kills(id, conn_id) || self.ends_killed(id, conn_id) {
+        if self.core.waits_for_kills(client, conn_id) || self.ends_killed(client, conn_id) {
             return;
         }
         let is_dirty = self.core.servers.conns.get(conn_id).is_some_and(Conn::has_others_dirt);
-        if is_dirty && self.core.logs_in_again(id, conn_id) {
+        if is_dirty && self.core.logs_in_again(client, conn_id) {
             // That takes back what a reset does.
-            return self.exchange(id, conn_id);
+            return self.exchange(client, conn_id);
         }
-        let awaits_reset = is_dirty && self.core.reset_before(id, conn_id);
-        let Some(client) = self.core.clients.get(id) else {
-            return;
-        };
+        let awaits_reset = is_dirty && self.core.reset_before(client, conn_id);
         let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session) else {
             return;
         };
         let Some(conn) = self.core.servers.conns.get(conn_id) else {
-            return self.fail_unsent(id, ErrorKind::ConnectionLost.says(LOST));
+            return self.fail_unsent(client, ErrorKind::ConnectionLost.says(LOST));
         };
         let slot = self.core.servers.pool.slot(conn.slot);
         if slot.is_some_and(Slot::is_out) && may_leave(session, statement, conn_id) {
-            return self.leave_removed(id, conn_id);
+            return self.core.leave_removed(client, conn_id);
         }
         let is_online = || {
             let state = slot.map(|slot| slot.server.health.state(self.core.env.now.ms()));
@@ -178,7 +171,7 @@ impl Exchange {
             && session.is_in_transaction()
             && !is_online()
         {
-            return self.lose_conn(conn_id, "drained");
+            return self.core.fx.wake(Wake::Lost(conn_id, "drained"));
         }
         let is_dump = statement.command.purpose == Purpose::Dump;
         let reads = may_read_past(
@@ -194,21 +187,18 @@ impl Exchange {
         let overwrites = needs_trace
             && conn.server.flavor == Flavor::MariaDb
             && reads.clears_first(session, here, conn);
-        if overwrites && self.core.asks_for_found_rows(id, conn_id) {
+        if overwrites && self.core.asks_for_found_rows(client, conn_id) {
             return;
         }
-        if reads.insert_id && has_id && self.core.asks_for_insert_id(id, conn_id) {
+        if reads.insert_id && has_id && self.core.asks_for_insert_id(client, conn_id) {
             return;
         }
-        if reads.insert_id && !has_id && self.refuses_lost_insert_id(id) {
+        if reads.insert_id && !has_id && self.refuses_lost_insert_id(client) {
             return;
         }
-        if !self.is_prepared(id, conn_id) {
+        if !self.is_prepared(client, conn_id) {
             return;
         }
-        let Some(client) = self.core.clients.get_mut(id) else {
-            return;
-        };
         let Some(session) = client.session.as_mut() else {
             return;
         };
@@ -216,10 +206,10 @@ impl Exchange {
             return;
         };
         if Arc::ptr_eq(&conn.state, &session.settings.state) && !needs_trace {
-            if is_dump && self.core.waits_to_dump(id, conn_id) {
+            if is_dump && self.core.waits_to_dump(client, conn_id) {
                 return;
             }
-            return self.send_statement(id, conn_id, Stage::Sent(conn_id));
+            return self.send_statement(client, conn_id, Stage::Sent(conn_id));
         }
         let mut state = Arc::clone(&session.settings.state);
         let mut found = difference(&conn.state, &state, conn.server.flavor);
@@ -234,7 +224,7 @@ impl Exchange {
         let mut sync = match found {
             Difference::None => Sync::default(),
             Difference::Sync(sync) => sync,
-            Difference::ChangeUser => return self.exchange(id, conn_id),
+            Difference::ChangeUser => return self.exchange(client, conn_id),
         };
         if has_plant!(self.core, SyncSkipped)
             && matches!(&client.phase, Phase::Running(statement) if statement.meaning.is_read)
@@ -244,7 +234,7 @@ impl Exchange {
         let proof = sync.set.as_deref().map(text_hash);
         if needs_trace {
             // The statement reads what an earlier one left behind. Another session's traces go; the
-            // session's own conditions stay, and an insert id of its own that is only there.
+            // session's own conditions stay, and an insert client.id of its own that is only there.
             let clears = reads.clears_first(session, here, conn);
             let insert_id = (!has_id).then_some(session.last_insert_id);
             add_last_insert_id(&mut sync, insert_id, conn.server.flavor, clears);
@@ -262,41 +252,28 @@ impl Exchange {
                 conn.left.conditions_turn = None;
             }
         }
-        let waits = is_dump || self.core.waits_for_sync(id, conn_id, &sync, proof, awaits_reset);
-        self.core.send_sync(id, conn_id, state, sync, proof);
+        let waits =
+            is_dump || self.core.waits_for_sync(client, conn_id, &sync, proof, awaits_reset);
+        self.core.send_sync(client, conn_id, state, sync, proof);
         match waits {
             true => {
                 self.core.fx.stats.counters.statements_awaited_state += 1;
-                self.core.clients.set_stage(id, Stage::Synchronising(conn_id));
+                client.set_stage(Stage::Synchronising(conn_id));
             }
-            false => self.send_statement(id, conn_id, Stage::Sent(conn_id)),
+            false => self.send_statement(client, conn_id, Stage::Sent(conn_id)),
         }
-    }
-
-    /// An operator has taken the server out of its hostgroup: it may be another one's replica by
-    /// now. What is held there is lost, as with its connection.
-    pub(crate) fn leave_removed(&mut self, id: ClientId, conn_id: ConnId) {
-        if let Some(Phase::Running(statement)) =
-            self.core.clients.get_mut(id).map(|it| &mut it.phase)
-        {
-            statement.stage = Stage::Synchronising(conn_id);
-        }
-        self.lose_conn(conn_id, REMOVED);
     }
 
     /// Appends the statement to the connection's outbox and expects its answer.
-    pub(crate) fn send_statement(&mut self, id: ClientId, conn_id: ConnId, stage: Stage) {
+    pub(crate) fn send_statement(&mut self, client: &mut Client, conn_id: ConnId, stage: Stage) {
         let now_us = self.core.env.now.us;
-        self.core.send_ahead(id, conn_id);
-        let Some(client) = self.core.clients.get_mut(id) else {
-            return;
-        };
+        self.core.send_ahead(client, conn_id);
         let (Phase::Running(statement), Some(session)) = (&mut client.phase, &mut client.session)
         else {
             return;
         };
         if statement.command.purpose == Purpose::Dump {
-            return self.begin_dump(id, conn_id);
+            return self.begin_dump(client, conn_id);
         }
         let Some(conn) = self.core.servers.conns.get_mut(conn_id) else {
             return;
@@ -324,7 +301,11 @@ impl Exchange {
         {
             relay.set_stmt_id(stmt_id);
         }
-        conn.in_flight.push_back(InFlight { owner: Owner::Client(id), relay, is_statement: true });
+        conn.in_flight.push_back(InFlight {
+            owner: Owner::Client(client.id),
+            relay,
+            is_statement: true,
+        });
         if conn.holder.busy_since_us == 0 {
             conn.holder.busy_since_us = now_us;
         }
@@ -358,11 +339,11 @@ impl Exchange {
 
     /// The connection's schema can't be given back: it logs in anew, and the session waits for
     /// it or for another one.
-    fn exchange(&mut self, id: ClientId, conn_id: ConnId) {
-        let Some((_, account)) = self.core.clients.wanted(id) else {
+    fn exchange(&mut self, client: &mut Client, conn_id: ConnId) {
+        let Some((_, account)) = client.wanted() else {
             return;
         };
-        self.core.take_lease(id, conn_id);
+        self.core.take_lease(client, conn_id);
         let Some(conn) = self.core.servers.conns.get_mut(conn_id) else {
             return;
         };
@@ -370,35 +351,35 @@ impl Exchange {
         if !conn.in_flight.is_empty() {
             if conn.in_flight.iter().all(|entry| matches!(entry.owner, Owner::Trace(..))) {
                 self.core.rest_when_quiet(conn_id);
-                return self.core.requeue(id);
+                return self.core.requeue(client);
             }
             // It was reset a moment ago and is not quiet yet; a new one is as good.
             self.core.drop_conn(conn_id);
-            self.core.requeue(id);
+            self.core.requeue(client);
             return self.core.fx.wake(Wake::Queue(hostgroup));
         }
         let waiter = trunkline_pool::Waiter {
-            client: id,
+            client: client.id,
             account,
             since_us: self.core.env.now.us,
             deadline_ms: self.core.env.now.ms()
                 + self.core.env.snapshot.settings.connect_timeout_server_max,
         };
-        self.core.clients.set_stage(id, Stage::Queued);
+        client.set_stage(Stage::Queued);
         let queue_max = self.core.env.snapshot.settings.queue_max;
         if !self.core.servers.pool.waiters(hostgroup).push_front(waiter, queue_max) {
             // Its place was taken meanwhile; one of those who wait may have use for the connection.
-            self.refuse_statement(id, hostgroup, RefusalCause::QueueFull, 0);
+            self.refuse_statement(client, hostgroup, RefusalCause::QueueFull, 0);
             return self.core.freed(conn_id);
         }
-        self.core.log_in_again(slot, conn_id, account, id);
+        self.core.log_in_again(slot, conn_id, account, client);
     }
 }
 
 impl Core {
     /// Whether a session has no schema, and a connection one that can't be given back.
-    fn logs_in_again(&self, id: ClientId, conn_id: ConnId) -> bool {
-        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
+    fn logs_in_again(&self, client: &Client, conn_id: ConnId) -> bool {
+        let session = client.session.as_ref();
         let (Some(session), Some(conn)) = (session, self.servers.conns.get(conn_id)) else {
             return false;
         };
@@ -407,9 +388,8 @@ impl Core {
 
     /// Whether a statement only looks at what the one before has left on this connection, which
     /// choosing its schema anew would change.
-    fn looks_back(&self, id: ClientId, conn_id: ConnId) -> bool {
-        let (Some(client), Some(conn)) = (self.clients.get(id), self.servers.conns.get(conn_id))
-        else {
+    fn looks_back(&self, client: &Client, conn_id: ConnId) -> bool {
+        let Some(conn) = self.servers.conns.get(conn_id) else {
             return false;
         };
         let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session) else {
@@ -444,14 +424,13 @@ impl Core {
     /// server has accepted before, on this connection if it takes rights.
     fn waits_for_sync(
         &self,
-        id: ClientId,
+        client: &Client,
         conn_id: ConnId,
         sync: &Sync,
         proof: Option<u64>,
         awaits_reset: bool,
     ) -> bool {
-        let Some(Phase::Running(statement)) = self.clients.get(id).map(|client| &client.phase)
-        else {
+        let Phase::Running(statement) = &client.phase else {
             return true;
         };
         let Some(conn) = self.servers.conns.get(conn_id) else {
@@ -470,21 +449,27 @@ impl Core {
             && (awaits_reset || chooses_schema || sync.may_fail || !is_proven)
     }
 
-    /// Whether an operator has taken out the server of a connection that the statement of `id`
+    /// Whether an operator has taken out the server of a connection that the client's statement
     /// waits for, and need not run on.
-    pub(crate) fn is_taken_out(&self, id: ClientId, conn_id: ConnId) -> bool {
+    pub(crate) fn is_taken_out(&self, client: &Client, conn_id: ConnId) -> bool {
         let slot =
             self.servers.conns.get(conn_id).and_then(|conn| self.servers.pool.slot(conn.slot));
-        let client = self.clients.get(id).map(|client| (&client.phase, &client.session));
         slot.is_some_and(Slot::is_out)
-            && matches!(client, Some((Phase::Running(statement), Some(session)))
+            && matches!((&client.phase, &client.session), (Phase::Running(statement), Some(session))
                 if may_leave(session, statement, conn_id))
+    }
+
+    /// An operator has taken the server out of its hostgroup: it may be another one's replica by
+    /// now. What is held there is lost, as with its connection.
+    pub(crate) fn leave_removed(&mut self, client: &mut Client, conn_id: ConnId) {
+        client.set_stage(Stage::Synchronising(conn_id));
+        self.fx.wake(Wake::Lost(conn_id, REMOVED));
     }
 
     /// Appends what brings a connection to `state`.
     pub(super) fn send_sync(
         &mut self,
-        id: ClientId,
+        client: &mut Client,
         conn_id: ConnId,
         state: Arc<SessionState>,
         sync: Sync,
@@ -501,7 +486,7 @@ impl Core {
                 Relay::new(ResponseShape::Single, conn.server.format, conn.server.format, false)
                     .numbered_from(1);
             conn.in_flight.push_back(InFlight {
-                owner: Owner::Sync(id, set),
+                owner: Owner::Sync(client.id, set),
                 relay,
                 is_statement: false,
             });
@@ -534,8 +519,7 @@ impl Core {
     }
 
     /// What is prepared on the connection and not needed goes before the statement.
-    fn send_ahead(&mut self, id: ClientId, conn_id: ConnId) {
-        let Some(client) = self.clients.get(id) else { return };
+    fn send_ahead(&mut self, client: &mut Client, conn_id: ConnId) {
         let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session) else {
             return;
         };
@@ -553,11 +537,11 @@ impl Core {
             false => self.close_surplus(conn_id),
         }
         if looks_back {
-            self.run_again(id, conn_id);
-            self.put_counts(id, conn_id);
+            self.run_again(client, conn_id);
+            self.put_counts(client, conn_id);
         }
         if begins_read_only {
-            self.begin_read_only(id, conn_id);
+            self.begin_read_only(client, conn_id);
         }
     }
 

@@ -5,12 +5,12 @@ use trunkline_protocol::error::ErrorKind;
 use trunkline_stats::ResetReason;
 
 use crate::{
-    ClientId, Side,
+    ClientId,
     acquire::sharing::may_be_sent_twice,
-    clients::client::Phase,
+    clients::client::{Client, Phase},
     effects::Wake,
     exchange::send::LOST,
-    rooms::{Core, Exchange},
+    rooms::{Core, Exchange, Lender},
     servers::conn::Owner,
     servers::dirt::Dirt,
 };
@@ -58,34 +58,32 @@ impl Core {
         for client in behind {
             self.servers.sharing.patience.resent += 1;
             self.fx.stats.counters.statements_overtaken += 1;
-            self.send_elsewhere(client);
+            self.with_client(client, Self::send_elsewhere);
         }
     }
 
     /// A read that shared a connection goes to one of its own.
-    fn send_elsewhere(&mut self, id: ClientId) {
-        if let Some(Phase::Running(statement)) =
-            self.clients.get_mut(id).map(|client| &mut client.phase)
-        {
+    fn send_elsewhere(&mut self, client: &mut Client) {
+        if let Phase::Running(statement) = &mut client.phase {
             debug_assert!(statement.meaning.is_read);
             statement.target.never_share = true;
-            self.requeue(id);
+            self.requeue(client);
         }
     }
 
     /// The client of a statement on a shared connection goes: its answer is for nobody.
-    pub(crate) fn leave_shared(&mut self, id: ClientId, conn_id: ConnId) {
+    pub(crate) fn leave_shared(&mut self, client: &mut Client, conn_id: ConnId) {
         let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
         for entry in &mut conn.in_flight {
-            if entry.owner == Owner::Client(id) {
+            if entry.owner == Owner::Client(client.id) {
                 entry.owner = Owner::Nobody;
                 entry.relay.set_discard();
             }
         }
         if std::mem::take(&mut conn.io.is_paused) {
-            self.resume(Side::Server(conn_id));
+            self.resume_server(conn_id);
         }
     }
 
@@ -109,7 +107,7 @@ impl Core {
         let is_quiet = conn.in_flight.is_empty();
         self.servers.set_state(conn_id, ConnState::AwaitingKill);
         if is_quiet {
-            self.reset_conn(conn_id);
+            self.reset_conn(conn_id, None);
         }
     }
 
@@ -124,7 +122,7 @@ impl Core {
             })
             .collect();
         for client in clients {
-            self.prove_again(client);
+            self.with_client(client, Self::prove_again);
         }
     }
 }
@@ -187,13 +185,15 @@ impl Exchange {
         }
         self.core.servers.set_state(conn_id, ConnState::Resetting);
         if is_quiet {
-            self.core.reset_conn(conn_id);
+            self.core.reset_conn(conn_id, None);
         }
         for client in behind {
-            self.core.send_elsewhere(client);
+            self.core.with_client(client, Core::send_elsewhere);
         }
         for client in lost {
-            self.fail_statement(client, ErrorKind::ConnectionLost.says(LOST));
+            self.with_client(client, |exchange, client| {
+                exchange.fail_statement(client, ErrorKind::ConnectionLost.says(LOST));
+            });
         }
     }
 }

@@ -4,36 +4,34 @@ use trunkline_protocol::{packet::greeting::Flavor, packet::tracker_filter::Track
 use trunkline_session::tracker::{Charset, SessionState};
 
 use crate::{
-    ClientId, commands::command::SERVERS_CHARSET, effects::Wake, login::ignore_spaces, rooms::Core,
+    clients::client::Client, commands::command::SERVERS_CHARSET, effects::Wake,
+    login::ignore_spaces, rooms::Core,
 };
 
 impl Core {
     /// A client may begin its next command: if it has sent some ahead, it does when this event is
     /// over.
-    pub(crate) fn wake_commands(&mut self, id: ClientId) {
-        if self.clients.get(id).is_some_and(|it| it.io.packing.is_some() || !it.io.inbox.is_empty())
-        {
-            self.fx.wake(Wake::Commands(id));
+    pub(crate) fn wake_commands(&mut self, client: &mut Client) {
+        if client.io.packing.is_some() || !client.io.inbox.is_empty() {
+            self.fx.wake(Wake::Commands(client.id));
         }
     }
 
     /// The session is as after its login, but for the schema. MariaDB goes back to the handshake's
     /// character set, MySQL to the server's default.
-    pub(crate) fn forget_state(&mut self, id: ClientId) {
-        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
-        let Some(session) = session else { return };
+    pub(crate) fn forget_state(&mut self, client: &mut Client) {
+        let Some(session) = client.session.as_ref() else { return };
         let charset = match self.env.greeting.flavor() {
             Flavor::MySql => SERVERS_CHARSET,
             Flavor::MariaDb => session.login.handshake_charset.clone(),
         };
-        self.begin_anew(id, charset);
+        self.begin_anew(client, charset);
     }
 
     /// The session is as after its login, but for the schema, and has this character set.
-    pub(super) fn begin_anew(&mut self, id: ClientId, charset: Charset) {
+    pub(super) fn begin_anew(&mut self, client: &mut Client, charset: Charset) {
         let is_mysql = self.env.greeting.flavor() == Flavor::MySql;
-        let Some(session) = self.clients.get_mut(id).and_then(|client| client.session.as_mut())
-        else {
+        let Some(session) = client.session.as_mut() else {
             return;
         };
         let mut state = SessionState::new(session.settings.state.schema.clone(), charset);
@@ -54,7 +52,7 @@ impl Core {
         session.past = session.past.after_reset();
         session.settings.told = TrackerFilter::DEFAULT;
         session.settings.status = trunkline_protocol::packet::status::AUTOCOMMIT;
-        self.reset_soiled(id, soiled);
-        self.begin_autocommit(id);
+        self.reset_soiled(client.id, soiled);
+        self.begin_autocommit(client);
     }
 }

@@ -18,7 +18,7 @@ use crate::{
     clients::client::{Phase, Stage},
     exchange::send::put_own_query,
     kill::{KillAnswer, KillAsker, KillScope},
-    rooms::{Core, Exchange},
+    rooms::{Core, Exchange, Lender},
     servers::Servers,
     servers::conn::{ConnPhase, InFlight, Owner},
 };
@@ -106,7 +106,7 @@ impl Core {
     ) -> Result<ConnId, String> {
         if let Some(idle) = self.servers.pop_idle(slot_id, account) {
             self.servers.set_state(idle, ConnState::CarryingKill);
-            self.fetch_traces(idle, None, false);
+            self.fetch_traces(idle, None, None, false);
             if let Some(conn) = self.servers.conns.get_mut(idle) {
                 // What a session left on it for a later statement is overwritten.
                 conn.holder.last_client = None;
@@ -140,7 +140,10 @@ impl Core {
         };
         // Any client of the account can log in; the one to be ended may have gone.
         let login = logins.iter().flatten().find(has_session).copied();
-        let opened = login.and_then(|login| self.open(slot_id, hostgroup, account, login));
+        let opened = login.and_then(|login| {
+            self.with_client(login, |core, client| core.open(slot_id, hostgroup, account, client))
+        });
+        let opened = opened.flatten();
         if login.is_none()
             && let Some(slot) = self.servers.pool.slot(slot_id)
         {

@@ -12,8 +12,7 @@ use trunkline_session::frontend::{ClientHandshake, Refusal};
 use trunkline_topology::User;
 
 use crate::{
-    ClientId,
-    clients::client::{Phase, Session},
+    clients::client::{Client, Phase, Session},
     login::LoginAccounts,
     rooms::{Core, Exchange},
     shared::UserPlace,
@@ -24,17 +23,18 @@ const FAILED_MAX: u8 = 3;
 
 impl Exchange {
     /// `COM_CHANGE_USER`.
-    pub(crate) fn change_user(&mut self, id: ClientId, payload: &[u8]) {
+    pub(crate) fn change_user(&mut self, client: &mut Client, payload: &[u8]) {
         let keeps = self.core.env.keeps_user();
-        let Some(client) = self.core.clients.get_mut(id) else {
-            return;
-        };
         let Some(session) = client.session.as_ref() else {
             return;
         };
         client.change.changes_user = true;
         if keeps && client.change.failed_changes >= FAILED_MAX {
-            return self.refuse_change(id, 1, ErrorKind::UnknownCommand.says("Unknown command"));
+            return self.refuse_change(
+                client,
+                1,
+                ErrorKind::UnknownCommand.says("Unknown command"),
+            );
         }
         let accounts = LoginAccounts::new(
             &self.core.env.snapshot,
@@ -51,34 +51,31 @@ impl Exchange {
             client.io.outbox.buf(&mut self.core.fx.buffers),
         );
         client.phase = Phase::Login(Box::new(handshake));
-        self.core.touch_client(id);
+        self.core.touch_client(client);
         let deadline =
             self.core.env.now.ms() + self.core.env.snapshot.settings.connect_timeout_client;
-        self.core.clients.logins.logging_in.push_back((deadline, id));
-        self.login_step(id, step);
+        self.core.clients.logins.logging_in.push_back((deadline, client.id));
+        self.login_step(client, step);
     }
 }
 
 impl Core {
     /// The old session ends, as its client has proved to be somebody. It is kept for the case that
     /// the change fails after all.
-    pub(super) fn part_from_session(&mut self, id: ClientId) {
+    pub(super) fn part_from_session(&mut self, client: &mut Client) {
         if !self.env.keeps_user() {
-            return self.end_session(id);
+            return self.end_session(client);
         }
-        self.log_session(id, "MySQL_Client_Close", String::new);
-        self.free_leases(id);
-        if let Some(client) = self.clients.get_mut(id) {
-            client.change.former = client.session.take();
-            let soiled =
-                client.change.former.as_mut().map(|former| std::mem::take(&mut former.soiled));
-            self.reset_soiled(id, soiled.unwrap_or_default());
-        }
+        self.log_session(client, "MySQL_Client_Close", String::new);
+        self.free_leases(client);
+        client.change.former = client.session.take();
+        let soiled = client.change.former.as_mut().map(|former| std::mem::take(&mut former.soiled));
+        self.reset_soiled(client.id, soiled.unwrap_or_default());
     }
 
     /// Who failed to prove anything stays who he was. False for a first login, and where that ends
     /// the connection.
-    pub(super) fn keeps_after(&mut self, id: ClientId, because: Refusal) -> bool {
+    pub(super) fn keeps_after(&mut self, client: &mut Client, because: Refusal) -> bool {
         let kind = match because {
             Refusal::AccessDenied => ErrorKind::AccessDenied,
             Refusal::OutdatedAuthentication => ErrorKind::OutdatedAuthentication,
@@ -87,16 +84,16 @@ impl Core {
             | Refusal::TlsNotOffered
             | Refusal::OutOfOrder => return false,
         };
-        let keeps = self.keep_user(id);
+        let keeps = self.keep_user(client);
         if keeps {
-            self.clients.note_error(id, &kind.says("Access denied"));
+            client.note_error(&kind.says("Access denied"));
         }
         keeps
     }
 
     /// The new session's place under its user's cap: the old one's, where it is the same user's.
-    pub(super) fn place_of_user(&mut self, id: ClientId, user: &User) -> Option<UserPlace> {
-        let former = self.clients.get_mut(id).and_then(|client| client.change.former.as_mut());
+    pub(super) fn place_of_user(&mut self, client: &mut Client, user: &User) -> Option<UserPlace> {
+        let former = client.change.former.as_mut();
         let same = former.filter(|former| former.login.user.key() == user.key());
         let own = same.and_then(|former| former.login.place.take());
         own.or_else(|| self.env.shared.take_user(&user.key(), user.max_connections))

@@ -7,32 +7,30 @@ use trunkline_stats::ClientRefusal;
 use trunkline_topology::{HostAnswer, HostName};
 
 use crate::{
-    Action, ClientId,
+    Action,
     accept::arrival::Turned,
     accept::host_names::{ASKING_MAX, FAILURE_KEPT_MS, NAME_KEPT_MS},
-    clients::client::Phase,
-    rooms::Exchange,
+    clients::client::{Client, Phase},
+    rooms::{Exchange, Lender},
 };
 
 impl Exchange {
     /// Has a client wait for what its host is called, unless that is known.
-    pub(crate) fn name_host(&mut self, id: ClientId) {
-        let Some(addr) =
-            self.core.clients.get(id).and_then(|client| client.origin.peer.client_addr)
-        else {
+    pub(crate) fn name_host(&mut self, client: &mut Client) {
+        let Some(addr) = client.origin.peer.client_addr else {
             return;
         };
         if let Some(name) = self.core.env.shared.host_names().find(addr, self.core.env.now.ms()) {
-            return self.go_on_named(id, name);
+            return self.go_on_named(client, name);
         }
         if let Some(waiting) = self.core.clients.logins.naming.get_mut(&addr) {
-            waiting.push(id);
+            waiting.push(client.id);
         } else if self.core.clients.logins.naming.len() < ASKING_MAX {
-            self.core.clients.logins.naming.insert(addr, vec![id]);
+            self.core.clients.logins.naming.insert(addr, vec![client.id]);
             self.core.fx.act(Action::LookUpHost(addr));
         } else {
             self.core.fx.stats.counters.host_names_unasked += 1;
-            self.go_on_named(id, HostName::Nameless);
+            self.go_on_named(client, HostName::Nameless);
         }
     }
 
@@ -70,16 +68,13 @@ impl Exchange {
             now_ms.saturating_add(kept_ms),
         );
         for id in self.core.clients.logins.naming.remove(&addr).unwrap_or_default() {
-            self.go_on_named(id, name.clone());
+            self.with_client(id, |exchange, client| exchange.go_on_named(client, name.clone()));
         }
     }
 
     /// A client's login goes on, unless its listener does not take hosts of that name.
-    fn go_on_named(&mut self, id: ClientId, name: HostName) {
+    fn go_on_named(&mut self, client: &mut Client, name: HostName) {
         debug_assert!(name != HostName::Unasked);
-        let Some(client) = self.core.clients.get_mut(id) else {
-            return;
-        };
         let Phase::Login(handshake) = &client.phase else {
             return;
         };
@@ -92,8 +87,8 @@ impl Exchange {
         if client.session.is_none() && !self.core.env.is_allowed(&peer) {
             self.core.fx.stats.counters.client_refused(ClientRefusal::AddressNotAllowed);
             let error = Turned::NotAllowed.error(&peer.host());
-            return self.refuse(id, answer_seq, error);
+            return self.refuse(client, answer_seq, error);
         }
-        self.login_resumed(id, ClientHandshake::on_host_named);
+        self.login_resumed(client, ClientHandshake::on_host_named);
     }
 }

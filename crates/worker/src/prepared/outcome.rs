@@ -12,9 +12,7 @@ use trunkline_session::tracker::PinReason;
 use trunkline_sql::{analysis::Depends, token::Modes};
 
 use crate::{
-    ClientId,
-    clients::Clients,
-    clients::client::{Phase, Purpose, Statement},
+    clients::client::{Client, Phase, Purpose, Statement},
     commands::prepared::prepared_text,
     prepared::{ClientStmts, Entries, Entry, EntryKey, has_literals, server_stmts},
     rooms::{Core, Exchange},
@@ -48,7 +46,7 @@ impl Exchange {
     /// A client's `COM_STMT_PREPARE` was answered.
     pub(crate) fn stmt_prepared(
         &mut self,
-        id: ClientId,
+        client: &mut Client,
         conn_id: ConnId,
         statement: &Statement,
         outcome: &Outcome,
@@ -57,18 +55,16 @@ impl Exchange {
             if outcome.error.as_ref().is_some_and(|error| error.code == TOO_MANY) {
                 self.core.give_up_stmts(conn_id);
             }
-            if let Some(stmts) = self.core.clients.stmts_mut(id) {
+            if let Some(stmts) = client.stmts_mut() {
                 stmts.forget_last();
             }
             return;
         };
-        let Some(entry) = self.entry_of(id, statement, *prepared) else {
+        let Some(entry) = self.entry_of(client, statement, *prepared) else {
             return;
         };
         self.core.stmt_is_on(conn_id, &entry, prepared.stmt_id);
-        if let (Some(stmts), Some(stmt_id)) =
-            (self.core.clients.stmts_mut(id), statement.prepared.stmt_id)
-        {
+        if let (Some(stmts), Some(stmt_id)) = (client.stmts_mut(), statement.prepared.stmt_id) {
             stmts.insert(stmt_id, entry);
             stmts.columns_sent(stmt_id, outcome);
         }
@@ -77,12 +73,12 @@ impl Exchange {
     /// The entry of what was prepared just now, in the session's present state.
     fn entry_of(
         &mut self,
-        id: ClientId,
+        client: &mut Client,
         statement: &Statement,
         prepared: Prepared,
     ) -> Option<Rc<Entry>> {
-        let modes = self.core.modes(id)?;
-        let session = self.core.clients.get_mut(id)?.session.as_mut()?;
+        let modes = self.core.modes(client)?;
+        let session = client.session.as_mut()?;
         let known = Rc::clone(statement.meaning.known.as_ref()?);
         let text = prepared_text(statement);
         let has_literals = has_literals(&text, &modes);
@@ -124,7 +120,7 @@ impl Core {
     /// The statement is there: executions that wait for it, or follow it, have it at the front.
     pub(crate) fn kept_again(
         &mut self,
-        id: ClientId,
+        client: &mut Client,
         conn_id: ConnId,
         entry: &Rc<Entry>,
         prepared: Prepared,
@@ -138,9 +134,6 @@ impl Core {
             slot.server.health.add_stmt();
         }
         self.fx.stats.counters.statements_prepared += 1;
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
         if let (Phase::Running(statement), Some(session)) = (&mut client.phase, &client.session)
             && statement.prepared.runs_last
             && let Some(conn) = self.servers.conns.get_mut(conn_id)
@@ -152,23 +145,31 @@ impl Core {
 
     /// The execution that was sent behind fails as preparing did; its own reply is dropped when it
     /// comes.
-    pub(crate) fn discard_execution(&mut self, id: ClientId, conn_id: ConnId, error: ServerError) {
+    pub(crate) fn discard_execution(
+        &mut self,
+        client: &mut Client,
+        conn_id: ConnId,
+        error: ServerError,
+    ) {
         if let Some(conn) = self.servers.conns.get_mut(conn_id) {
-            let own = conn.in_flight.iter_mut().find(|entry| entry.owner == Owner::Client(id));
+            let own =
+                conn.in_flight.iter_mut().find(|entry| entry.owner == Owner::Client(client.id));
             if let Some(own) = own {
                 own.relay.set_discard();
             }
         }
-        if let Some(client) = self.clients.get_mut(id)
-            && let Phase::Running(statement) = &mut client.phase
-        {
+        if let Phase::Running(statement) = &mut client.phase {
             statement.prepared.prepare_error = Some(Box::new(error));
         }
     }
 
     /// What a client is told of an execution whose statement could not be prepared.
-    pub(crate) fn answer_prepare_error(&mut self, id: ClientId, error: ServerError) -> Outcome {
-        self.write_client(id, |out| {
+    pub(crate) fn answer_prepare_error(
+        &mut self,
+        client: &mut Client,
+        error: ServerError,
+    ) -> Outcome {
+        self.write_client(client, |out| {
             ClientError::from(&error).put(out, 1);
         });
         Outcome { error: Some(error), ..Outcome::default() }
@@ -177,15 +178,15 @@ impl Core {
     /// An execution has ended.
     pub(crate) fn stmt_executed(
         &mut self,
-        id: ClientId,
+        client: &mut Client,
         conn_id: ConnId,
         statement: &Statement,
         outcome: &Outcome,
         was_run: bool,
     ) {
         let Some(stmt_id) = statement.prepared.stmt_id else { return };
-        self.long_data_used(id, statement);
-        if let Some(stmts) = self.clients.stmts_mut(id) {
+        self.long_data_used(client, statement);
+        if let Some(stmts) = client.stmts_mut() {
             stmts.columns_sent(stmt_id, outcome);
         }
         let Some(conn) = self.servers.conns.get_mut(conn_id).filter(|_| was_run) else {
@@ -201,7 +202,7 @@ impl Core {
         }
         conn.stmts.ended(statement.prepared.server_stmt, has_succeeded, is_unknown);
         if has_cursor {
-            let Some(session) = self.clients.get_mut(id).and_then(|c| c.session.as_mut()) else {
+            let Some(session) = client.session.as_mut() else {
                 return;
             };
             if let Some(stmt) = session.prepared.get_mut(stmt_id) {
@@ -214,22 +215,27 @@ impl Core {
     }
 
     /// A client's execution was answered without a server.
-    pub(crate) fn stmt_answered(&mut self, id: ClientId, statement: &Statement, outcome: &Outcome) {
+    pub(crate) fn stmt_answered(
+        &mut self,
+        client: &mut Client,
+        statement: &Statement,
+        outcome: &Outcome,
+    ) {
         let Some(stmt_id) =
             statement.prepared.stmt_id.filter(|_| statement.command.purpose == Purpose::Execute)
         else {
             return;
         };
-        if let Some(stmts) = self.clients.stmts_mut(id) {
+        if let Some(stmts) = client.stmts_mut() {
             stmts.columns_sent(stmt_id, outcome);
         }
     }
 
     /// Long data goes with the execution that it was sent for, however that ended.
-    pub(crate) fn long_data_used(&mut self, id: ClientId, statement: &Statement) {
+    pub(crate) fn long_data_used(&mut self, client: &mut Client, statement: &Statement) {
         let stmt_id =
             statement.prepared.stmt_id.filter(|_| statement.command.purpose == Purpose::Execute);
-        if let (Some(stmt_id), Some(stmts)) = (stmt_id, self.clients.stmts_mut(id)) {
+        if let (Some(stmt_id), Some(stmts)) = (stmt_id, client.stmts_mut()) {
             stmts.long_data_used(stmt_id);
         }
     }
@@ -237,7 +243,7 @@ impl Core {
     /// Rows were fetched; with the last one the server closes the cursor.
     pub(crate) fn stmt_fetched(
         &mut self,
-        id: ClientId,
+        client: &mut Client,
         conn_id: ConnId,
         statement: &Statement,
         outcome: &Outcome,
@@ -251,10 +257,10 @@ impl Core {
         if let Some(conn) = self.servers.conns.get_mut(conn_id) {
             conn.stmts.close_held(stmt_id);
         }
-        if let Some(stmt) = self.clients.stmts_mut(id).and_then(|stmts| stmts.get_mut(stmt_id)) {
+        if let Some(stmt) = client.stmts_mut().and_then(|stmts| stmts.get_mut(stmt_id)) {
             stmt.cursor = None;
         }
-        self.clients.cursor_ended(id, conn_id, stmt_id);
+        client.cursor_ended(conn_id, stmt_id);
     }
 }
 
@@ -264,19 +270,14 @@ pub(crate) fn other_parameters() -> ServerError {
     ErrorKind::WrongArguments.says(text).into()
 }
 
-impl Clients {
-    pub(crate) fn stmts_mut(&mut self, id: ClientId) -> Option<&mut ClientStmts> {
-        Some(&mut self.get_mut(id)?.session.as_mut()?.prepared)
+impl Client {
+    pub(crate) fn stmts_mut(&mut self) -> Option<&mut ClientStmts> {
+        Some(&mut self.session.as_mut()?.prepared)
     }
 
     /// A cursor does not hold its session any more.
-    pub(crate) fn cursor_ended(
-        &mut self,
-        id: ClientId,
-        conn_id: trunkline_pool::ConnId,
-        stmt_id: u32,
-    ) {
-        let session = self.get_mut(id).and_then(|client| client.session.as_mut());
+    pub(crate) fn cursor_ended(&mut self, conn_id: trunkline_pool::ConnId, stmt_id: u32) {
+        let session = self.session.as_mut();
         if let Some(lease) = session.and_then(|session| session.lease_mut(conn_id)) {
             lease.pins.unpin_name(PinReason::Cursor, &stmt_id.to_le_bytes());
         }

@@ -20,9 +20,7 @@ use trunkline_session::tracker::Schema;
 use trunkline_sql::analysis::Depends;
 
 use crate::{
-    ClientId,
-    clients::Clients,
-    clients::client::{Phase, Purpose, Session, Statement},
+    clients::client::{Client, Phase, Purpose, Session, Statement},
     commands::command::{is_split, joined_payload},
     rooms::Core,
     routing::route::Asking,
@@ -41,18 +39,18 @@ pub(crate) struct Missing {
     pub(crate) follows: bool,
 }
 
-impl Clients {
-    pub(crate) fn run_last(&mut self, id: ClientId) {
-        if let Some((statement, _)) = running(self, id) {
+impl Client {
+    pub(crate) fn run_last(&mut self) {
+        if let Phase::Running(statement) = &mut self.phase {
             statement.prepared.runs_last = true;
         }
     }
 }
 
 impl Core {
-    /// Takes the statement that `id` runs to the front of those on a connection that has it.
-    pub(crate) fn take_stmt(&mut self, id: ClientId, conn_id: ConnId) {
-        let Some((statement, session)) = running(&mut self.clients, id) else {
+    /// Takes the statement that the client runs to the front of those on a connection that has it.
+    pub(crate) fn take_stmt(&mut self, client: &mut Client, conn_id: ConnId) {
+        let Some((statement, session)) = running(client) else {
             return;
         };
         let stmt = statement.prepared.stmt_id.and_then(|stmt_id| session.prepared.get(stmt_id));
@@ -67,10 +65,10 @@ impl Core {
     /// given back afterwards.
     pub(crate) fn missing(
         &mut self,
-        id: ClientId,
+        client: &mut Client,
         conn_id: ConnId,
     ) -> Result<Option<Missing>, Box<[u8]>> {
-        let Some((statement, session)) = running(&mut self.clients, id) else {
+        let Some((statement, session)) = running(client) else {
             return Ok(None);
         };
         let (Purpose::Execute, Some(stmt_id)) =
@@ -109,12 +107,12 @@ impl Core {
         let state = state_for(&entry.reading, has_literals, by_values, session_state, &conn.state);
         let state = state.map(|state| self.servers.states.intern(state));
         let entry = Rc::clone(entry);
-        let follows = follows && self.last_is_harmless(id, conn_id);
+        let follows = follows && self.last_is_harmless(client, conn_id);
         Ok(Some(Missing { state, entry, follows }))
     }
 
     /// Whether an execution of what the connection has prepared last is proven to have no effects.
-    fn last_is_harmless(&mut self, id: ClientId, conn_id: ConnId) -> bool {
+    fn last_is_harmless(&mut self, client: &mut Client, conn_id: ConnId) -> bool {
         let Some(conn) = self.servers.conns.get(conn_id) else { return false };
         match conn.stmts.last().clone() {
             Last::Nothing => true,
@@ -122,19 +120,19 @@ impl Core {
             Last::Entry(last) => {
                 let Some(last) = last.upgrade() else { return false };
                 // Its server may read it again.
-                if !self.modes(id).is_some_and(|modes| last.is_read_in(&modes)) {
+                if !self.modes(client).is_some_and(|modes| last.is_read_in(&modes)) {
                     return false;
                 }
                 let asking = Asking::Execute(&last.reading.schema);
                 let hostgroup = conn.hostgroup;
-                let proof = self.proof_at(id, &last.known, asking, hostgroup).proof;
+                let proof = self.proof_at(client, &last.known, asking, hostgroup).proof;
                 self.proof_in(hostgroup, proof).reads
             }
         }
     }
 
     /// Appends `COM_STMT_PREPARE` of an entry.
-    pub(crate) fn prepare_on(&mut self, id: ClientId, conn_id: ConnId, entry: &Entry) {
+    pub(crate) fn prepare_on(&mut self, client: &mut Client, conn_id: ConnId, entry: &Entry) {
         self.make_room_for_stmt(conn_id);
         let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
@@ -145,7 +143,7 @@ impl Core {
             relay.renumber_from(1);
         }
         conn.in_flight.push_back(InFlight {
-            owner: Owner::Prepare(id),
+            owner: Owner::Prepare(client.id),
             relay,
             is_statement: false,
         });
@@ -189,20 +187,16 @@ impl Core {
     }
 }
 
-fn running(clients: &mut Clients, id: ClientId) -> Option<(&mut Statement, &mut Session)> {
-    let client = clients.get_mut(id)?;
+fn running(client: &mut Client) -> Option<(&mut Statement, &mut Session)> {
     match (&mut client.phase, &mut client.session) {
         (Phase::Running(statement), Some(session)) => Some((statement, session)),
         _ => None,
     }
 }
 
-/// Whether what `id` wants to run can be run on a connection that others use too, and on this one
+/// Whether what a client wants to run can be run on a connection that others use too, and on this one
 /// without preparing it first.
-pub(crate) fn runs_among_others(clients: &Clients, id: ClientId, conn: Option<&Conn>) -> bool {
-    let Some(client) = clients.get(id) else {
-        return false;
-    };
+pub(crate) fn runs_among_others(client: &Client, conn: Option<&Conn>) -> bool {
     let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session) else {
         return false;
     };

@@ -9,28 +9,28 @@ use trunkline_protocol::response::Outcome;
 
 use crate::{
     ClientId,
-    clients::client::{Phase, Stage},
+    clients::client::{Client, Phase, Session, Stage},
     kill::KillAnswer,
     kill::carriers::NO_SUCH_THREAD,
     prepared::outcome::{TOO_MANY, other_parameters},
-    rooms::Exchange,
+    rooms::{Exchange, Lender},
     session_past::Trace,
 };
 
 impl Exchange {
     /// The server was asked for the values of variables that a session has set unseen. What it
     /// does not tell goes on holding the session.
-    pub(super) fn values_told(&mut self, conn_id: ConnId, id: ClientId, outcome: &Outcome) {
-        self.core.take_values(conn_id, id, outcome);
-        let is_busy = self.core.clients.get(id).is_some_and(|client| {
-            matches!(&client.phase, Phase::Running(statement)
-                if statement.stage.conn() == Some(conn_id))
+    pub(super) fn values_told(&mut self, id: ClientId, conn_id: ConnId, outcome: &Outcome) {
+        self.core.with_client(id, |core, client| {
+            core.take_values(conn_id, client, outcome);
+            let is_busy = matches!(&client.phase, Phase::Running(statement)
+                if statement.stage.conn() == Some(conn_id));
+            let is_leased =
+                core.servers.conns.get(conn_id).is_some_and(|conn| conn.list.is_leased());
+            if is_leased && !is_busy {
+                core.settle_lease(client, conn_id);
+            }
         });
-        let is_leased =
-            self.core.servers.conns.get(conn_id).is_some_and(|conn| conn.list.is_leased());
-        if is_leased && !is_busy {
-            self.core.settle_lease(id, conn_id);
-        }
         self.free_if_quiet(conn_id);
         self.dump_when_quiet(conn_id);
     }
@@ -38,8 +38,8 @@ impl Exchange {
     /// What was fetched has come.
     pub(super) fn trace_answered(
         &mut self,
+        id: ClientId,
         conn_id: ConnId,
-        client: ClientId,
         trace: Trace,
         outcome: &Outcome,
     ) {
@@ -48,36 +48,18 @@ impl Exchange {
         };
         let captured = std::mem::take(&mut conn.io.captured);
         let here = (conn_id, conn.holder.turn);
-        let session = self.core.clients.get_mut(client).and_then(|client| client.session.as_mut());
-        if let Some(session) = session {
-            match trace {
-                Trace::Warnings if session.past.conditions.awaits_warnings == Some(conn_id) => {
-                    session.past.conditions.fetched = Warnings::read(&captured).map(Box::new);
-                }
-                Trace::FoundRows if session.past.awaits_found_rows == Some(conn_id) => {
-                    let rows = Warnings::read(&captured);
-                    session.past.found_rows = rows.and_then(|rows| rows.number(0));
-                }
-                Trace::InsertId if session.past.awaits_insert_id == Some(conn_id) => {
-                    let given = match Warnings::read(&captured) {
-                        None => reported_insert_id(outcome),
-                        Some(row) => {
-                            session.past.take_found_rows(here, row.number(1));
-                            row.number(0)
-                        }
-                    };
-                    take_insert_id(session, conn_id, given);
-                }
-                Trace::Warnings | Trace::FoundRows | Trace::InsertId => {}
+        self.core.with_client(id, |_, client| {
+            if let Some(session) = client.session.as_mut() {
+                take_trace(session, here, trace, &captured, outcome);
             }
-        }
+        });
         if self.core.servers.conns.get(conn_id).is_some_and(|conn| conn.list.is_resetting()) {
             self.free_if_quiet(conn_id);
         }
-        self.core.trace_gone(conn_id, client, trace);
+        self.core.with_client(id, |core, client| core.trace_gone(client, conn_id, trace));
         self.dump_when_quiet(conn_id);
         if trace != Trace::Warnings {
-            self.go_on_synchronised(client, conn_id);
+            self.with_client(id, |exchange, client| exchange.go_on_synchronised(client, conn_id));
         }
     }
 
@@ -95,10 +77,12 @@ impl Exchange {
     }
 
     /// The proxy's own `COM_STMT_PREPARE` was answered.
-    pub(super) fn prepared_again(&mut self, id: ClientId, conn_id: ConnId, outcome: Outcome) {
-        let Some(client) = self.core.clients.get(id) else {
-            return;
-        };
+    pub(super) fn prepared_again(
+        &mut self,
+        client: &mut Client,
+        conn_id: ConnId,
+        outcome: Outcome,
+    ) {
         let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session) else {
             return;
         };
@@ -111,9 +95,9 @@ impl Exchange {
         let error = match (outcome.error, outcome.prepared) {
             (Some(error), _) => error,
             (None, Some(prepared)) if prepared.params == entry.params => {
-                self.core.kept_again(id, conn_id, &entry, prepared);
+                self.core.kept_again(client, conn_id, &entry, prepared);
                 if waits {
-                    self.dispatch(id, conn_id);
+                    self.dispatch(client, conn_id);
                 }
                 return;
             }
@@ -130,18 +114,52 @@ impl Exchange {
             self.core.give_up_stmts(conn_id);
         }
         if waits {
-            self.fail_in_place(id, conn_id, (&error).into());
+            self.fail_in_place(client, conn_id, (&error).into());
         } else if runs_last {
-            self.core.discard_execution(id, conn_id, error);
+            self.core.discard_execution(client, conn_id, error);
         }
     }
 
     /// A connection has become quiet: a dump that waits for that begins.
     pub(super) fn dump_when_quiet(&mut self, conn_id: ConnId) {
         let owner = self.core.servers.conns.get(conn_id).and_then(|conn| conn.holder.owner);
-        let Some(owner) = owner.filter(|owner| self.core.clients.is_dump(*owner)) else {
-            return;
-        };
-        self.go_on_synchronised(owner, conn_id);
+        if let Some(owner) = owner {
+            self.with_client(owner, |exchange, client| {
+                if client.is_dump() {
+                    exchange.go_on_synchronised(client, conn_id);
+                }
+            });
+        }
+    }
+}
+
+/// A session takes what was fetched for it, unless it awaits that no more.
+fn take_trace(
+    session: &mut Session,
+    here: (ConnId, u64),
+    trace: Trace,
+    captured: &[u8],
+    outcome: &Outcome,
+) {
+    let conn_id = here.0;
+    match trace {
+        Trace::Warnings if session.past.conditions.awaits_warnings == Some(conn_id) => {
+            session.past.conditions.fetched = Warnings::read(captured).map(Box::new);
+        }
+        Trace::FoundRows if session.past.awaits_found_rows == Some(conn_id) => {
+            let rows = Warnings::read(captured);
+            session.past.found_rows = rows.and_then(|rows| rows.number(0));
+        }
+        Trace::InsertId if session.past.awaits_insert_id == Some(conn_id) => {
+            let given = match Warnings::read(captured) {
+                None => reported_insert_id(outcome),
+                Some(row) => {
+                    session.past.take_found_rows(here, row.number(1));
+                    row.number(0)
+                }
+            };
+            take_insert_id(session, conn_id, given);
+        }
+        Trace::Warnings | Trace::FoundRows | Trace::InsertId => {}
     }
 }

@@ -10,7 +10,7 @@ use trunkline_sql::analysis::TransactionEffect;
 use trunkline_stats::LimitSums;
 
 use crate::{
-    ClientId,
+    clients::client::Client,
     rooms::{Commands, Core},
     routing::directives::Directives,
     routing::route::Route,
@@ -26,8 +26,12 @@ pub(crate) fn share_of(guards: &Guards, workers: usize) -> Limits {
 
 impl Core {
     /// What the firewall answers a statement with that is not on its list; `None` lets it go on.
-    pub(super) fn ask_firewall(&mut self, id: ClientId, known: &Known, flag: u32) -> Option<Route> {
-        let client = self.clients.get(id)?;
+    pub(super) fn ask_firewall(
+        &mut self,
+        client: &mut Client,
+        known: &Known,
+        flag: u32,
+    ) -> Option<Route> {
         let session = client.session.as_ref()?;
         let settings = &self.env.snapshot.settings;
         let ask = FirewallAsk {
@@ -60,14 +64,14 @@ impl Commands {
     /// or it does not. What ends a transaction is not limited.
     pub(super) fn admit(
         &mut self,
-        id: ClientId,
+        client: &mut Client,
         known: &Known,
         orders: &mut Directives,
     ) -> Option<Route> {
         if known.analysis.transaction != TransactionEffect::None {
             return None;
         }
-        let session = self.exchange.core.clients.get(id)?.session.as_ref()?;
+        let session = client.session.as_ref()?;
         let ask = LimitAsk {
             username: &session.login.user.name,
             rules: &self.router.matched_rules,

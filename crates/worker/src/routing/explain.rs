@@ -24,7 +24,7 @@ use trunkline_stats::report::state_name;
 use trunkline_topology::{HostgroupId, ServerState, User};
 
 use crate::{
-    ClientId,
+    clients::client::Client,
     rooms::{Core, Exchange},
     routing::kept::has_state,
     routing::split::{Transactions, hinted, hinted_server, ruled, split},
@@ -217,9 +217,9 @@ fn firewall(
 
 impl Core {
     /// The statement that a client wants to have explained, if its user may ask.
-    pub(crate) fn asks_for_route<'a>(&self, id: ClientId, text: &'a [u8]) -> Option<&'a [u8]> {
+    pub(crate) fn asks_for_route<'a>(&self, client: &Client, text: &'a [u8]) -> Option<&'a [u8]> {
         let sql = after_words(text)?;
-        let session = self.clients.get(id)?.session.as_ref()?;
+        let session = client.session.as_ref()?;
         let users = &self.env.snapshot.settings.explain_route_users;
         let is_named = |name: &str| name == EVERYBODY || name == session.login.user.name;
         users.split(',').map(str::trim).any(is_named).then_some(sql)
@@ -228,10 +228,7 @@ impl Core {
 
 impl Exchange {
     /// `EXPLAIN ROUTE`: what would become of a statement of this session.
-    pub(crate) fn answer_route(&mut self, id: ClientId, sql: &[u8]) {
-        let Some(client) = self.core.clients.get(id) else {
-            return;
-        };
+    pub(crate) fn answer_route(&mut self, client: &mut Client, sql: &[u8]) {
         let Some(session) = client.session.as_deref() else {
             return;
         };
@@ -268,7 +265,7 @@ impl Exchange {
         };
         let rows: Vec<_> = rows.0.into_iter().map(cells).collect();
         self.core.fx.stats.counters.statements_answered += 1;
-        self.core.write_client(id, |out| {
+        self.core.write_client(client, |out| {
             put_text_result(out, 1, format, status, &["step", "detail"], &rows);
         });
     }

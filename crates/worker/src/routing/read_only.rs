@@ -16,8 +16,7 @@ use trunkline_sql::{
 use trunkline_topology::HostgroupId;
 
 use crate::{
-    ClientId,
-    clients::client::Lease,
+    clients::client::{Client, Lease},
     rooms::Core,
     routing::route::{Asking, is_of_reads},
     statement::analysis::Known,
@@ -34,13 +33,13 @@ impl Core {
     /// text that is returned: it would write there.
     pub(super) fn leave_reader(
         &mut self,
-        id: ClientId,
+        client: &mut Client,
         (known, asking): (&Known, Asking<'_>),
         proof: Proof,
         decided: Option<HostgroupId>,
     ) -> Option<String> {
         let analysis = &known.analysis;
-        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
+        let session = client.session.as_mut();
         let session = session?;
         session.begins_read_only = false;
         if !session.leases.iter().any(|lease| lease.only_reads) {
@@ -85,7 +84,7 @@ impl Core {
         }
         let lease = session.leases.remove(place);
         session.settings.status &= !(status::IN_TRANS | status::IN_TRANS_READONLY);
-        self.free_lease(&lease);
+        self.free_lease(client, &lease);
         None
     }
 }

@@ -15,9 +15,7 @@ use trunkline_sql::{
 use trunkline_topology::{HostgroupId, ServerKey};
 
 use crate::{
-    ClientId,
-    clients::Clients,
-    clients::client::{Lease, Session},
+    clients::client::{Client, Lease, Session},
     prepared::may_compute,
     rooms::{Commands, Core},
     routing::directives::Directives,
@@ -82,14 +80,14 @@ struct Ruling {
     rewritten: Option<Vec<u8>>,
 }
 
-impl Clients {
+impl Client {
     /// Refuses what would find `NULL` for a user variable that its session has elsewhere.
     #[inline]
-    fn refuse_null(&self, id: ClientId, route: Route, analysis: &Analysis) -> Route {
+    fn refuse_null(&self, route: Route, analysis: &Analysis) -> Route {
         if !analysis.depends.contains(Depends::USER_VARIABLE_READ) {
             return route;
         }
-        let session = self.get(id).and_then(|client| client.session.as_ref());
+        let session = self.session.as_ref();
         let (Some(session), Some(to)) = (session, hostgroup_of(&route)) else { return route };
         match variables_elsewhere(session, to, analysis) {
             None => route,
@@ -111,7 +109,7 @@ impl Commands {
     /// its session's hostgroup.
     pub(crate) fn route_text(
         &mut self,
-        id: ClientId,
+        client: &mut Client,
         known: &Rc<Known>,
         text: &[u8],
         asking: Asking<'_>,
@@ -119,7 +117,7 @@ impl Commands {
         own: Proven,
     ) -> Routed {
         let mut orders = Directives::of_settings(&self.exchange.core.env.snapshot.settings);
-        let ruling = self.ask_rules(id, known, text, asking, &mut orders);
+        let ruling = self.ask_rules(client, known, text, asking, &mut orders);
         let is_prepared = asking == Asking::Prepare;
         let rewritten = ruling
             .rewritten
@@ -130,13 +128,15 @@ impl Commands {
             return Routed { route, orders, rewritten, server: None, proven };
         }
         let own = match &rewritten {
-            Some(rewritten) => self.exchange.core.proof_at(id, &rewritten.known, asking, own.group),
+            Some(rewritten) => {
+                self.exchange.core.proof_at(client, &rewritten.known, asking, own.group)
+            }
             None => own,
         };
         let known = rewritten.as_ref().map_or(known, |rewritten| &rewritten.known);
-        self.exchange.core.end_brief_pins(id, &known.analysis);
+        self.exchange.core.end_brief_pins(client, &known.analysis);
         let mut hostgroup =
-            ruling.hostgroup.map(|named| self.exchange.core.ruled(id, named, &known.analysis));
+            ruling.hostgroup.map(|named| self.exchange.core.ruled(client, named, &known.analysis));
         let mut server = None;
         if let Some(hints) = known
             .hints
@@ -146,23 +146,23 @@ impl Commands {
             orders.take_hints(hints);
             let there = match hints.hostgroup {
                 Some(number) => {
-                    self.exchange.core.proof_at(id, known, asking, HostgroupId(number)).proof
+                    self.exchange.core.proof_at(client, known, asking, HostgroupId(number)).proof
                 }
                 None => own.proof,
             };
             hostgroup =
-                self.exchange.core.hinted(id, (&known.analysis, there), hints).or(hostgroup);
-            server = self.exchange.core.hinted_server(id, known, asking, hints);
+                self.exchange.core.hinted(client, (&known.analysis, there), hints).or(hostgroup);
+            server = self.exchange.core.hinted_server(client, known, asking, hints);
             hostgroup = server.as_ref().map(|server| server.hostgroup).or(hostgroup);
         }
         let limited = match self.router.limits.is_empty() || asking == Asking::Prepare {
             true => None,
-            false => self.admit(id, known, &mut orders),
+            false => self.admit(client, known, &mut orders),
         };
         let known = Rc::clone(known);
         let route = limited.unwrap_or_else(|| {
             if asking != Asking::Prepare {
-                match self.exchange.core.end_transactions(id, &known.analysis) {
+                match self.exchange.core.end_transactions(client, &known.analysis) {
                     Ok(kept) => hostgroup = kept.or(hostgroup),
                     Err(text) => return Route::Error(text.into()),
                 }
@@ -171,15 +171,16 @@ impl Commands {
                 || may_compute(&known, own.proof, self.exchange.core.env.greeting.flavor())
             {
                 let refusal =
-                    self.exchange.core.leave_reader(id, (&known, asking), own.proof, hostgroup);
+                    self.exchange.core.leave_reader(client, (&known, asking), own.proof, hostgroup);
                 if let Some(text) = refusal {
                     return Route::Error(text.into());
                 }
             }
-            let route = self.exchange.core.route_decided(id, hostgroup, Some(&known), own.proof);
+            let route =
+                self.exchange.core.route_decided(client, hostgroup, Some(&known), own.proof);
             match asking == Asking::Prepare {
                 true => route,
-                false => self.exchange.core.clients.refuse_null(id, route, &known.analysis),
+                false => client.refuse_null(route, &known.analysis),
             }
         });
         let to = hostgroup_of(&route);
@@ -191,7 +192,7 @@ impl Commands {
         let mut proven = match to {
             // The servers of another group may have other tables.
             Some(to) if to != own.group && self.exchange.core.env.group_of(to) != own.group => {
-                self.exchange.core.proof_at(id, &known, asking, to)
+                self.exchange.core.proof_at(client, &known, asking, to)
             }
             Some(_) | None => own,
         };
@@ -204,16 +205,13 @@ impl Commands {
     /// Asks the rules, and fast routing behind them.
     fn ask_rules(
         &mut self,
-        id: ClientId,
+        client: &mut Client,
         known: &Known,
         text: &[u8],
         asking: Asking<'_>,
         orders: &mut Directives,
     ) -> Ruling {
         let snapshot = &self.exchange.core.env.snapshot;
-        let Some(client) = self.exchange.core.clients.get_mut(id) else {
-            return Ruling::default();
-        };
         let Some(session) = client.session.as_mut() else {
             return Ruling::default();
         };
@@ -261,7 +259,7 @@ impl Commands {
             ruling.hostgroup = fast.or(ruling.hostgroup);
         }
         if self.exchange.core.env.snapshot.settings.firewall_whitelist_enabled {
-            let denied = self.exchange.core.ask_firewall(id, known, flag);
+            let denied = self.exchange.core.ask_firewall(client, known, flag);
             ruling.answer = ruling.answer.or(denied);
         }
         ruling
@@ -272,11 +270,11 @@ impl Core {
     /// The hostgroup that a statement's comments name.
     fn hinted(
         &self,
-        id: ClientId,
+        client: &Client,
         statement: (&Analysis, Proof),
         hints: &Hints,
     ) -> Option<HostgroupId> {
-        let session = self.clients.get(id)?.session.as_ref()?;
+        let session = client.session.as_ref()?;
         let default = session.login.user.default_hostgroup;
         let groups = &self.env.snapshot.replication;
         let autocommit_off = session.settings.state.is_autocommit_off();
@@ -285,9 +283,8 @@ impl Core {
     }
 
     /// The hostgroup of a statement that a rule sends to `named`.
-    fn ruled(&self, id: ClientId, named: HostgroupId, analysis: &Analysis) -> HostgroupId {
-        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
-        let Some(session) = session else { return named };
+    fn ruled(&self, client: &Client, named: HostgroupId, analysis: &Analysis) -> HostgroupId {
+        let Some(session) = client.session.as_ref() else { return named };
         let begins =
             session.settings.state.is_autocommit_off() && session.transaction_lease().is_none();
         let default = session.login.user.default_hostgroup;
@@ -298,37 +295,36 @@ impl Core {
     /// write there.
     fn hinted_server(
         &mut self,
-        id: ClientId,
+        client: &mut Client,
         known: &Known,
         asking: Asking<'_>,
         hints: &Hints,
     ) -> Option<Box<ServerKey>> {
-        let session = self.clients.get(id)?.session.as_ref()?;
+        let session = client.session.as_ref()?;
         let autocommit_off = session.settings.state.is_autocommit_off();
         let default = session.login.user.default_hostgroup;
         let (key, is_reader) =
             hinted_server(hints, &self.env.snapshot, default, self.env.now.ms())?;
         let key = Box::new(key.clone());
         let may_go = !is_reader
-            || !autocommit_off && self.proof_at(id, known, asking, key.hostgroup).proof.reads;
+            || !autocommit_off && self.proof_at(client, known, asking, key.hostgroup).proof.reads;
         may_go.then_some(key)
     }
 
     /// Decides for a command without a text: as for one that may write.
-    pub(crate) fn route_plain(&mut self, id: ClientId) -> Route {
-        self.route_decided(id, None, None, Proof::NOTHING)
+    pub(crate) fn route_plain(&mut self, client: &mut Client) -> Route {
+        self.route_decided(client, None, None, Proof::NOTHING)
     }
 
     fn route_decided(
         &self,
-        id: ClientId,
+        client: &Client,
         decided: Option<HostgroupId>,
         known: Option<&Rc<Known>>,
         proof: Proof,
     ) -> Route {
         let reads = proof.reads;
-        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
-        let Some(session) = session else {
+        let Some(session) = client.session.as_ref() else {
             return Route::Hostgroup(HostgroupId::default());
         };
         if has_plant!(self, SplitIgnoresTransaction) && reads {

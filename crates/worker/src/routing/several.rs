@@ -6,8 +6,7 @@ use trunkline_sql::analysis::{Analysis, TransactionEffect};
 use trunkline_topology::HostgroupId;
 
 use crate::{
-    ClientId,
-    clients::client::{Lease, Session},
+    clients::client::{Client, Lease, Session},
     rooms::Core,
     routing::route::is_of_reads,
 };
@@ -55,14 +54,13 @@ impl Core {
     /// Why it is refused: several have written, or one of those to be given up holds more.
     pub(super) fn end_transactions(
         &mut self,
-        id: ClientId,
+        client: &mut Client,
         analysis: &Analysis,
     ) -> Result<Option<HostgroupId>, String> {
         if !ends_transactions(analysis) {
             return Ok(None);
         }
-        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
-        let Some(session) = session else { return Ok(None) };
+        let Some(session) = client.session.as_mut() else { return Ok(None) };
         if session.leases.iter().filter(is_open).count() < 2 {
             return Ok(None);
         }
@@ -83,7 +81,7 @@ impl Core {
         }
         let given_up: Vec<Lease> = session.leases.extract_if(.., |lease| is_other(lease)).collect();
         for lease in &given_up {
-            self.free_lease(lease);
+            self.free_lease(client, lease);
         }
         Ok(kept)
     }

@@ -43,7 +43,7 @@ impl Core {
         let (written, traces) = (conn.io.outbox.written_total(), traces_of(&conn));
         conn.io.outbox.discard(&mut self.fx.buffers);
         self.send_quit(id, &conn);
-        self.traces_gone(id, &traces);
+        self.traces_gone(id, traces);
         self.kill_carrier_lost(id, written, "its connection was closed");
         self.kills_go_on(id);
     }
@@ -88,7 +88,7 @@ impl Core {
                 slot.server.health.end_statement();
             }
         }
-        Some(conn)
+        Some(*conn)
     }
 }
 

@@ -22,7 +22,9 @@ use trunkline_sql::{
 };
 use trunkline_topology::{HostgroupId, Server};
 
-use crate::{ClientId, rooms::Core, servers::Servers, statement::sql_modes::DefaultModes};
+use crate::{
+    clients::client::Client, rooms::Core, servers::Servers, statement::sql_modes::DefaultModes,
+};
 
 /// Variables that have no value of a session's: no login depends on them, and some tools set them
 /// again and again.
@@ -142,19 +144,19 @@ impl Core {
     /// Before a text is read: servers may read it otherwise by what was set on them, from a new
     /// connection on.
     #[cold]
-    pub(crate) fn follow_set_modes(&mut self) {
+    pub(crate) fn follow_set_modes(&mut self, client: &mut Client) {
         self.servers.defaults.modes_seen = self.env.shared.globals_set();
         let mut modes = self.servers.defaults.modes;
         modes.merge(self.env.shared.modes_set());
-        self.follow_modes(modes);
+        self.follow_modes(modes, Some(client));
     }
 
     /// Before a session begins, or begins anew: connections with older defaults go.
-    pub(crate) fn follow_globals(&mut self) {
+    pub(crate) fn follow_globals(&mut self, client: &mut Client) {
         let set = self.env.shared.globals_set();
         if std::mem::replace(&mut self.servers.defaults.globals_seen, set) != set {
             self.servers.accepted_sets.clear();
-            self.drop_outdated();
+            self.drop_outdated(Some(client));
         }
     }
 
@@ -177,9 +179,8 @@ impl Core {
     }
 
     /// A session that has said nothing yet begins as its servers' sessions do.
-    pub(crate) fn begin_autocommit(&mut self, id: ClientId) {
-        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
-        let Some(session) = session else { return };
+    pub(crate) fn begin_autocommit(&mut self, client: &mut Client) {
+        let Some(session) = client.session.as_ref() else { return };
         let is_off = self.servers.begins_without_autocommit(session.login.user.default_hostgroup);
         if is_off == session.settings.state.is_autocommit_off() {
             return;
@@ -189,8 +190,7 @@ impl Core {
             true => state.set_variable("autocommit", b"0"),
             false => state.unset_variable("autocommit"),
         };
-        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
-        if let Some(session) = session {
+        if let Some(session) = client.session.as_mut() {
             session.settings.state = self.servers.states.intern(state);
             match is_off {
                 true => session.settings.status &= !status::AUTOCOMMIT,

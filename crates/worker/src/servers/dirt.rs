@@ -16,7 +16,7 @@ use trunkline_stats::ResetReason;
 
 use crate::{
     ClientId,
-    clients::client::{Phase, Purpose, Statement},
+    clients::client::{Client, Phase, Purpose, Statement},
     rooms::Core,
     servers::conn::{Conn, InFlight, Owner},
     servers::trackers::Behind,
@@ -146,12 +146,12 @@ impl Conn {
 impl Core {
     /// A connection about to be the session's is dirty if it keeps names of user variables that
     /// another session set.
-    pub(crate) fn soil_with_names(&mut self, id: ClientId, conn_id: ConnId) {
-        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
+    pub(crate) fn soil_with_names(&mut self, client: &mut Client, conn_id: ConnId) {
+        let session = client.session.as_ref();
         let (Some(session), Some(conn)) = (session, self.servers.conns.get_mut(conn_id)) else {
             return;
         };
-        let is_others = conn.holder.last_client != Some(id)
+        let is_others = conn.holder.last_client != Some(client.id)
             && !Arc::ptr_eq(&conn.state, &session.settings.state);
         if is_others && has_others_names(&conn.state, &session.settings.state) {
             conn.soil(Dirt::Reset(ResetReason::UserVariables));
@@ -161,10 +161,8 @@ impl Core {
     /// A MariaDB connection about to be the session's is dirty if its server keeps the GTID of
     /// another session's write, and the statement may ask for it by other words than those that
     /// the proxy answers.
-    pub(crate) fn soil_with_gtid(&mut self, id: ClientId, conn_id: ConnId) {
-        let (Some(client), Some(conn)) =
-            (self.clients.get(id), self.servers.conns.get_mut(conn_id))
-        else {
+    pub(crate) fn soil_with_gtid(&mut self, client: &mut Client, conn_id: ConnId) {
+        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
         let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session) else {
@@ -176,9 +174,9 @@ impl Core {
         }
     }
 
-    /// Writes a reset before what the session of `id` is about to send. True when nothing but
+    /// Writes a reset before what the client's session is about to send. True when nothing but
     /// reads may follow before its answer, as this server has never answered one.
-    pub(crate) fn reset_before(&mut self, id: ClientId, conn_id: ConnId) -> bool {
+    pub(crate) fn reset_before(&mut self, client: &mut Client, conn_id: ConnId) -> bool {
         let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return false;
         };
@@ -194,14 +192,14 @@ impl Core {
         // The server keeps the schema's name, and forgets what it knew of it.
         conn.left.kept_schema = Some(conn.state.schema.name().into());
         let relay = conn.own_relay();
-        let owner = Owner::Sync(id, Some(RESET_PROOF));
+        let owner = Owner::Sync(client.id, Some(RESET_PROOF));
         conn.in_flight.push_back(InFlight { owner, relay, is_statement: false });
         self.write_server(conn_id, |out| {
             put_payload(out, 0, RESET);
         });
         self.forget_stmts(conn_id);
         self.forget_conn_state(conn_id);
-        self.switch_trackers_on(conn_id, Behind::Reset);
+        self.switch_trackers_on(conn_id, Behind::Reset, Some(client));
         !is_known
     }
 
@@ -228,7 +226,7 @@ impl Core {
         let is_quiet = conn.in_flight.is_empty();
         self.servers.set_state(conn_id, ConnState::Resetting);
         if is_quiet {
-            self.reset_conn(conn_id);
+            self.reset_conn(conn_id, None);
         }
     }
 }

@@ -57,7 +57,7 @@ impl Core {
         };
         match self.servers.take_oldest_idle(slot) {
             // It is offered when what sessions left there has been fetched.
-            Some(conn) if self.fetch_before_parting(conn) => {}
+            Some(conn) if self.fetch_before_parting(conn, None) => {}
             Some(conn) => return self.give(conn, from),
             None => {}
         }
@@ -98,7 +98,7 @@ impl Core {
         if waits_ms.is_some_and(|since_ms| since_ms <= asked_ms) {
             return false;
         }
-        if self.fetch_before_parting(id) {
+        if self.fetch_before_parting(id, None) {
             return true;
         }
         let is_quiet = self.servers.conns.get(id).is_some_and(|conn| conn.in_flight.is_empty());
@@ -165,7 +165,7 @@ impl Core {
         debug_assert!(moved.packing.as_ref().is_none_or(|packing| !packing.is_listed()));
         let mut modes = self.servers.defaults.modes;
         modes.merge(moved.modes);
-        self.follow_modes(modes);
+        self.follow_modes(modes, None);
         let account = self.servers.logins.accounts.intern(moved.login);
         let state = self.servers.states.intern(moved.state);
         let since_ms = self.env.now.ms();

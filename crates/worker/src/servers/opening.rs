@@ -11,8 +11,8 @@ use trunkline_session::{
 use trunkline_topology::{Address, HostgroupId};
 
 use crate::{
-    Action, ClientId,
-    clients::client::Session,
+    Action,
+    clients::client::{Client, Session},
     env::Env,
     rooms::Core,
     server_login::{ALWAYS_WANTED, as_sent, compression_wanted, tls_wanted},
@@ -26,7 +26,7 @@ impl Core {
         slot: SlotId,
         hostgroup: HostgroupId,
         account: AccountId,
-        client: ClientId,
+        client: &Client,
     ) -> Option<ConnId> {
         let server = Arc::clone(&self.servers.pool.slot(slot)?.server);
         let Some(mut login) = self.server_login(client, account, slot, None) else {
@@ -56,14 +56,14 @@ impl Core {
     /// What to log in with: the account's name, and the credential of a client that is it.
     pub(crate) fn server_login(
         &self,
-        client: ClientId,
+        client: &Client,
         account: AccountId,
         slot: SlotId,
         schema: Option<Vec<u8>>,
     ) -> Option<ServerLogin> {
         let server = &self.servers.pool.slot(slot)?.server;
         let key = self.servers.logins.accounts.key(account)?;
-        let session = self.clients.get(client)?.session.as_ref()?;
+        let session = client.session.as_ref()?;
         // Replies in the framing of the client that needs them are relayed as they are.
         let framing = session.login.capabilities.intersection(Capabilities::DEPRECATE_EOF);
         let mut capabilities = ALWAYS_WANTED.union(key.behaviour).union(framing);

@@ -5,7 +5,7 @@ use trunkline_protocol::codec::frame::put_payload;
 use trunkline_session::tracker::{Charset, Schema, SessionState};
 
 use crate::{
-    ClientId,
+    clients::client::Client,
     prepared::ServerStmts,
     rooms::Core,
     servers::conn::{InFlight, Owner},
@@ -15,7 +15,7 @@ use crate::{
 
 impl Core {
     /// Brings a connection that a session left to a known state.
-    pub(crate) fn free_after_session(&mut self, conn_id: ConnId) {
+    pub(crate) fn free_after_session(&mut self, conn_id: ConnId, lent: Option<&mut Client>) {
         let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
@@ -38,7 +38,7 @@ impl Core {
         }
         if conn.io.is_paused {
             conn.io.is_paused = false;
-            self.resume(crate::Side::Server(conn_id));
+            self.resume_server(conn_id);
         }
         let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
@@ -47,19 +47,19 @@ impl Core {
         conn.holder.since_ms = self.env.now.ms();
         self.servers.set_state(conn_id, ConnState::Resetting);
         if is_quiet {
-            self.reset_conn(conn_id);
+            self.reset_conn(conn_id, lent);
         }
     }
 
     /// `COM_RESET_CONNECTION`: rolls back, drops temporary tables, releases locks, forgets
     /// variables and statements.
-    pub(crate) fn reset_conn(&mut self, conn_id: ConnId) {
+    pub(crate) fn reset_conn(&mut self, conn_id: ConnId, mut lent: Option<&mut Client>) {
         self.servers.end_copies(conn_id);
         let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
         debug_assert!(conn.list.is_resetting() && conn.in_flight.is_empty());
-        self.fetch_traces(conn_id, None, false);
+        self.fetch_traces(conn_id, lent.as_deref_mut(), None, false);
         let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
@@ -74,7 +74,7 @@ impl Core {
             return self.servers.set_state(conn_id, ConnState::AwaitingKill);
         }
         if has_plant!(self, ResetForgotten) {
-            return self.reset_done(conn_id);
+            return self.reset_done(conn_id, lent);
         }
         conn.left.conditions_turn = None;
         let relay = conn.own_relay();
@@ -86,7 +86,7 @@ impl Core {
         });
     }
 
-    pub(crate) fn reset_done(&mut self, conn_id: ConnId) {
+    pub(crate) fn reset_done(&mut self, conn_id: ConnId, lent: Option<&mut Client>) {
         self.forget_stmts(conn_id);
         let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
@@ -94,7 +94,7 @@ impl Core {
         conn.holder.was_killed = false;
         conn.was_reset();
         self.forget_conn_state(conn_id);
-        self.switch_trackers_on(conn_id, Behind::Reset);
+        self.switch_trackers_on(conn_id, Behind::Reset, lent);
         self.freed(conn_id);
     }
 
@@ -115,8 +115,8 @@ impl Core {
 
     /// Takes a lease out of a session. The connection is nobody's; the caller moves it to another
     /// list.
-    pub(crate) fn take_lease(&mut self, id: ClientId, conn_id: ConnId) {
-        if let Some(session) = self.clients.get_mut(id).and_then(|client| client.session.as_mut()) {
+    pub(crate) fn take_lease(&mut self, client: &mut Client, conn_id: ConnId) {
+        if let Some(session) = client.session.as_mut() {
             session.leases.retain(|lease| lease.conn != conn_id);
         }
         let Some(conn) = self.servers.conns.get_mut(conn_id) else {

@@ -4,7 +4,7 @@ use trunkline_pool::{ConnId, ConnState, SlotId};
 use trunkline_protocol::codec::frame::put_payload;
 
 use crate::{
-    ClientId,
+    clients::client::Client,
     effects::Wake,
     rooms::Core,
     servers::Servers,
@@ -24,8 +24,8 @@ impl Servers {
 }
 
 impl Core {
-    /// A connection has become free. It rests, unless somebody waits for its like: who gets it then
-    /// is found when this event is over.
+    /// A connection has become free. It rests, unless somebody waits for its like, or nobody has use
+    /// for it: what becomes of it then is found when this event is over.
     pub(crate) fn freed(&mut self, conn_id: ConnId) {
         let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
@@ -34,14 +34,11 @@ impl Core {
         conn.holder.since_ms = self.env.now.ms();
         let (hostgroup, slot) = (conn.hostgroup, conn.slot);
         let is_wanted = self.servers.pool.is_waited_for(hostgroup) || self.is_asked_for(slot);
-        if is_wanted {
+        if is_wanted || self.is_done_with(conn_id) || self.rests_enough(slot) {
             self.servers.set_state(conn_id, ConnState::Freed);
             return self.fx.wake(Wake::Freed(conn_id));
         }
-        if self.is_done_with(conn_id) {
-            return self.retire_conn(conn_id);
-        }
-        self.let_rest(conn_id);
+        self.servers.set_state(conn_id, ConnState::Idle);
     }
 
     /// Whether another worker has asked for a connection to this server.
@@ -76,7 +73,7 @@ impl Core {
     pub(crate) fn let_rest(&mut self, conn_id: ConnId) {
         let slot = self.servers.conns.get(conn_id).map(|conn| conn.slot);
         if slot.is_some_and(|slot| self.rests_enough(slot)) {
-            return self.retire_conn(conn_id);
+            return self.retire_conn(conn_id, None);
         }
         self.servers.set_state(conn_id, ConnState::Idle);
     }
@@ -93,7 +90,7 @@ impl Core {
     }
 
     /// Closes idle connections of servers that were taken offline or shunned since.
-    pub(crate) fn drop_outdated(&mut self) {
+    pub(crate) fn drop_outdated(&mut self, mut lent: Option<&mut Client>) {
         let mut outdated = Vec::new();
         for (_, slot) in self.servers.pool.slots() {
             let epoch = slot.server.health.epoch();
@@ -102,7 +99,7 @@ impl Core {
         for (id, epoch, removed) in outdated {
             let is_old = self.servers.conns.get(id).is_some_and(|conn| conn.server.epoch != epoch);
             if is_old || removed {
-                self.retire_idle(id);
+                self.retire_idle(id, lent.as_deref_mut());
             }
         }
     }
@@ -110,8 +107,8 @@ impl Core {
     /// Closes idle connections to outdated servers where the last statement of this session left
     /// something to be read: what reads it is a statement like others, and such servers get no new
     /// ones.
-    pub(crate) fn drop_outdated_of(&mut self, id: ClientId) {
-        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
+    pub(crate) fn drop_outdated_of(&mut self, client: &mut Client) {
+        let session = client.session.as_ref();
         let places = session
             .map(|session| [session.last_conn, session.insert_conn, session.past.found_conn]);
         for (conn_id, _) in places.into_iter().flatten().flatten() {
@@ -120,7 +117,7 @@ impl Core {
                 conn.and_then(|conn| Some((conn.server.epoch, self.servers.pool.slot(conn.slot)?)));
             if slot.is_some_and(|(epoch, slot)| slot.removed || epoch != slot.server.health.epoch())
             {
-                self.retire_idle(conn_id);
+                self.retire_idle(conn_id, Some(client));
             }
         }
     }
@@ -139,16 +136,16 @@ impl Core {
     }
 
     /// Closes a connection, on no list, when what sessions left there has been fetched.
-    pub(crate) fn retire_conn(&mut self, conn_id: ConnId) {
-        if !self.fetch_before_parting(conn_id) {
+    pub(crate) fn retire_conn(&mut self, conn_id: ConnId, lent: Option<&mut Client>) {
+        if !self.fetch_before_parting(conn_id, lent) {
             self.discard_idle(conn_id);
         }
     }
 
     /// Closes an idle connection when what sessions left there has been fetched.
-    pub(crate) fn retire_idle(&mut self, conn_id: ConnId) {
+    pub(crate) fn retire_idle(&mut self, conn_id: ConnId, lent: Option<&mut Client>) {
         if self.servers.take_free(conn_id) {
-            self.retire_conn(conn_id);
+            self.retire_conn(conn_id, lent);
         }
     }
 

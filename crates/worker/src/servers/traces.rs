@@ -7,7 +7,7 @@ use trunkline_protocol::response::{Relay, ResponseShape};
 
 use crate::{
     ClientId,
-    clients::client::Phase,
+    clients::client::{Client, Phase},
     effects::Wake,
     exchange::send::put_own_query,
     rooms::Core,
@@ -17,22 +17,38 @@ use crate::{
 
 impl Core {
     /// Fetches what the session that had a connection last may yet ask for, before `next` gets
-    /// it. `keeps`: what the same session left before stays there for it.
+    /// it. `keeps`: what the same session left before stays there for it. `lent`: the client that
+    /// is lent, if one is: it may be the one that had the connection.
     #[inline]
-    pub(crate) fn fetch_traces(&mut self, conn_id: ConnId, next: Option<ClientId>, keeps: bool) {
+    pub(crate) fn fetch_traces(
+        &mut self,
+        conn_id: ConnId,
+        lent: Option<&mut Client>,
+        next: Option<ClientId>,
+        keeps: bool,
+    ) {
         let last = self.servers.conns.get(conn_id).and_then(|conn| conn.holder.last_client);
         if let Some(last) = last.filter(|last| !keeps || Some(*last) != next) {
-            self.fetch_traces_of(last, conn_id, next);
+            self.fetch_traces_of(last, conn_id, lent, next);
         }
     }
 
     #[inline(never)]
-    fn fetch_traces_of(&mut self, last: ClientId, conn_id: ConnId, next: Option<ClientId>) {
+    fn fetch_traces_of(
+        &mut self,
+        last: ClientId,
+        conn_id: ConnId,
+        lent: Option<&mut Client>,
+        next: Option<ClientId>,
+    ) {
         let Some(conn) = self.servers.conns.get(conn_id) else {
             return;
         };
-        let session = self.clients.get_mut(last).and_then(|client| client.session.as_mut());
-        let Some(session) = session else {
+        let client = match lent {
+            Some(client) if client.id == last => Some(client),
+            _ => self.clients.get_mut(last),
+        };
+        let Some(session) = client.and_then(|client| client.session.as_mut()) else {
             return;
         };
         // Its next statement makes its warnings void.
@@ -65,9 +81,13 @@ impl Core {
     /// Fetches what a session may yet ask for from a connection at rest, on no list, that is to be
     /// closed or to go to another account. False where there is nothing to fetch; else the
     /// connection is offered again when all has come.
-    pub(crate) fn fetch_before_parting(&mut self, conn_id: ConnId) -> bool {
+    pub(crate) fn fetch_before_parting(
+        &mut self,
+        conn_id: ConnId,
+        lent: Option<&mut Client>,
+    ) -> bool {
         let fetched = self.fx.stats.counters.traces_fetched;
-        self.fetch_traces(conn_id, None, false);
+        self.fetch_traces(conn_id, lent, None, false);
         if self.fx.stats.counters.traces_fetched == fetched {
             return false;
         }
@@ -102,10 +122,7 @@ impl Core {
     }
 
     /// Nothing more will come of a trace that was fetched from this connection.
-    pub(crate) fn trace_gone(&mut self, conn_id: ConnId, id: ClientId, trace: Trace) {
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
+    pub(crate) fn trace_gone(&mut self, client: &mut Client, conn_id: ConnId, trace: Trace) {
         let Some(session) = client.session.as_mut() else {
             return;
         };
@@ -118,14 +135,14 @@ impl Core {
             *awaits = None;
         }
         if matches!(&client.phase, Phase::Running(statement) if statement.waiting.is_some()) {
-            self.fx.wake(Wake::PastTold(id));
+            self.fx.wake(Wake::PastTold(client.id));
         }
     }
 
     /// Connections that have gone leave traces behind that never come.
-    pub(crate) fn traces_gone(&mut self, conn_id: ConnId, in_flight: &[(ClientId, Trace)]) {
+    pub(crate) fn traces_gone(&mut self, conn_id: ConnId, in_flight: Vec<(ClientId, Trace)>) {
         for (client, trace) in in_flight {
-            self.trace_gone(conn_id, *client, *trace);
+            self.fx.wake(Wake::TraceGone(client, conn_id, trace));
         }
     }
 }

@@ -22,7 +22,7 @@ use trunkline_sql::{
 };
 
 use crate::{
-    ClientId,
+    clients::client::Client,
     env::Env,
     exchange::send::put_own_query,
     rooms::Core,
@@ -84,10 +84,15 @@ impl Env {
 
 impl Core {
     /// Written with the first statement. Of its answer, only the SQL mode is of interest.
-    pub(crate) fn switch_trackers_on(&mut self, id: ConnId, behind: Behind) {
+    pub(crate) fn switch_trackers_on(
+        &mut self,
+        id: ConnId,
+        behind: Behind,
+        lent: Option<&mut Client>,
+    ) {
         let Some(conn) = self.servers.conns.get_mut(id) else { return };
         if !conn.server.format.session_track {
-            return self.follow_modes(self.servers.defaults.modes.told());
+            return self.follow_modes(self.servers.defaults.modes.told(), lent);
         }
         conn.server.tracks_transactions = false;
         let flavor = conn.server.flavor;
@@ -132,21 +137,23 @@ impl Core {
             .and_then(|conn| Some((conn.server.flavor, conn.server.identity.as_ref()?.collation)));
         let mut modes = self.servers.defaults.modes;
         modes.learn(changes, identity);
-        self.follow_modes(modes);
+        self.follow_modes(modes, None);
     }
 
     /// What servers have by default is known better: sessions are read accordingly.
-    pub(super) fn follow_modes(&mut self, modes: DefaultModes) {
+    pub(super) fn follow_modes(&mut self, modes: DefaultModes, lent: Option<&mut Client>) {
         if std::mem::replace(&mut self.servers.defaults.modes, modes) == modes {
             return;
         }
         let flavor = self.env.greeting.flavor();
-        self.clients.table.for_each_mut(|_, client| {
+        let follow = |client: &mut Client| {
             if let Some(session) = client.session.as_mut() {
                 session.settings.modes =
                     modes.follow(session.settings.modes, &session.settings.state, flavor);
             }
-        });
+        };
+        self.clients.table.for_each_mut(|_, client| follow(client));
+        lent.into_iter().for_each(follow);
     }
 
     /// Asks to be told when a transaction has taken over what is set for the next one. Not asked
@@ -190,7 +197,12 @@ impl Core {
 
     /// A session has set the trackers of its connection: it is told what it asked for, and the
     /// connection reports everything again. The values of `unreported` variables are asked for.
-    pub(crate) fn renew_trackers(&mut self, id: ClientId, conn_id: ConnId, unreported: &[String]) {
+    pub(crate) fn renew_trackers(
+        &mut self,
+        client: &mut Client,
+        conn_id: ConnId,
+        unreported: &[String],
+    ) {
         let Some(conn) =
             self.servers.conns.get_mut(conn_id).filter(|conn| conn.server.format.session_track)
         else {
@@ -198,8 +210,7 @@ impl Core {
         };
         conn.server.tracks_transactions = false;
         let flavor = conn.server.flavor;
-        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
-        if let Some(session) = session {
+        if let Some(session) = client.session.as_mut() {
             // The proxy's own statement is the connection's last one.
             session.last_conn = None;
             // Until it is known, as with a value that is computed.
@@ -209,12 +220,12 @@ impl Core {
         }
         self.set_up(conn_id, Owner::Setup, TRACKERS_ON);
         if !unreported.is_empty() {
-            self.set_up(conn_id, Owner::Values(id), &report_text(unreported, flavor));
+            self.set_up(conn_id, Owner::Values(client.id), &report_text(unreported, flavor));
         }
     }
 
-    pub(crate) fn take_values(&mut self, conn_id: ConnId, id: ClientId, outcome: &Outcome) {
-        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
+    pub(crate) fn take_values(&mut self, conn_id: ConnId, client: &mut Client, outcome: &Outcome) {
+        let session = client.session.as_mut();
         let (Some(session), Some(conn)) = (session, self.servers.conns.get_mut(conn_id)) else {
             return;
         };

@@ -14,8 +14,7 @@ use trunkline_session::tracker::SessionState;
 use trunkline_sql::analysis::Depends;
 
 use crate::{
-    ClientId,
-    clients::client::{Phase, Purpose, Session, Statement},
+    clients::client::{Client, Phase, Purpose, Session, Statement},
     env::Env,
     exchange::send::put_own_query,
     rooms::Core,
@@ -50,7 +49,7 @@ impl Core {
     /// A read on a shared connection has been answered, with warnings.
     pub(crate) fn keep_warnings_of_shared(
         &mut self,
-        id: ClientId,
+        client: &mut Client,
         conn_id: ConnId,
         statement: &Statement,
         outcome: &Outcome,
@@ -58,7 +57,7 @@ impl Core {
         if outcome.warnings == 0 || outcome.error.is_some() || !statement.meaning.is_read {
             return;
         }
-        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
+        let session = client.session.as_mut();
         let (Some(session), Some(conn)) = (session, self.servers.conns.get_mut(conn_id)) else {
             return;
         };
@@ -77,15 +76,14 @@ impl Core {
             });
         } else if conn.in_flight.is_empty() && uses_table() {
             // Nobody is behind it, and it has cleared what was there before.
-            conn.holder.last_client = Some(id);
+            conn.holder.last_client = Some(client.id);
             session.last_conn = Some((conn_id, conn.holder.turn));
         }
     }
 
     /// In front of a statement that asks for warnings: runs again what left them, if they went with
     /// a shared connection.
-    pub(crate) fn run_again(&mut self, id: ClientId, conn_id: ConnId) {
-        let Some(client) = self.clients.get(id) else { return };
+    pub(crate) fn run_again(&mut self, client: &mut Client, conn_id: ConnId) {
         let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session) else {
             return;
         };

@@ -15,9 +15,7 @@ use trunkline_topology::HostgroupId;
 
 use super::{Trace, insert_id::gives_values};
 use crate::{
-    ClientId,
-    clients::Clients,
-    clients::client::{Session, Statement},
+    clients::client::{Client, Session, Statement},
     exchange::send::runs_a_routine,
     rooms::Core,
     routing::route::Route,
@@ -54,26 +52,25 @@ impl Servers {
     }
 }
 
-impl Clients {
+impl Client {
     /// The proxy has carried something out itself that leaves this row count.
-    pub(crate) fn counts_rows(&mut self, id: ClientId, count: i64) {
-        let session = self.get_mut(id).and_then(|client| client.session.as_mut());
+    pub(crate) fn counts_rows(&mut self, count: i64) {
+        let session = self.session.as_mut();
         if let Some(session) = session {
             session.past.counts_rows_apart(count);
         }
     }
 
     /// The proxy has shown the session's conditions.
-    pub(crate) fn has_shown(&mut self, id: ClientId) {
-        self.counts_rows(id, -1);
-        let session = self.get_mut(id).and_then(|client| client.session.as_mut());
+    pub(crate) fn has_shown(&mut self) {
+        self.counts_rows(-1);
+        let session = self.session.as_mut();
         session.into_iter().for_each(|session| session.past.has_shown());
     }
 
     /// Puts what is known into a statement's text; false when it asks for none of it.
     pub(crate) fn put_recalled(
         &self,
-        id: ClientId,
         statement: &mut Statement,
         text_len: usize,
         known: &Recalled,
@@ -81,7 +78,7 @@ impl Clients {
         if *known == Recalled::default() {
             return false;
         }
-        let session = self.get(id).and_then(|client| client.session.as_ref());
+        let session = self.session.as_ref();
         let modes = session.map(|session| session.settings.modes).unwrap_or_default();
         let text = text_of(&statement.command.frames, text_len);
         let Some(recalled) = text.and_then(|text| recall::recall(text, &modes, known)) else {
@@ -95,20 +92,20 @@ impl Clients {
 
 impl Core {
     /// Whether nobody has used a connection since the session left something there.
-    pub(crate) fn place_of(&self, id: ClientId, trace: Option<(ConnId, u64)>) -> Place {
+    pub(crate) fn place_of(&self, client: &Client, trace: Option<(ConnId, u64)>) -> Place {
         let Some((conn_id, turn)) = trace else {
             return Place::Gone;
         };
-        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
+        let session = client.session.as_ref();
         let (Some(conn), Some(session)) = (self.servers.conns.get(conn_id), session) else {
             return Place::Gone;
         };
-        let is_own = conn.holder.turn == turn && conn.holder.last_client == Some(id);
+        let is_own = conn.holder.turn == turn && conn.holder.last_client == Some(client.id);
         match conn.list {
             state if state.is_free() && is_own && conn.login.account == session.login.account => {
                 Place::Idle
             }
-            state if state.is_leased() && is_own && conn.holder.owner == Some(id) => {
+            state if state.is_leased() && is_own && conn.holder.owner == Some(client.id) => {
                 Place::Leased(Route::Lease(conn.hostgroup, conn_id))
             }
             _ => Place::Gone,
@@ -119,7 +116,7 @@ impl Core {
     /// connection that has it. True where the statement waits for that.
     pub(crate) fn settle_found_rows(
         &mut self,
-        id: ClientId,
+        client: &mut Client,
         route: &Route,
         statement: &Statement,
     ) -> bool {
@@ -127,23 +124,22 @@ impl Core {
         if !depends.is_some_and(|depends| depends.contains(Depends::FOUND_ROWS)) {
             return false;
         }
-        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
-        let Some(session) = session else { return false };
+        let Some(session) = client.session.as_mut() else { return false };
         let left = session.past.found_conn.filter(|_| session.past.found_rows.is_none());
         let Some((conn_id, turn)) = left else { return false };
         let conn = self.servers.conns.get(conn_id);
-        let own =
-            conn.filter(|conn| conn.holder.turn == turn && conn.holder.last_client == Some(id));
+        let own = conn
+            .filter(|conn| conn.holder.turn == turn && conn.holder.last_client == Some(client.id));
         let Some(conn) = own.filter(|conn| !goes_to(route, statement, conn_id, conn)) else {
             return false;
         };
         match conn.list {
-            state if state.is_free() => self.fetch_from_idle(conn_id),
+            state if state.is_free() => self.fetch_from_idle(client, conn_id),
             state if state.is_leased() => {
                 session.past.awaits_found_rows = Some(conn_id);
                 // To ask is to find one row.
                 session.past.found_conn = None;
-                self.fetch_trace(conn_id, id, Trace::FoundRows);
+                self.fetch_trace(conn_id, client.id, Trace::FoundRows);
             }
             _ => return false,
         }
@@ -152,10 +148,9 @@ impl Core {
 
     /// The proxy has carried out a statement without rows that uses no table. MariaDB keeps what
     /// conditions there are, MySQL does not.
-    pub(crate) fn ran_itself(&mut self, id: ClientId) {
+    pub(crate) fn ran_itself(&mut self, client: &mut Client) {
         let is_mysql = self.env.greeting.flavor() == Flavor::MySql;
-        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
-        let Some(session) = session else { return };
+        let Some(session) = client.session.as_mut() else { return };
         match is_mysql {
             true => {
                 session.last_conn = None;

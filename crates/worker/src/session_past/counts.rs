@@ -18,8 +18,7 @@ use trunkline_sql::analysis::{Analysis, Depends, Effect, StatementKind};
 
 use super::LastStatement;
 use crate::{
-    ClientId,
-    clients::client::{Phase, Purpose, Statement},
+    clients::client::{Client, Phase, Purpose, Statement},
     exchange::hidden::may_read_past,
     exchange::send::{put_own_query, runs_a_routine},
     rooms::Core,
@@ -473,9 +472,8 @@ impl Core {
     /// In front of a statement that may read `FOUND_ROWS()` by code that is not its own, or by a
     /// text that can't have the answer in it, or leave it as it is: gives the connection the
     /// session's, in place of another's.
-    pub(crate) fn put_counts(&mut self, id: ClientId, conn_id: ConnId) {
+    pub(crate) fn put_counts(&mut self, client: &mut Client, conn_id: ConnId) {
         let finds_by_null = self.env.shared.finds_by_null();
-        let Some(client) = self.clients.get_mut(id) else { return };
         let (Phase::Running(statement), Some(session)) = (&client.phase, client.session.as_mut())
         else {
             return;

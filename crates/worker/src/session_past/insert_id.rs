@@ -22,8 +22,7 @@ use super::{
     ask::{goes_to, runs_code},
 };
 use crate::{
-    ClientId,
-    clients::client::{Purpose, Session, Statement},
+    clients::client::{Client, Purpose, Session, Statement},
     rooms::Core,
     routing::route::Route,
 };
@@ -150,16 +149,16 @@ impl Core {
     /// connection than the one that has it.
     pub(crate) fn settle_insert_id(
         &mut self,
-        id: ClientId,
+        client: &mut Client,
         route: &Route,
         statement: &Statement,
     ) -> Settled {
-        let session = self.clients.get_mut(id).and_then(|client| client.session.as_mut());
+        let session = client.session.as_mut();
         let Some(session) = session.filter(|session| !session.past.knows_insert_id()) else {
             return Settled::GoesOn;
         };
         let names_it = names_insert_id(statement);
-        // What is to have an id may leave the one that was there.
+        // What is to have an client.id may leave the one that was there.
         let kind = statement.meaning.known.as_ref().map(|known| known.analysis.kind);
         let may_read = names_it || runs_code(statement) || kind.is_some_and(gives_values);
         if !may_read || session.past.awaits_insert_id.is_some() {
@@ -169,7 +168,7 @@ impl Core {
         let conn = left.and_then(|(conn, _)| self.servers.conns.get(conn));
         let own = conn.filter(|conn| {
             left.is_some_and(|(_, turn)| turn == conn.holder.turn)
-                && conn.holder.last_client == Some(id)
+                && conn.holder.last_client == Some(client.id)
         });
         let Some((conn, (conn_id, _))) = own.zip(left) else {
             // What may read it by code of its own is not kept from running for that.
@@ -179,18 +178,18 @@ impl Core {
             return Settled::GoesOn;
         }
         if conn.list.is_free() {
-            self.fetch_from_idle(conn_id);
+            self.fetch_from_idle(client, conn_id);
         } else {
             session.past.awaits_insert_id = Some(conn_id);
-            self.fetch_trace(conn_id, id, Trace::InsertId);
+            self.fetch_trace(conn_id, client.id, Trace::InsertId);
         }
         Settled::Waits
     }
 
     /// Refuses a statement, not begun yet, that reads an id which nobody knows any more.
-    pub(crate) fn refuse_lost_insert_id(&mut self, id: ClientId, statement: Statement) {
+    pub(crate) fn refuse_lost_insert_id(&mut self, client: &mut Client, statement: Statement) {
         self.fx.buffers.give(statement.command.frames);
-        self.answer_error(id, ErrorKind::StateLost.says(INSERT_ID_LOST));
+        self.answer_error(client, ErrorKind::StateLost.says(INSERT_ID_LOST));
     }
 }
 

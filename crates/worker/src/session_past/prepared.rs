@@ -10,7 +10,7 @@ use trunkline_sql::recall::{self, Recalled};
 
 use super::warnings::put_remembered_binary;
 use crate::{
-    ClientId,
+    clients::client::Client,
     prepared::{Entries, Entry, EntryKey},
     rooms::{Core, Exchange},
 };
@@ -20,11 +20,11 @@ impl Exchange {
     /// asks for none of that.
     pub(crate) fn recalled_entry(
         &mut self,
-        id: ClientId,
+        client: &mut Client,
         entry: &Entry,
         recalled: &Recalled,
     ) -> Option<Rc<Entry>> {
-        let session = self.core.clients.get(id)?.session.as_ref()?;
+        let session = client.session.as_ref()?;
         let modes = entry.modes;
         let counted = recall::show_diagnostics(&entry.text, &modes).filter(|show| show.counts);
         let text = match counted {
@@ -54,9 +54,8 @@ impl Exchange {
 
 impl Core {
     /// Answers a prepared `SHOW WARNINGS` or `SHOW ERRORS`; false for anything else.
-    pub(crate) fn shows_past(&mut self, id: ClientId, entry: &Entry) -> bool {
-        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
-        let Some(session) = session else { return false };
+    pub(crate) fn shows_past(&mut self, client: &mut Client, entry: &Entry) -> bool {
+        let Some(session) = client.session.as_ref() else { return false };
         let show = recall::show_diagnostics(&entry.text, &entry.modes);
         let Some(show) = show.filter(|show| !show.counts && session.past.has_conditions()) else {
             return false;
@@ -72,8 +71,8 @@ impl Core {
             }
         }
         self.fx.stats.counters.statements_answered += 1;
-        self.write_client(id, |out| out.extend_from_slice(&reply));
-        self.clients.has_shown(id);
+        self.write_client(client, |out| out.extend_from_slice(&reply));
+        client.has_shown();
         true
     }
 }

@@ -8,19 +8,18 @@
 use trunkline_protocol::codec::frame::split_packet;
 
 use crate::{
-    ClientId,
-    clients::client::Phase,
+    clients::client::{Client, Phase},
     rooms::Exchange,
     servers::conn::{Conn, ConnPhase},
 };
 
 impl Exchange {
     /// What came in one read with a dump that has begun.
-    pub(crate) fn read_behind_dump(&mut self, id: ClientId) {
-        if let Some(Phase::Forward(conn)) = self.core.clients.get(id).map(|client| &client.phase)
+    pub(crate) fn read_behind_dump(&mut self, client: &mut Client) {
+        if let Phase::Forward(conn) = &client.phase
             && self.core.servers.conns.get(*conn).is_some_and(Conn::sends_binlog)
         {
-            self.replica_read(id, *conn, &[]);
+            self.replica_read(client, *conn, &[]);
         }
     }
 }

@@ -4,10 +4,10 @@ use trunkline_pool::ConnId;
 use trunkline_protocol::capability::Capabilities;
 
 use crate::{
-    Action, ClientId, Side,
+    Action, Side,
     action::Peer,
-    clients::client::Session,
-    rooms::{Core, Exchange},
+    clients::client::{Client, Session},
+    rooms::{Core, Exchange, Lender},
     server_login::as_sent,
     servers::conn::ConnPhase,
 };
@@ -21,13 +21,13 @@ pub(crate) const THROUGHOUT: Capabilities = Capabilities::DEPRECATE_EOF
 
 impl Exchange {
     /// Bytes of the client.
-    pub(crate) fn forward_to_server(&mut self, id: ClientId, conn_id: ConnId, bytes: &[u8]) {
+    pub(crate) fn forward_to_server(&mut self, client: &mut Client, conn_id: ConnId, bytes: &[u8]) {
         let max = self.core.env.snapshot.settings.client_buffer_max;
         let Some(conn) = self.core.servers.conns.get_mut(conn_id) else {
-            return self.close_client(id);
+            return self.close_client(client);
         };
         if conn.sends_binlog() {
-            return self.replica_read(id, conn_id, bytes);
+            return self.replica_read(client, conn_id, bytes);
         }
         let is_ready = matches!(conn.phase, ConnPhase::Forward(_));
         let waiting = match is_ready {
@@ -36,9 +36,6 @@ impl Exchange {
                 conn.io.outbox.len()
             }
             false => {
-                let Some(client) = self.core.clients.get_mut(id) else {
-                    return;
-                };
                 client.io.inbox.extend_from_slice(bytes);
                 client.io.inbox.len()
             }
@@ -46,23 +43,20 @@ impl Exchange {
         if is_ready {
             self.core.touch_server(conn_id);
         }
-        let Some(client) = self.core.clients.get_mut(id) else {
-            return;
-        };
         if waiting > max && !client.io.is_paused {
             client.io.is_paused = true;
-            self.core.fx.act(Action::Pause(Side::Client(id)));
+            self.core.fx.act(Action::Pause(Side::Client(client.id)));
         }
     }
 }
 
 impl Core {
     /// Bytes of the server.
-    pub(crate) fn forward_to_client(&mut self, conn_id: ConnId, id: ClientId, bytes: &[u8]) {
-        self.write_client(id, |out| out.extend_from_slice(bytes));
-        self.clients.count_waiting(id);
+    pub(crate) fn forward_to_client(&mut self, client: &mut Client, conn_id: ConnId, bytes: &[u8]) {
+        self.write_client(client, |out| out.extend_from_slice(bytes));
+        self.clients.count_waiting(client);
         let max = self.buffer_max();
-        let is_full = self.clients.get(id).is_some_and(|client| client.io.outbox.len() > max);
+        let is_full = client.io.outbox.len() > max;
         let Some(conn) = self.servers.conns.get_mut(conn_id).filter(|_| is_full) else {
             return;
         };
@@ -84,13 +78,11 @@ impl Core {
         if conn.io.outbox.len() > max / 2 {
             return;
         }
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
-        if client.io.is_paused {
-            client.io.is_paused = false;
-            self.resume(Side::Client(id));
-        }
+        self.with_client(id, |core, client| {
+            if std::mem::take(&mut client.io.is_paused) {
+                core.resume_client(client);
+            }
+        });
     }
 }
 

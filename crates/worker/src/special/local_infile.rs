@@ -11,9 +11,9 @@ use trunkline_protocol::{
 use trunkline_sql::analysis::{Analysis, Effect};
 
 use crate::{
-    Action, ClientId, Side,
-    clients::client::{Phase, Stage},
-    rooms::{Core, Exchange},
+    Action, Side,
+    clients::client::{Client, Phase, Stage},
+    rooms::{Core, Exchange, Lender},
     servers::conn::{ConnPhase, Owner},
 };
 
@@ -47,8 +47,8 @@ fn loads_local_file(analysis: &Analysis) -> bool {
 impl Core {
     /// Whether the client never said that it answers requests for files: servers refuse then.
     /// Answers so.
-    pub(crate) fn refuses_local_file(&mut self, id: ClientId, analysis: &Analysis) -> bool {
-        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
+    pub(crate) fn refuses_local_file(&mut self, client: &mut Client, analysis: &Analysis) -> bool {
+        let session = client.session.as_ref();
         let is_offered = session
             .is_some_and(|session| session.login.capabilities.contains(Capabilities::LOCAL_FILES));
         if is_offered || !loads_local_file(analysis) {
@@ -58,23 +58,20 @@ impl Core {
             Flavor::MariaDb => {
                 let text = "The used command is not allowed because the MariaDB server or client \
                             has disabled the local infile capability";
-                self.answer_error(id, ErrorKind::LocalInfileOffMariaDb.says(text));
+                self.answer_error(client, ErrorKind::LocalInfileOffMariaDb.says(text));
             }
             Flavor::MySql => {
                 let text = "Loading local data is disabled; this must be enabled on both the \
                             client and server sides";
-                self.answer_error(id, ErrorKind::LocalInfileOffMySql.says(text));
+                self.answer_error(client, ErrorKind::LocalInfileOffMySql.says(text));
             }
         }
         true
     }
 
     /// Sends on what has come of the file, renumbered as the server counts.
-    pub(crate) fn upload(&mut self, id: ClientId) {
+    pub(crate) fn upload(&mut self, client: &mut Client) {
         let max = self.env.snapshot.settings.client_buffer_max;
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
         let Phase::Running(statement) = &mut client.phase else {
             return;
         };
@@ -122,10 +119,10 @@ impl Core {
         let is_full = !is_done && conn.io.outbox.len() > max;
         if is_full != client.io.is_paused {
             client.io.is_paused = is_full;
-            let side = Side::Client(id);
+            let side = Side::Client(client.id);
             match is_full {
                 true => self.fx.act(Action::Pause(side)),
-                false => self.resume(side),
+                false => self.resume_client(client),
             }
         }
         self.fx.stats.counters.client_files_bytes += consumed as u64;
@@ -142,14 +139,14 @@ impl Core {
         else {
             return;
         };
-        if conn.io.outbox.len() > max / 2 || !self.clients.is_uploading(owner) {
+        if conn.io.outbox.len() > max / 2 {
             return;
         }
-        if let Some(client) = self.clients.get_mut(owner)
-            && std::mem::take(&mut client.io.is_paused)
-        {
-            self.resume(Side::Client(owner));
-        }
+        self.with_client(owner, |core, client| {
+            if client.is_uploading() && std::mem::take(&mut client.io.is_paused) {
+                core.resume_client(client);
+            }
+        });
     }
 }
 
@@ -180,7 +177,9 @@ impl Exchange {
         }
         // One of several statements may ask behind another.
         statement.beside.upload = Upload::Sending { left: 0, is_continued: false, seq };
-        self.core.upload(id);
-        self.core.unpack_soon(Side::Client(id));
+        self.core.with_client(id, |core, client| {
+            core.upload(client);
+            core.unpack_client_soon(client);
+        });
     }
 }

@@ -12,9 +12,7 @@ use trunkline_sql::{
 };
 
 use crate::{
-    ClientId,
-    clients::Clients,
-    clients::client::{Session, Stage, Statement},
+    clients::client::{Client, Session, Stage, Statement},
     rooms::{Core, Exchange},
 };
 
@@ -134,16 +132,10 @@ fn words<'a>(text: &'a [u8], modes: &'a Modes) -> Option<Vec<Cow<'a, [u8]>>> {
     is_alike.then_some(names)
 }
 
-impl Clients {
+impl Client {
     /// Whether a text runs one that is prepared, or computed, and may define something.
-    fn runs_definition(
-        &self,
-        id: ClientId,
-        analysis: &Analysis,
-        text: &[u8],
-        modes: &Modes,
-    ) -> bool {
-        let session = self.get(id).and_then(|client| client.session.as_deref());
+    fn runs_definition(&self, analysis: &Analysis, text: &[u8], modes: &Modes) -> bool {
+        let session = self.session.as_deref();
         let Some(session) = session else { return false };
         let is_hidden =
             || analysis.statements != 1 || hides_definition(text, modes, known_variables(session));
@@ -158,7 +150,7 @@ impl Clients {
     }
 
     /// Remembers that the session prepares a text by `PREPARE … FROM` that may define something.
-    fn note_prepared(&mut self, id: ClientId, analysis: &Analysis, text: &[u8], modes: &Modes) {
+    fn note_prepared(&mut self, analysis: &Analysis, text: &[u8], modes: &Modes) {
         let prepares = |effect: &Effect| match effect {
             Effect::PrepareStatement { .. } => true,
             Effect::OtherSession(_) => says_any(text, &[b"PREPARE"]),
@@ -167,7 +159,7 @@ impl Clients {
         if !analysis.effects.iter().any(prepares) {
             return;
         }
-        let session = self.get_mut(id).and_then(|client| client.session.as_mut());
+        let session = self.session.as_mut();
         if let Some(session) = session {
             session.settings.prepares_definitions |=
                 analysis.statements != 1 || hides_definition(text, modes, known_variables(session));
@@ -179,16 +171,14 @@ impl Core {
     /// What a statement is about to define is unknown until the ticket is dropped.
     pub(crate) fn begin_definition(
         &mut self,
-        id: ClientId,
+        client: &mut Client,
         analysis: &Analysis,
         text: &[u8],
         modes: &Modes,
     ) -> Option<Box<DefinitionTicket>> {
-        self.clients.note_prepared(id, analysis, text, modes);
+        client.note_prepared(analysis, text, modes);
         let defines = match defines(analysis, text) {
-            Defines::Nothing if self.clients.runs_definition(id, analysis, text, modes) => {
-                Defines::Anything
-            }
+            Defines::Nothing if client.runs_definition(analysis, text, modes) => Defines::Anything,
             defines => defines,
         };
         let catalog = self.catalog();

@@ -16,7 +16,7 @@ use trunkline_topology::HostgroupId;
 use crate::{
     Action, ClientId, Shared,
     action::CatalogAsk,
-    clients::client::{Phase, Purpose, Session, Statement},
+    clients::client::{Client, Phase, Purpose, Session, Statement},
     env::Env,
     rooms::{Core, Exchange},
     routing::route::Asking,
@@ -204,22 +204,22 @@ impl Core {
     /// not known there are asked for, and not waited for.
     pub(crate) fn proof_at(
         &mut self,
-        id: ClientId,
+        client: &mut Client,
         known: &Known,
         asking: Asking<'_>,
         hostgroup: HostgroupId,
     ) -> Proven {
         let group = self.env.group_of(hostgroup);
-        if let Some(proven) = self.proven_before(id, known, asking, group) {
+        if let Some(proven) = self.proven_before(client, known, asking, group) {
             return proven;
         }
         let version = self.env.shared.catalog().version();
-        let Some(judged) = self.judge_in(id, known, asking, group) else {
+        let Some(judged) = self.judge_in(client, known, asking, group) else {
             return Proven::nothing(group, version);
         };
         let proven = Proven { group, proof: judged.proof, validity: Validity::of(&judged) };
-        self.ask_names(id, judged.due, None);
-        self.ask_names(id, judged.missing, None);
+        self.ask_names(client, judged.due, None);
+        self.ask_names(client, judged.missing, None);
         proven
     }
 
@@ -227,24 +227,24 @@ impl Core {
     /// execution of this statement of the session's.
     pub(crate) fn proof_for(
         &mut self,
-        id: ClientId,
+        client: &mut Client,
         known: &Known,
         executed: Option<u32>,
         hostgroup: HostgroupId,
     ) -> Proven {
-        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
+        let session = client.session.as_ref();
         let stmt = session.zip(executed).and_then(|(session, id)| session.prepared.get(id));
         let entry = stmt.map(|stmt| Rc::clone(&stmt.entry));
         let asking =
             entry.as_ref().map_or(Asking::Query, |entry| Asking::Execute(&entry.reading.schema));
-        let proven = self.proof_at(id, known, asking, hostgroup);
+        let proven = self.proof_at(client, known, asking, hostgroup);
         Proven { proof: self.proof_in(hostgroup, proven.proof), ..proven }
     }
 
     /// A proof that is remembered of a statement, or needs no names.
     fn proven_before(
         &self,
-        id: ClientId,
+        client: &Client,
         known: &Known,
         asking: Asking<'_>,
         group: HostgroupId,
@@ -255,7 +255,7 @@ impl Core {
             let validity = Validity::without_age(version);
             return Some(Proven { group, proof: known.nameless, validity });
         }
-        let session = self.clients.get(id)?.session.as_deref()?;
+        let session = client.session.as_deref()?;
         let place = place_of(session, asking, group);
         let (proof, validity) = known.proofs.find(place, version, self.env.now.ms())?;
         Some(Proven { group, proof, validity })
@@ -264,20 +264,19 @@ impl Core {
     /// A statement is about to be sent that has waited perhaps: what its names mean may have
     /// changed since it was proven. True when its place is another hostgroup now, the writer's.
     #[inline]
-    pub(crate) fn prove_again(&mut self, id: ClientId) -> bool {
+    pub(crate) fn prove_again(&mut self, client: &mut Client) -> bool {
         let (catalog, now_ms) = (self.env.shared.catalog(), self.env.now.ms());
-        let is_outdated = match self.clients.get(id).map(|client| &client.phase) {
-            Some(Phase::Running(statement)) => {
+        let is_outdated = match &client.phase {
+            Phase::Running(statement) => {
                 statement.meaning.validity.is_some_and(|validity| !validity.holds(catalog, now_ms))
             }
             _ => false,
         };
-        is_outdated && self.prove_outdated(id)
+        is_outdated && self.prove_outdated(client)
     }
 
     #[cold]
-    fn prove_outdated(&mut self, id: ClientId) -> bool {
-        let Some(client) = self.clients.get(id) else { return false };
+    fn prove_outdated(&mut self, client: &mut Client) -> bool {
         let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session) else {
             return false;
         };
@@ -285,10 +284,9 @@ impl Core {
         let (hostgroup, home) = (statement.target.hostgroup, session.login.user.default_hostgroup);
         let executed =
             statement.prepared.stmt_id.filter(|_| statement.command.purpose == Purpose::Execute);
-        let proven = self.proof_for(id, &known, executed, hostgroup);
+        let proven = self.proof_for(client, &known, executed, hostgroup);
         let at_home = self.proof_in(home, proven.proof);
-        let phase = self.clients.get_mut(id).map(|client| &mut client.phase);
-        let Some(Phase::Running(statement)) = phase else { return false };
+        let Phase::Running(statement) = &mut client.phase else { return false };
         let (was_read, before) = (statement.meaning.is_read, statement.meaning.proof.hidden);
         statement.prove(&known, proven);
         if statement.meaning.proof.hidden.has(Hidden::UNKNOWN) {
@@ -308,12 +306,12 @@ impl Core {
 
     fn judge_in(
         &self,
-        id: ClientId,
+        client: &Client,
         known: &Known,
         asking: Asking<'_>,
         group: HostgroupId,
     ) -> Option<Judgement> {
-        let session = self.clients.get(id)?.session.as_deref()?;
+        let session = client.session.as_deref()?;
         let place = place_of(session, asking, group);
         let judged = prove(&known.analysis, place, self.env.shared.catalog(), self.env.now.ms());
         if judged.missing.is_empty() && judged.due.is_empty() {
@@ -323,7 +321,7 @@ impl Core {
     }
 
     /// Has the control plane ask what names mean. False when nobody will say it.
-    fn ask_names(&mut self, id: ClientId, names: Vec<Name>, waiter: Option<Waiter>) -> bool {
+    fn ask_names(&mut self, client: &mut Client, names: Vec<Name>, waiter: Option<Waiter>) -> bool {
         if names.is_empty() {
             return false;
         }
@@ -339,8 +337,7 @@ impl Core {
             }
         }
         let Some(group) = first.first().map(|name| name.group) else { return is_asked };
-        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
-        let Some(session) = session else { return is_asked };
+        let Some(session) = client.session.as_ref() else { return is_asked };
         let Some(key) = self.servers.logins.accounts.key(session.login.account) else {
             return is_asked;
         };
@@ -361,17 +358,17 @@ impl Exchange {
     /// `None` when the command waits for what the name means.
     pub(crate) fn proof_of_description(
         &mut self,
-        id: ClientId,
+        client: &mut Client,
         table: &[u8],
         frames: &[u8],
     ) -> Option<Proof> {
-        let Some(modes) = self.core.modes(id).filter(|modes| modes.flavor_mariadb) else {
+        let Some(modes) = self.core.modes(client).filter(|modes| modes.flavor_mariadb) else {
             return Some(Proof { reads: false, hidden: Hidden::empty() });
         };
         let name = String::from_utf8_lossy(table).replace('`', "``");
         let known =
             self.statements.analyses.know(format!("SHOW COLUMNS FROM `{name}`").as_bytes(), &modes);
-        let proven = self.prove_at_home(id, &known, Asking::Query, frames)?;
+        let proven = self.prove_at_home(client, &known, Asking::Query, frames)?;
         Some(proven.proof)
     }
 
@@ -379,22 +376,20 @@ impl Exchange {
     /// waits for what its names mean, as nobody has said it yet; `frames` is its command.
     pub(crate) fn prove_at_home(
         &mut self,
-        id: ClientId,
+        client: &mut Client,
         known: &Known,
         asking: Asking<'_>,
         frames: &[u8],
     ) -> Option<Proven> {
-        let session =
-            self.core.clients.get_mut(id).and_then(|client| client.session.as_deref_mut());
-        let Some(session) = session else {
-            return Some(self.core.proof_at(id, known, asking, HostgroupId::default()));
+        let Some(session) = client.session.as_deref_mut() else {
+            return Some(self.core.proof_at(client, known, asking, HostgroupId::default()));
         };
         let default = session.login.user.default_hostgroup;
         let has_waited = std::mem::take(&mut session.has_asked_names);
         let group = self.core.env.group_of(default);
-        match self.core.proven_before(id, known, asking, group) {
+        match self.core.proven_before(client, known, asking, group) {
             Some(proven) => Some(proven),
-            None => self.prove_or_wait(id, known, asking, frames, (group, has_waited)),
+            None => self.prove_or_wait(client, known, asking, frames, (group, has_waited)),
         }
     }
 
@@ -403,14 +398,14 @@ impl Exchange {
     #[cold]
     fn prove_or_wait(
         &mut self,
-        id: ClientId,
+        client: &mut Client,
         known: &Known,
         asking: Asking<'_>,
         frames: &[u8],
         (group, has_waited): (HostgroupId, bool),
     ) -> Option<Proven> {
         let version = self.core.env.shared.catalog().version();
-        let Some(judged) = self.core.judge_in(id, known, asking, group) else {
+        let Some(judged) = self.core.judge_in(client, known, asking, group) else {
             return Some(Proven::nothing(group, version));
         };
         let proven = Proven { group, proof: judged.proof, validity: Validity::of(&judged) };
@@ -420,26 +415,24 @@ impl Exchange {
             && !has_waited
             && wait_ms > 0
             && self.core.env.stopping.is_none()
-            && self.core.clients.get(id).is_some_and(|client| !client.is_mirror);
+            && !client.is_mirror;
         if has_waited {
             self.statements.note_unanswered(judged.missing.iter());
         }
         let waiter = Waiter {
             worker: self.core.env.options.index,
-            index: id.index,
-            generation: id.generation,
+            index: client.id.index,
+            generation: client.id.generation,
         };
-        self.core.ask_names(id, judged.due, None);
-        if !self.core.ask_names(id, judged.missing, Some(waiter)) || !waits {
+        self.core.ask_names(client, judged.due, None);
+        if !self.core.ask_names(client, judged.missing, Some(waiter)) || !waits {
             return Some(proven);
         }
         self.core.fx.stats.counters.statements_awaited_names += 1;
         let until_ms = self.core.env.now.ms() + wait_ms;
-        if let Some(client) = self.core.clients.get_mut(id) {
-            debug_assert!(matches!(client.phase, Phase::Idle));
-            client.phase = Phase::AwaitNames(Box::new(AwaitNames { frames: frames.to_vec() }));
-        }
-        self.core.clients.set_timer(id, until_ms);
+        debug_assert!(matches!(client.phase, Phase::Idle));
+        client.phase = Phase::AwaitNames(Box::new(AwaitNames { frames: frames.to_vec() }));
+        self.core.clients.set_timer(client, until_ms);
         None
     }
 }

@@ -12,7 +12,7 @@ use trunkline_sql::{
     token::{Encoding, Modes},
 };
 
-use crate::{ClientId, login::SPACES_IGNORED, rooms::Core};
+use crate::{clients::client::Client, login::SPACES_IGNORED, rooms::Core};
 
 /// The modes but for the encoding.
 fn modes_of(state: &SessionState, flavor: Flavor, no_backslash_escapes: Option<bool>) -> Modes {
@@ -291,8 +291,8 @@ fn charset_name(text: &[u8]) -> Option<String> {
 }
 
 impl Core {
-    pub(crate) fn modes(&self, id: ClientId) -> Option<Modes> {
-        let session = self.clients.get(id)?.session.as_ref()?;
+    pub(crate) fn modes(&self, client: &Client) -> Option<Modes> {
+        let session = client.session.as_ref()?;
         Some(match session.settings.modes.guesses_quotes {
             true => self.servers.defaults.modes.settle(session.settings.modes),
             false => session.settings.modes,

@@ -27,7 +27,7 @@ use crate::{
     clients::client::{Client, LoggedIn, Origin, Phase, Session, SessionSettings},
     kill::worker_of,
     prepared::MovedStmts,
-    rooms::{Core, Exchange},
+    rooms::{Core, Exchange, Lender},
     servers::conn::AccountKey,
     session_past::LastStatement,
     shared::UserPlace,
@@ -99,7 +99,7 @@ impl Core {
     pub(crate) fn on_let_leave(&mut self) {
         let mut left = 0;
         while let Some((id, to)) = self.clients.leaving.get(left).copied() {
-            match self.rests(id) {
+            match self.with_client(id, Self::rests).unwrap_or_default() {
                 true => {
                     self.clients.leaving.swap_remove(left);
                     self.give_client(id, to);
@@ -110,8 +110,7 @@ impl Core {
     }
 
     /// Whether a client can be given away now.
-    fn rests(&mut self, id: ClientId) -> bool {
-        let Some(client) = self.clients.get_mut(id) else { return false };
+    fn rests(&mut self, client: &mut Client) -> bool {
         matches!(client.phase, Phase::Idle)
             && client.io.inbox.is_empty()
             && client.io.outbox.is_empty()
@@ -125,8 +124,8 @@ impl Core {
     }
 
     fn give_client(&mut self, id: ClientId, to: usize) {
-        let account = self.clients.get(id).and_then(|client| client.session.as_ref());
-        let account = account
+        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
+        let account = session
             .and_then(|session| self.servers.logins.accounts.key(session.login.account))
             .cloned();
         let Some(account) = account else { return };
@@ -228,21 +227,23 @@ impl Exchange {
             proof: None,
             has_place: true,
         };
-        let mut client = Client::new(origin, Phase::Idle, active_ms);
-        client.session = Some(Box::new(own));
-        let id = self.core.clients.table.insert_with(|_| client);
+        let id = self.core.clients.table.insert_with(|id| {
+            let mut client = Client::new(id, origin, Phase::Idle, active_ms);
+            client.session = Some(Box::new(own));
+            client
+        });
         self.core.clients.numbers.insert(number, id);
         self.core.clients.away.remove(&number);
         self.core.fx.stats.counters.sessions_arrived += 1;
         // A new configuration may have come here while it was on its way.
-        self.core.follow_user(id, None);
+        self.core.with_client(id, |core, client| core.follow_user(client, None));
         id
     }
 
     /// See [`Worker::client_adopted`](crate::Worker::client_adopted).
-    pub(crate) fn on_client_adopted(&mut self, id: ClientId) {
+    pub(crate) fn on_client_adopted(&mut self, client: &mut Client) {
         if self.core.env.stopping.is_some() {
-            self.close_client(id);
+            self.close_client(client);
         }
     }
 }

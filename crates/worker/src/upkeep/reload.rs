@@ -10,11 +10,10 @@ use trunkline_session::tracker::PinReason;
 use trunkline_topology::{HostgroupId, Server, User};
 
 use crate::{
-    ClientId,
     clients::client::{Client, Lease, Phase, Stage, Statement},
     effects::Wake,
     exchange::send::{LOST, may_leave},
-    rooms::{Commands, Core, Exchange},
+    rooms::{Commands, Core, Exchange, Lender},
     routing::kept::has_state,
     routing::route::Route,
     servers::Servers,
@@ -90,15 +89,14 @@ impl Core {
     /// connection: writes that are to see it would go elsewhere.
     fn apply_users(&mut self, former: &Snapshot) {
         for id in self.clients.table.keys_where(|client| client.session.is_some()) {
-            self.follow_user(id, Some(former));
+            self.with_client(id, |core, client| core.follow_user(client, Some(former)));
         }
     }
 
     /// A session, and the one that it goes back to if its change of user fails, go where their
     /// users go now. Those of a user that is gone stay where they are, but for a hostgroup that has
     /// become the readers' since `before`.
-    pub(super) fn follow_user(&mut self, id: ClientId, before: Option<&Snapshot>) {
-        let Some(client) = self.clients.get_mut(id) else { return };
+    pub(super) fn follow_user(&mut self, client: &mut Client, before: Option<&Snapshot>) {
         for session in [&mut client.session, &mut client.change.former].into_iter().flatten() {
             let former = session.login.user.default_hostgroup;
             let user = match self.env.snapshot.today(&session.login.user) {
@@ -138,7 +136,7 @@ impl Core {
         let snapshot = Arc::clone(&self.env.snapshot);
         self.servers.leave_addresses(&snapshot);
         let removed = self.servers.pool.apply(snapshot.servers());
-        self.drop_outdated();
+        self.drop_outdated(None);
         for slot in removed {
             self.servers.sweep_slot(slot);
         }
@@ -191,7 +189,7 @@ impl Exchange {
                 .take(|waiter| waiter.client == id)
                 .is_some()
             {
-                self.core.requeue(id);
+                self.core.with_client(id, Core::requeue);
             }
         }
     }
@@ -213,7 +211,7 @@ impl Exchange {
                 is_out || conn.hostgroup != session.login.user.default_hostgroup
             });
             if is_left {
-                self.close_client(id);
+                self.with_client(id, Self::close_client);
             }
         }
     }

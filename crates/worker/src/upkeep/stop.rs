@@ -2,7 +2,7 @@
 
 use crate::{
     Action, ClientId, Side,
-    rooms::{Core, Exchange},
+    rooms::{Core, Exchange, Lender},
 };
 
 impl Exchange {
@@ -12,7 +12,7 @@ impl Exchange {
         self.core.env.shared.withdraw_load(self.core.env.options.index);
         self.drop_mirrors();
         for id in self.core.clients.table.keys() {
-            self.close_if_free(id);
+            self.with_client(id, Self::close_if_free);
         }
         self.check_stop();
     }
@@ -20,7 +20,7 @@ impl Exchange {
     /// See [`Worker::end_clients`](crate::Worker::end_clients).
     pub(crate) fn on_end_clients(&mut self) {
         for id in self.core.clients.table.keys() {
-            self.close_client_now(id);
+            self.with_client(id, Self::close_client_now);
         }
     }
 
@@ -31,7 +31,7 @@ impl Exchange {
         };
         if self.core.env.now.ms() >= deadline_ms {
             for id in self.core.clients.table.keys() {
-                self.close_client_now(id);
+                self.with_client(id, Self::close_client_now);
             }
         }
         if self.core.clients.table.len() == 0 && !self.core.env.is_stopped {

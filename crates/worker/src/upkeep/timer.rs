@@ -10,15 +10,26 @@ use trunkline_protocol::{
 
 use crate::{
     ClientId,
-    clients::client::{Ending, Phase, Purpose, Stage, Statement, Waiting},
+    clients::client::{Client, Ending, Phase, Purpose, Stage, Statement, Waiting},
+    effects::Wake,
     kill::{KillAsker, KillScope},
-    rooms::{Commands, Core, Exchange},
+    rooms::{Commands, Core, Exchange, Lender},
     servers::conn::Owner,
 };
 
 /// A server that does not end a statement this long after it was told to loses its connection,
 /// ms.
 const UNENDED_MS_MAX: u64 = 12_000;
+
+/// Why a connection is given up whose server has not ended a statement that it was told to end.
+const UNENDED: &str = "query_timeout exceeded, and the server did not end the statement";
+
+/// A statement that has run out of its time while a server runs it.
+struct Overdue {
+    conn: ConnId,
+    /// How many bytes had been sent there before it.
+    sent_at: u64,
+}
 
 /// How often a definition that is held back looks whether it may go, ms.
 pub(crate) const COPIES_LOOK_MS: u64 = 10;
@@ -39,59 +50,63 @@ impl Commands {
             self.exchange.core.clients.timers.first().copied().filter(|(at, _)| *at <= now_ms)
         {
             self.exchange.core.clients.timers.remove(&(at_ms, id));
-            let Some(client) = self.exchange.core.clients.get_mut(id) else {
-                continue;
-            };
-            client.timer_ms = 0;
-            if matches!(client.phase, Phase::AwaitNames(_)) {
-                self.names_told(id);
-                continue;
+            if let Some(overdue) = self.with_client(id, Self::on_timer).flatten() {
+                self.exchange.interrupt_overdue(id, overdue);
             }
-            let Phase::Running(statement) = &mut client.phase else {
-                continue;
-            };
-            let lost = client.session.as_ref().and_then(|session| session.lost.clone());
-            match (statement.held_back.take(), lost) {
-                (None, _) => self.exchange.time_out(id),
-                (Some(_), Some(cause)) => {
-                    // What it was to be a part of has gone while it was held back.
-                    self.exchange.fail_statement(id, ErrorKind::StateLost.says(cause));
-                    self.exchange.close_client(id);
-                }
-                (Some(waiting), None) => {
-                    let phase = std::mem::replace(&mut client.phase, Phase::Idle);
-                    if let Phase::Running(statement) = phase {
-                        let Waiting { route, text_len, awaits_cache } = *waiting;
-                        let route = self.exchange.core.clients.still_there(id, route);
-                        match awaits_cache.is_some() {
-                            true => {
-                                self.exchange.core.count_shared_timeout(&statement);
-                                self.exchange.delay_or_start(id, route, statement, text_len);
-                            }
-                            false => self.exchange.depart_alone(id, route, statement, text_len),
+        }
+    }
+
+    /// A client's time has come. What it has under way at a server, if that is to end, is told.
+    fn on_timer(&mut self, client: &mut Client) -> Option<Overdue> {
+        client.timer_ms = 0;
+        if matches!(client.phase, Phase::AwaitNames(_)) {
+            self.names_told(client);
+            return None;
+        }
+        let Phase::Running(statement) = &mut client.phase else {
+            return None;
+        };
+        let lost = client.session.as_ref().and_then(|session| session.lost.clone());
+        match (statement.held_back.take(), lost) {
+            (None, _) => return self.exchange.time_out(client),
+            (Some(_), Some(cause)) => {
+                // What it was to be a part of has gone while it was held back.
+                self.exchange.fail_statement(client, ErrorKind::StateLost.says(cause));
+                self.exchange.close_client(client);
+            }
+            (Some(waiting), None) => {
+                let phase = std::mem::replace(&mut client.phase, Phase::Idle);
+                if let Phase::Running(statement) = phase {
+                    let Waiting { route, text_len, awaits_cache } = *waiting;
+                    let route = client.still_there(route);
+                    match awaits_cache.is_some() {
+                        true => {
+                            self.exchange.core.count_shared_timeout(&statement);
+                            self.exchange.delay_or_start(client, route, statement, text_len);
                         }
+                        false => self.exchange.depart_alone(client, route, statement, text_len),
                     }
                 }
             }
         }
+        None
     }
 }
 
 impl Exchange {
-    /// The client's statement has run out of its time.
-    fn time_out(&mut self, id: ClientId) {
+    /// The client's statement has run out of its time. Where a server runs it, that is told.
+    fn time_out(&mut self, client: &mut Client) -> Option<Overdue> {
         let now_ms = self.core.env.now.ms();
-        let Some(Phase::Running(statement)) =
-            self.core.clients.get_mut(id).map(|client| &mut client.phase)
-        else {
-            return;
+        let Phase::Running(statement) = &mut client.phase else {
+            return None;
         };
         let was_told = statement.ending.is_some();
         self.core.fx.stats.counters.statements_timed_out += u64::from(!was_told);
         let (conn, sent_at) = match statement.stage {
             Stage::Queued | Stage::Returning => {
-                self.core.pool_leave(id);
-                return self.fail_timed_out(id);
+                self.core.pool_leave(client);
+                self.fail_timed_out(client);
+                return None;
             }
             Stage::Synchronising(conn) | Stage::Preparing(conn) => {
                 statement.ending = Some(Ending::TimedOut);
@@ -100,34 +115,32 @@ impl Exchange {
             Stage::Sent(conn) => (conn, Some(statement.sent.sent_at)),
             Stage::Shared(conn) => {
                 let sent_at = statement.sent.sent_at;
-                if !was_told && !self.core.single_out(id, conn) {
-                    return self.fail_timed_out(id);
+                if !was_told && !self.core.single_out(client, conn) {
+                    self.fail_timed_out(client);
+                    return None;
                 }
                 (conn, Some(sent_at))
             }
         };
         if was_told {
-            return self.give_up_conn(id, conn);
+            if let Phase::Running(statement) = &mut client.phase {
+                statement.target.retries_left = 0;
+            }
+            self.core.fx.wake(Wake::Lost(conn, UNENDED));
+            return None;
         }
-        self.core.clients.set_timer(id, now_ms + UNENDED_MS_MAX);
-        if sent_at.is_none() {
-            // It ends before it is sent.
-            return;
-        }
-        self.core.withhold_answer(id, conn);
-        // Nobody waits for what comes of it.
-        let asker = KillAsker { worker: self.core.env.options.index, client: Some(id), ticket: 0 };
-        self.kill_on_server(id, conn, sent_at, KillScope::Statement, asker);
+        self.core.clients.set_timer(client, now_ms + UNENDED_MS_MAX);
+        // What has not been sent ends before it is.
+        let sent_at = sent_at?;
+        self.core.withhold_answer(client, conn);
+        Some(Overdue { conn, sent_at })
     }
 
-    /// The server has not ended the statement that it was told to end.
-    fn give_up_conn(&mut self, id: ClientId, conn: ConnId) {
-        if let Some(Phase::Running(statement)) =
-            self.core.clients.get_mut(id).map(|client| &mut client.phase)
-        {
-            statement.target.retries_left = 0;
-        }
-        self.lose_conn(conn, "query_timeout exceeded, and the server did not end the statement");
+    /// Has a server end what it runs for a client. Nobody waits for what comes of it.
+    fn interrupt_overdue(&mut self, id: ClientId, overdue: Overdue) {
+        let Overdue { conn, sent_at } = overdue;
+        let asker = KillAsker { worker: self.core.env.options.index, client: Some(id), ticket: 0 };
+        self.kill_on_server(id, conn, Some(sent_at), KillScope::Statement, asker);
     }
 }
 
@@ -135,14 +148,12 @@ impl Core {
     /// The answer to come is not what the client gets. A read's is thrown away, whatever it is;
     /// of anything else only the error of an interruption, as it may have been carried out
     /// before the server was told.
-    fn withhold_answer(&mut self, id: ClientId, conn_id: ConnId) {
+    fn withhold_answer(&mut self, client: &mut Client, conn_id: ConnId) {
         let conn = self.servers.conns.get_mut(conn_id);
         let entry = conn.and_then(|conn| {
-            conn.in_flight.iter_mut().find(|entry| entry.owner == Owner::Client(id))
+            conn.in_flight.iter_mut().find(|entry| entry.owner == Owner::Client(client.id))
         });
-        let Some(Phase::Running(statement)) =
-            self.clients.get_mut(id).map(|client| &mut client.phase)
-        else {
+        let Phase::Running(statement) = &mut client.phase else {
             return;
         };
         statement.ending = Some(Ending::TimedOut);
