@@ -37,7 +37,7 @@ use trunkline_topology::HostgroupId;
 use crate::{
     ClientId,
     cache::capture::Capture,
-    clients::client::{Client, Phase, Purpose, Session, Statement, Waiting},
+    clients::client::{Awaits, Client, Held, Phase, Purpose, Session, Stage, Statement},
     commands::command::is_split,
     prepared::know_columns,
     rooms::{Core, Exchange, Lender},
@@ -170,9 +170,9 @@ impl Exchange {
                 self.core.fx.buffers.give(statement.command.frames);
             }
             Found::Wait => {
-                let awaits_cache = Some(key.as_slice().into());
-                let waiting = Waiting { route, text_len, awaits_cache };
-                self.core.await_cached(client, waiting, statement, order);
+                let awaits = Awaits::Cached(key.as_slice().into());
+                statement.stage = Stage::held(awaits, route, text_len);
+                self.core.await_cached(client, statement, order);
             }
             Found::Fill(_) | Found::Renew(_) | Found::Nothing => {
                 self.core.count_miss(order);
@@ -247,10 +247,11 @@ impl Exchange {
         let Phase::Running(statement) = &mut client.phase else {
             return;
         };
-        let is_it = |waiting: &mut Box<Waiting>| waiting.awaits_cache.is_some();
-        let (Some(waiting), Some(order)) =
-            (statement.held_back.take_if(is_it), statement.target.orders.cache)
-        else {
+        let Some(order) = statement.target.orders.cache else {
+            return;
+        };
+        let is_it = |awaits: &Awaits| matches!(awaits, Awaits::Cached(_));
+        let Some(held) = statement.stage.release(is_it) else {
             return;
         };
         if let Some(cause) = client.session.as_ref().and_then(|session| session.lost.clone()) {
@@ -264,9 +265,10 @@ impl Exchange {
             return;
         };
         self.core.clients.set_timer(client, 0);
-        let Waiting { route, text_len, awaits_cache } = *waiting;
+        let Held { awaits: Awaits::Cached(key), route, text_len } = held else {
+            return;
+        };
         let route = client.still_there(route);
-        let key = awaits_cache.unwrap_or_default();
         if statement.beside.fill.is_some() {
             return self.go_on_from_shared(client, route, statement, text_len, order);
         }
@@ -329,20 +331,13 @@ impl Core {
     }
 
     /// Waits until an equal statement has been answered, or for as long as its rule says.
-    fn await_cached(
-        &mut self,
-        client: &mut Client,
-        waiting: Waiting,
-        mut statement: Box<Statement>,
-        order: CacheOrder,
-    ) {
+    fn await_cached(&mut self, client: &mut Client, statement: Box<Statement>, order: CacheOrder) {
         self.fx.stats.counters.cache_waits += 1;
         self.fx.stats.cache_mut(order.rule).waits += 1;
         let mut wait_ms = u64::from(order.wait_ms);
         if statement.target.orders.timeout_ms > 0 {
             wait_ms = wait_ms.min(statement.target.orders.timeout_ms);
         }
-        statement.held_back = Some(Box::new(waiting));
         self.clients.begin(client, statement);
         self.clients.set_timer(client, self.env.now.ms() + wait_ms);
     }

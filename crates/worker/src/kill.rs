@@ -342,7 +342,7 @@ impl Exchange {
     fn interrupt(&mut self, client: &mut Client) -> Option<(ConnId, Option<u64>)> {
         match &mut client.phase {
             Phase::Running(statement) => match statement.stage {
-                Stage::Queued | Stage::Returning => {
+                Stage::Held(_) | Stage::Queued | Stage::Returning => {
                     self.core.pool_leave(client);
                     self.fail_statement(client, ErrorKind::Interrupted.says(INTERRUPTED));
                     None
@@ -407,7 +407,8 @@ impl Exchange {
                 Stage::Sent(conn) => Some(conn),
                 // Behind others it is read and thrown away.
                 Stage::Shared(conn) => self.core.single_out(client, conn).then_some(conn),
-                Stage::Queued
+                Stage::Held(_)
+                | Stage::Queued
                 | Stage::Returning
                 | Stage::Synchronising(_)
                 | Stage::Preparing(_) => None,

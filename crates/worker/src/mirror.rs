@@ -401,7 +401,7 @@ impl Exchange {
         let waits = |client: &Client| {
             client.is_mirror
                 && matches!(&client.phase, Phase::Running(statement)
-                    if statement.stage == Stage::Queued)
+                    if matches!(statement.stage, Stage::Held(_) | Stage::Queued))
         };
         for id in self.core.clients.table.keys_where(waits) {
             self.with_client(id, Self::close_client);

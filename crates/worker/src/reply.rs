@@ -305,7 +305,8 @@ impl Core {
         let conn_id = match &client.phase {
             Phase::Running(statement) => match statement.stage {
                 Stage::Sent(conn) | Stage::Shared(conn) => conn,
-                Stage::Queued
+                Stage::Held(_)
+                | Stage::Queued
                 | Stage::Returning
                 | Stage::Synchronising(_)
                 | Stage::Preparing(_) => return,

@@ -6,7 +6,7 @@ use trunkline_protocol::packet::tracker_filter::TrackerFilter;
 use trunkline_sql::{analysis::Depends, recall, recall::Recalled};
 
 use crate::{
-    clients::client::{Client, Phase, Purpose, Statement, Waiting},
+    clients::client::{Awaits, Client, Phase, Purpose, Stage, Statement},
     rooms::Exchange,
     routing::route::Route,
     servers::conn::Conn,
@@ -24,12 +24,11 @@ impl Exchange {
         let Phase::Running(statement) = &mut client.phase else {
             return;
         };
-        let Some(waiting) = statement.waiting.take() else {
+        let Some(held) = statement.stage.release(|awaits| *awaits == Awaits::Past) else {
             return;
         };
         if let Phase::Running(statement) = std::mem::replace(&mut client.phase, Phase::Idle) {
-            let Waiting { route, text_len, .. } = *waiting;
-            self.follow_past(client, route, statement, text_len);
+            self.follow_past(client, held.route, statement, held.text_len);
         }
     }
 
@@ -46,13 +45,13 @@ impl Exchange {
         match self.core.settle_insert_id(client, &route, &statement) {
             Settled::GoesOn => {}
             Settled::Waits => {
-                statement.waiting = Some(Box::new(Waiting { route, text_len, awaits_cache: None }));
+                statement.stage = Stage::held(Awaits::Past, route, text_len);
                 return self.core.clients.begin(client, statement);
             }
             Settled::Lost => return self.core.refuse_lost_insert_id(client, *statement),
         }
         if self.core.settle_found_rows(client, &route, &statement) {
-            statement.waiting = Some(Box::new(Waiting { route, text_len, awaits_cache: None }));
+            statement.stage = Stage::held(Awaits::Past, route, text_len);
             return self.core.clients.begin(client, statement);
         }
         if statement.command.purpose == Purpose::Execute {
@@ -70,7 +69,7 @@ impl Exchange {
         }
         let depends = analysis.depends;
         if session.past.awaits(depends, runs_code(&statement)) {
-            statement.waiting = Some(Box::new(Waiting { route, text_len, awaits_cache: None }));
+            statement.stage = Stage::held(Awaits::Past, route, text_len);
             return self.core.clients.begin(client, statement);
         }
         let (last, insert) = (asked_place(session, depends), session.insert_conn);
@@ -220,7 +219,7 @@ impl Exchange {
         }
         let depends = known.analysis.depends;
         if session.past.awaits(depends, runs_code(&statement)) {
-            statement.waiting = Some(Box::new(Waiting { route, text_len: 0, awaits_cache: None }));
+            statement.stage = Stage::held(Awaits::Past, route, 0);
             return self.core.clients.begin(client, statement);
         }
         let reads = |what| depends.contains(what);

@@ -3,7 +3,7 @@
 use trunkline_protocol::error::{ClientError, ErrorKind};
 
 use crate::{
-    clients::client::{Client, Purpose, Statement, Waiting},
+    clients::client::{Awaits, Client, Purpose, Stage, Statement},
     exchange::lost::says_state,
     rooms::{Core, Exchange},
     routing::route::Route,
@@ -145,8 +145,7 @@ impl Core {
         for_ms: u64,
     ) {
         let until_ms = self.env.now.ms() + for_ms;
-        let awaits_cache = None;
-        statement.held_back = Some(Box::new(Waiting { route, text_len, awaits_cache }));
+        statement.stage = Stage::held(Awaits::Time, route, text_len);
         self.clients.begin(client, statement);
         self.clients.set_timer(client, until_ms);
     }

@@ -12,7 +12,7 @@ use trunkline_topology::{Address, Server};
 use super::{CacheOrder, LOCAL_LEN, put};
 use crate::{
     Action, ClientId,
-    clients::client::{Client, Statement, Waiting},
+    clients::client::{Awaits, Client, Stage, Statement},
     rooms::{Core, Exchange},
     routing::route::Route,
 };
@@ -96,14 +96,14 @@ impl Exchange {
             ticket: fill.ticket,
             reply_max: fill.copy.bytes_max(),
         };
-        let awaits_cache = Some(fill.key.clone());
+        let awaits = Awaits::Cached(fill.key.clone());
         self.core.fx.act(Action::AskShared(Box::new(ask)));
         self.core.fx.stats.counters.cache_shared_asked += 1;
         let mut wait_ms = self.core.env.snapshot.settings.query_cache_redis_timeout;
         if statement.target.orders.timeout_ms > 0 {
             wait_ms = wait_ms.min(statement.target.orders.timeout_ms);
         }
-        statement.held_back = Some(Box::new(Waiting { route, text_len, awaits_cache }));
+        statement.stage = Stage::held(awaits, route, text_len);
         self.core.clients.begin(client, statement);
         self.core.clients.set_timer(client, self.core.env.now.ms() + wait_ms);
     }

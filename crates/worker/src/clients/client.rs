@@ -353,13 +353,8 @@ pub(crate) struct Statement {
     pub(crate) target: Target,
     /// When it has run out of its time, ms; 0 never.
     pub(crate) deadline_ms: u64,
-    /// How it goes on when the time has come that it is held back for; it is `Queued` until then,
-    /// without a place in any queue.
-    pub(crate) held_back: Option<Box<Waiting>>,
     pub(crate) beside: Beside,
     pub(crate) stage: Stage,
-    /// Set while it waits, `Queued`, for what an earlier statement left to be fetched.
-    pub(crate) waiting: Option<Box<Waiting>>,
     pub(crate) sent: Sent,
 }
 
@@ -480,9 +475,7 @@ impl Statement {
             sent: Sent::default(),
             ending: None,
             deadline_ms: 0,
-            held_back: None,
             stage: Stage::Queued,
-            waiting: None,
         }
     }
 
@@ -510,19 +503,31 @@ pub(crate) enum Ending {
     Withheld,
 }
 
-/// How a statement goes on when what it waits for has come.
-#[derive(Debug)]
-pub(crate) struct Waiting {
+/// What a statement is held back for, and how it goes on then.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Held {
+    pub(crate) awaits: Awaits,
     pub(crate) route: Route,
     /// Bytes of its text, which is the end of its frames.
     pub(crate) text_len: usize,
-    /// The key of the answer that it waits for, if it does.
-    pub(crate) awaits_cache: Option<Box<[u8]>>,
+}
+
+/// What a statement that is held back waits for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Awaits {
+    /// Its client's timer.
+    Time,
+    /// The answer with this key, or its client's timer.
+    Cached(Box<[u8]>),
+    /// That what an earlier statement left has been fetched.
+    Past,
 }
 
 /// How far a command has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
+    /// Is held back, and has no place in any queue yet.
+    Held(Box<Held>),
     /// Waits for a connection of its hostgroup.
     Queued,
     /// Looks for a connection again when this event is over.
@@ -538,10 +543,27 @@ pub(crate) enum Stage {
 }
 
 impl Stage {
-    /// The connection that the statement has, or shares.
-    pub(crate) fn conn(self) -> Option<ConnId> {
+    pub(crate) fn held(awaits: Awaits, route: Route, text_len: usize) -> Self {
+        Self::Held(Box::new(Held { awaits, route, text_len }))
+    }
+
+    /// Takes out what it is held back for, if that is `wanted`; then it is as good as queued.
+    pub(crate) fn release(&mut self, wanted: impl FnOnce(&Awaits) -> bool) -> Option<Held> {
         match self {
-            Self::Queued | Self::Returning => None,
+            Self::Held(held) if wanted(&held.awaits) => {
+                match std::mem::replace(self, Self::Queued) {
+                    Self::Held(held) => Some(*held),
+                    _ => None,
+                }
+            }
+            _ => None,
+        }
+    }
+
+    /// The connection that the statement has, or shares.
+    pub(crate) fn conn(&self) -> Option<ConnId> {
+        match *self {
+            Self::Held(_) | Self::Queued | Self::Returning => None,
             Self::Synchronising(conn)
             | Self::Preparing(conn)
             | Self::Sent(conn)

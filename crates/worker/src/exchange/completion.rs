@@ -77,8 +77,8 @@ impl Exchange {
             // Its client was told that it failed: there are no rows to be fetched.
             self.core.close_cursor(client, stmt_id);
         }
-        let stage = statement.stage;
-        let is_tainted = matches!(stage, Stage::Shared(_)) && reports_change(&outcome);
+        let is_shared = matches!(statement.stage, Stage::Shared(_));
+        let is_tainted = is_shared && reports_change(&outcome);
         let lasts = is_tainted && reports_lasting(&outcome);
         let has_run = matches!(statement.command.purpose, Purpose::Query | Purpose::Execute);
         if let Some(known) = statement.meaning.known.as_ref().filter(|_| was_run && has_run) {
@@ -92,30 +92,24 @@ impl Exchange {
         if statement.beside.mirrored.is_some() {
             self.finish_half(conn_id, &mut statement, &outcome);
         }
-        if matches!(stage, Stage::Shared(_)) {
+        if is_shared {
             self.core.keep_warnings_of_shared(client, conn_id, &statement, &outcome);
         }
         let is_over = self.core.ends_session(client, conn_id, &statement, &outcome);
         statement.meaning.definition = None;
         self.retire(statement);
-        match stage {
-            Stage::Shared(_) if is_tainted => {
+        match is_shared {
+            true if is_tainted => {
                 if let Some(conn) = self.core.servers.conns.get_mut(conn_id).filter(|_| lasts) {
                     conn.holder.close_on_release = true;
                 }
                 self.clean_shared(conn_id);
             }
-            Stage::Shared(_) => {
+            true => {
                 self.core.fx.stats.counters.shared_wait_us += took_us.saturating_sub(service_us);
                 self.settle_shared(conn_id, Some(took_us));
             }
-            Stage::Sent(_)
-            | Stage::Queued
-            | Stage::Returning
-            | Stage::Preparing(_)
-            | Stage::Synchronising(_) => {
-                self.core.settle_lease(client, conn_id);
-            }
+            false => self.core.settle_lease(client, conn_id),
         }
         match is_over {
             true => self.close_client(client),
@@ -293,6 +287,7 @@ impl Exchange {
             }
         };
         match statement.stage {
+            Stage::Held(_) => {}
             Stage::Queued | Stage::Returning => {
                 self.core.servers.pool.waiters(statement.target.hostgroup).remove(client.id)
             }

@@ -161,7 +161,7 @@ impl Exchange {
             return self.fail_statement(client, (&*error).into());
         }
         let was_sent = match statement.stage {
-            Stage::Queued | Stage::Returning => {
+            Stage::Held(_) | Stage::Queued | Stage::Returning => {
                 // It goes on elsewhere, or waits for what an earlier one left.
                 if had_state {
                     session.lost = Some(text);

@@ -31,7 +31,7 @@ use crate::{
 pub(super) const DECISIONS_MAX: usize = 16_384;
 
 /// Where a statement goes.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Route {
     /// To this connection, which the session holds.
     Lease(HostgroupId, ConnId),

@@ -46,7 +46,7 @@ impl Core {
             Phase::Forward(_) => ("forwarding", rested_us, None),
             Phase::Running(statement) => {
                 let doing = match statement.stage {
-                    Stage::Queued | Stage::Returning => "queued",
+                    Stage::Held(_) | Stage::Queued | Stage::Returning => "queued",
                     Stage::Synchronising(_) => "synchronising",
                     Stage::Preparing(_) => "preparing",
                     Stage::Sent(_) | Stage::Shared(_) => "running",

@@ -7,7 +7,7 @@ use trunkline_protocol::response::{Relay, ResponseShape};
 
 use crate::{
     ClientId,
-    clients::client::{Client, Phase},
+    clients::client::{Awaits, Client, Phase, Stage},
     effects::Wake,
     exchange::send::put_own_query,
     rooms::Core,
@@ -134,7 +134,9 @@ impl Core {
         if *awaits == Some(conn_id) {
             *awaits = None;
         }
-        if matches!(&client.phase, Phase::Running(statement) if statement.waiting.is_some()) {
+        let waits =
+            |stage: &Stage| matches!(stage, Stage::Held(held) if held.awaits == Awaits::Past);
+        if matches!(&client.phase, Phase::Running(statement) if waits(&statement.stage)) {
             self.fx.wake(Wake::PastTold(client.id));
         }
     }

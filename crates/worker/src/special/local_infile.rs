@@ -75,8 +75,8 @@ impl Core {
         let Phase::Running(statement) = &mut client.phase else {
             return;
         };
-        let (Stage::Sent(conn_id), Upload::Sending { mut left, mut is_continued, mut seq }) =
-            (statement.stage, statement.beside.upload)
+        let (&Stage::Sent(conn_id), Upload::Sending { mut left, mut is_continued, mut seq }) =
+            (&statement.stage, statement.beside.upload)
         else {
             return;
         };

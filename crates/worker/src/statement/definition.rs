@@ -213,8 +213,8 @@ const ORPHANS_MAX: usize = 4_096;
 impl Exchange {
     /// A statement is over for the proxy. Where no answer has come, its server may go on.
     pub(crate) fn orphan_definition(&mut self, statement: &mut Statement) {
-        let (Some(ticket), Stage::Sent(conn)) =
-            (statement.meaning.definition.take(), statement.stage)
+        let (Some(ticket), &Stage::Sent(conn)) =
+            (statement.meaning.definition.take(), &statement.stage)
         else {
             return;
         };

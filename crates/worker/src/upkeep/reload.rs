@@ -155,7 +155,8 @@ impl Exchange {
             Phase::Running(statement) => {
                 let is_unsent = matches!(
                     statement.stage,
-                    Stage::Queued
+                    Stage::Held(_)
+                        | Stage::Queued
                         | Stage::Returning
                         | Stage::Synchronising(_)
                         | Stage::Preparing(_)
@@ -226,12 +227,12 @@ impl Exchange {
 /// The hostgroup that a statement waits for a connection of, or is going to when a rule delays it
 /// no more; `None` where it goes on one that its session holds.
 fn waits_for(statement: &mut Statement) -> Option<&mut HostgroupId> {
-    match &mut statement.held_back {
-        None => Some(&mut statement.target.hostgroup),
-        Some(waiting) => match &mut waiting.route {
+    match &mut statement.stage {
+        Stage::Held(held) => match &mut held.route {
             Route::Hostgroup(to) | Route::Reader(to) => Some(to),
             _ => None,
         },
+        _ => Some(&mut statement.target.hostgroup),
     }
 }
 

@@ -10,7 +10,7 @@ use trunkline_protocol::{
 
 use crate::{
     ClientId,
-    clients::client::{Client, Ending, Phase, Purpose, Stage, Statement, Waiting},
+    clients::client::{Awaits, Client, Ending, Held, Phase, Purpose, Stage, Statement},
     effects::Wake,
     kill::{KillAsker, KillScope},
     rooms::{Commands, Core, Exchange, Lender},
@@ -67,24 +67,26 @@ impl Commands {
             return None;
         };
         let lost = client.session.as_ref().and_then(|session| session.lost.clone());
-        match (statement.held_back.take(), lost) {
+        match (statement.stage.release(|awaits| *awaits != Awaits::Past), lost) {
             (None, _) => return self.exchange.time_out(client),
             (Some(_), Some(cause)) => {
                 // What it was to be a part of has gone while it was held back.
                 self.exchange.fail_statement(client, ErrorKind::StateLost.says(cause));
                 self.exchange.close_client(client);
             }
-            (Some(waiting), None) => {
+            (Some(held), None) => {
                 let phase = std::mem::replace(&mut client.phase, Phase::Idle);
                 if let Phase::Running(statement) = phase {
-                    let Waiting { route, text_len, awaits_cache } = *waiting;
+                    let Held { awaits, route, text_len } = held;
                     let route = client.still_there(route);
-                    match awaits_cache.is_some() {
-                        true => {
+                    match awaits {
+                        Awaits::Cached(_) => {
                             self.exchange.core.count_shared_timeout(&statement);
                             self.exchange.delay_or_start(client, route, statement, text_len);
                         }
-                        false => self.exchange.depart_alone(client, route, statement, text_len),
+                        Awaits::Time | Awaits::Past => {
+                            self.exchange.depart_alone(client, route, statement, text_len);
+                        }
                     }
                 }
             }
@@ -103,7 +105,7 @@ impl Exchange {
         let was_told = statement.ending.is_some();
         self.core.fx.stats.counters.statements_timed_out += u64::from(!was_told);
         let (conn, sent_at) = match statement.stage {
-            Stage::Queued | Stage::Returning => {
+            Stage::Held(_) | Stage::Queued | Stage::Returning => {
                 self.core.pool_leave(client);
                 self.fail_timed_out(client);
                 return None;
