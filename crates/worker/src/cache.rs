@@ -34,6 +34,7 @@ use trunkline_session::tracker::{Charset, PinReason, SessionState};
 use trunkline_sql::analysis::{Analysis, Depends, StatementKind};
 use trunkline_topology::HostgroupId;
 
+use self::shared::has_shared_place;
 use crate::{
     ClientId,
     cache::capture::Capture,
@@ -162,7 +163,7 @@ impl Exchange {
             statement.beside.fill = Some(self.core.new_fill(&key, ticket, &route));
         }
         match found {
-            Found::Fill(_) if self.core.has_shared_place(&statement) => {
+            Found::Fill(_) if has_shared_place(&statement) => {
                 self.ask_shared(client, route, statement, text_len);
             }
             Found::Answer(reply) => {
@@ -215,7 +216,7 @@ impl Exchange {
             session.past.learn(statement, &outcome, flavor, None, false);
             session.last_conn = None;
         }
-        self.core.stmt_answered(client, statement, &outcome);
+        client.stmt_answered(statement, &outcome);
         self.core.clients.count_waiting(client);
         let age_us = reply.age_us(self.core.env.now.us);
         let counters = &mut self.core.fx.stats.counters;

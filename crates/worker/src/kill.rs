@@ -453,7 +453,8 @@ impl Exchange {
                 }
                 (true, false) => {
                     self.core.leave_shared(client, conn);
-                    self.lose_conn(conn, "a session that shared it was killed");
+                    let reason = "a session that shared it was killed";
+                    self.core.fx.wake(Wake::Lost(conn, reason));
                 }
                 (false, true) => self.core.free_after_session(conn, Some(client)),
                 (false, false) => self.core.drop_conn(conn),

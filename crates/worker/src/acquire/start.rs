@@ -158,7 +158,7 @@ impl Core {
 
     /// Nothing of a statement goes to a server.
     fn give_up_unsent(&mut self, client: &mut Client, statement: Box<Statement>) {
-        self.long_data_used(client, &statement);
+        client.long_data_used(&statement);
         self.fx.buffers.give(statement.command.frames);
     }
 }

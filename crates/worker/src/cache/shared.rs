@@ -25,6 +25,11 @@ pub(crate) struct SharedPlace {
     pub(crate) generation: u64,
 }
 
+/// Whether the answer to a statement may be in the shared cache.
+pub(super) fn has_shared_place(statement: &Statement) -> bool {
+    statement.beside.fill.as_ref().is_some_and(|fill| fill.shared.is_some())
+}
+
 impl Core {
     /// The place of an answer, if there is a shared cache that answers. The numbers of hostgroups
     /// and the names of users mean something for one proxy only: the servers, and who its user is
@@ -56,10 +61,6 @@ impl Core {
             put(&mut whole, &host.files);
         }
         Some(SharedPlace { key: whole.into(), generation: shared.generation() })
-    }
-
-    pub(super) fn has_shared_place(&self, statement: &Statement) -> bool {
-        statement.beside.fill.as_ref().is_some_and(|fill| fill.shared.is_some())
     }
 
     /// A statement that awaited the shared cache goes on without it.

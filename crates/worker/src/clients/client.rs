@@ -479,6 +479,11 @@ impl Statement {
         }
     }
 
+    /// The client's prepared statement that it is an execution of.
+    pub(crate) fn executed(&self) -> Option<u32> {
+        self.prepared.stmt_id.filter(|_| self.command.purpose == Purpose::Execute)
+    }
+
     /// What is to be prepared and run for the client's statement.
     pub(crate) fn entry<'a>(&'a self, stmt: &'a ClientStmt) -> &'a Rc<Entry> {
         self.prepared.entry.as_ref().unwrap_or(&stmt.entry)

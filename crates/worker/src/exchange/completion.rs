@@ -25,7 +25,7 @@ use crate::{
     session_past::keeps_conditions,
     special::local_infile::Upload,
     statement::proof::proof_of,
-    upkeep::timer::reported_timeout,
+    upkeep::timer::{reported_timeout, timed_out},
 };
 
 /// Status flags that describe the session and not one result.
@@ -65,7 +65,8 @@ impl Exchange {
         self.account(client, conn_id, &statement, &outcome);
         self.core.learn(client, conn_id, &statement, &outcome, was_run);
         if reported_timeout(&statement, &outcome) {
-            self.core.note_timed_out(client);
+            // What the session may ask for next is what its client was told, not the interruption.
+            client.record_client_error(&timed_out());
         } else if let (false, Some(error)) = (was_run, &outcome.error) {
             // Its server may have been told to run it all the same, and says why it could not.
             client.record_client_error(&error.into());
@@ -262,7 +263,7 @@ impl Exchange {
             }
         };
         self.account_failed(client, &statement, error.code);
-        self.core.long_data_used(client, &statement);
+        client.long_data_used(&statement);
         let purpose = statement.command.purpose.clone();
         self.retire(statement);
         if let Purpose::LoginSchema(_, seq) = purpose {

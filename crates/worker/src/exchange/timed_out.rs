@@ -20,10 +20,4 @@ impl Core {
             timed_out().put(out, 1);
         });
     }
-
-    /// What the session may ask for next is what its client was told, and not that its server was
-    /// told to interrupt it.
-    pub(super) fn note_timed_out(&mut self, client: &mut Client) {
-        client.record_client_error(&timed_out());
-    }
 }

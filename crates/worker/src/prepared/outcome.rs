@@ -12,7 +12,7 @@ use trunkline_session::tracker::PinReason;
 use trunkline_sql::{analysis::Depends, token::Modes};
 
 use crate::{
-    clients::client::{Client, Phase, Purpose, Statement},
+    clients::client::{Client, Phase, Statement},
     commands::prepared::prepared_text,
     prepared::{ClientStmts, Entries, Entry, EntryKey, has_literals, server_stmts},
     rooms::{Core, Exchange},
@@ -185,7 +185,7 @@ impl Core {
         was_run: bool,
     ) {
         let Some(stmt_id) = statement.prepared.stmt_id else { return };
-        self.long_data_used(client, statement);
+        client.long_data_used(statement);
         if let Some(stmts) = client.stmts_mut() {
             stmts.columns_sent(stmt_id, outcome);
         }
@@ -211,32 +211,6 @@ impl Core {
             if let Some(lease) = session.lease_mut(conn_id) {
                 lease.pins.pin_name(PinReason::Cursor, &stmt_id.to_le_bytes());
             }
-        }
-    }
-
-    /// A client's execution was answered without a server.
-    pub(crate) fn stmt_answered(
-        &mut self,
-        client: &mut Client,
-        statement: &Statement,
-        outcome: &Outcome,
-    ) {
-        let Some(stmt_id) =
-            statement.prepared.stmt_id.filter(|_| statement.command.purpose == Purpose::Execute)
-        else {
-            return;
-        };
-        if let Some(stmts) = client.stmts_mut() {
-            stmts.columns_sent(stmt_id, outcome);
-        }
-    }
-
-    /// Long data goes with the execution that it was sent for, however that ended.
-    pub(crate) fn long_data_used(&mut self, client: &mut Client, statement: &Statement) {
-        let stmt_id =
-            statement.prepared.stmt_id.filter(|_| statement.command.purpose == Purpose::Execute);
-        if let (Some(stmt_id), Some(stmts)) = (stmt_id, client.stmts_mut()) {
-            stmts.long_data_used(stmt_id);
         }
     }
 
@@ -271,6 +245,23 @@ pub(crate) fn other_parameters() -> ServerError {
 }
 
 impl Client {
+    /// Its execution was answered without a server.
+    pub(crate) fn stmt_answered(&mut self, statement: &Statement, outcome: &Outcome) {
+        let Some(stmt_id) = statement.executed() else {
+            return;
+        };
+        if let Some(stmts) = self.stmts_mut() {
+            stmts.columns_sent(stmt_id, outcome);
+        }
+    }
+
+    /// Long data goes with the execution that it was sent for, however that ended.
+    pub(crate) fn long_data_used(&mut self, statement: &Statement) {
+        if let (Some(stmt_id), Some(stmts)) = (statement.executed(), self.stmts_mut()) {
+            stmts.long_data_used(stmt_id);
+        }
+    }
+
     pub(crate) fn stmts_mut(&mut self) -> Option<&mut ClientStmts> {
         Some(&mut self.session.as_mut()?.prepared)
     }

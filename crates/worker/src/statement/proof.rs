@@ -16,7 +16,7 @@ use trunkline_topology::HostgroupId;
 use crate::{
     Action, ClientId, Shared,
     action::CatalogAsk,
-    clients::client::{Client, Phase, Purpose, Session, Statement},
+    clients::client::{Client, Phase, Session, Statement},
     env::Env,
     rooms::{Core, Exchange},
     routing::route::Asking,
@@ -282,8 +282,7 @@ impl Core {
         };
         let Some(known) = statement.meaning.known.clone() else { return false };
         let (hostgroup, home) = (statement.target.hostgroup, session.login.user.default_hostgroup);
-        let executed =
-            statement.prepared.stmt_id.filter(|_| statement.command.purpose == Purpose::Execute);
+        let executed = statement.executed();
         let proven = self.proof_for(client, &known, executed, hostgroup);
         let at_home = self.proof_in(home, proven.proof);
         let Phase::Running(statement) = &mut client.phase else { return false };
