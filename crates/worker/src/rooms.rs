@@ -78,3 +78,71 @@ impl Lender for Commands {
         &mut self.exchange.core.clients
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{net::IpAddr, sync::Arc};
+
+    use super::*;
+    use crate::{
+        accept::arrival::Arrival,
+        action::Peer,
+        clients::client::{Origin, Phase},
+    };
+    use trunkline_topology::HostName;
+
+    struct Part(Clients);
+
+    impl Lender for Part {
+        fn clients(&mut self) -> &mut Clients {
+            &mut self.0
+        }
+    }
+
+    fn origin() -> Origin {
+        let peer = Peer {
+            client_addr: Some(IpAddr::from([127, 0, 0, 1])),
+            host_name: HostName::Unasked,
+            client_uid: None,
+            told: None,
+            proxy_addr: None,
+            proxy_port: None,
+            listener: 0,
+            is_local: true,
+            tls: None,
+        };
+        Origin {
+            peer: Arc::new(peer),
+            number: 1,
+            nonce: [1; 20],
+            arrival: Arrival::Admitted,
+            _address_place: None,
+            tls: None,
+            proof: None,
+            has_place: false,
+        }
+    }
+
+    #[test]
+    fn a_client_that_a_panic_comes_from_is_there_again() {
+        let mut part = Part(Clients::default());
+        let id = part.0.table.insert_with(|id| Client::new(id, origin(), Phase::Idle, 0));
+        let panics = catch_unwind(AssertUnwindSafe(|| {
+            part.with_client(id, |_, client| {
+                client.active_ms = 7;
+                panic!("in the middle of its work");
+            });
+        }));
+        assert!(panics.is_err());
+        assert_eq!(part.0.get(id).map(|client| client.active_ms), Some(7));
+        assert_eq!(part.with_client(id, |_, client| client.id), Some(id));
+    }
+
+    #[test]
+    fn nothing_is_done_for_a_client_that_has_gone() {
+        let mut part = Part(Clients::default());
+        let id = part.0.table.insert_with(|id| Client::new(id, origin(), Phase::Idle, 0));
+        part.0.table.remove(id);
+        assert_eq!(part.with_client(id, |_, client| client.id), None);
+    }
+}

@@ -158,4 +158,17 @@ mod tests {
         assert_eq!((table.get(first), table.get(second)), (None, Some(&"second")));
         assert_eq!(table.remove(first), None);
     }
+
+    #[test]
+    fn a_lent_entry_comes_back_to_its_key() {
+        let mut table: Table<ClientId, &str> = Table::new();
+        let key = table.insert_with(|_| "lent");
+        let entry = table.lend(key).expect("it is there");
+        assert_eq!(table.len(), 1, "its place is kept");
+        assert_eq!(table.values().count(), 0);
+        table.take_back(key, entry);
+        assert_eq!(table.get(key), Some(&"lent"));
+        table.remove(key);
+        assert_eq!(table.lend(key), None);
+    }
 }
