@@ -18,7 +18,7 @@ use trunkline_protocol::{
     codec::frame::split_packet,
     response::{Relay, ReplyFormat, ResponseShape},
 };
-use trunkline_rules::{Effects, Question};
+use trunkline_rules::Effects;
 use trunkline_session::tracker::PinReason;
 use trunkline_sql::analysis::{Depends, TransactionEffect};
 use trunkline_topology::{Address, HostgroupId, Server};
@@ -34,7 +34,10 @@ use crate::{
     clients::{Clients, Copies},
     prepared::ClientStmts,
     rooms::{Commands, Core, Exchange},
+    routing::asker::Asker,
+    routing::decide::{Case, decide},
     routing::route::Route,
+    routing::ruling::Ruling,
     shared::UserPlace,
     statement::analysis::Known,
 };
@@ -252,9 +255,10 @@ impl Commands {
         let known = statement.meaning.known.as_deref()?;
         let client = self.exchange.core.clients.get(id)?;
         let session = client.session.as_ref()?;
-        let default = session.login.user.default_hostgroup;
         let Some(flag) = order.flag else {
-            return Some(order.hostgroup.unwrap_or(default));
+            let ruling = Ruling::default();
+            let case = Case::of(&self.exchange.core.env, session, &ruling);
+            return decide(&case.of_copy(order.hostgroup)).hostgroup();
         };
         let len = statement.command.frames.len();
         let prepared = statement.prepared.stmt_id.and_then(|stmt_id| session.prepared.get(stmt_id));
@@ -262,24 +266,15 @@ impl Commands {
             Some(stmt) => &stmt.entry.text,
             None => statement.command.frames.get(len.checked_sub(text_len)?..)?,
         };
-        let question = Question {
-            username: &session.login.user.name,
-            schema: session.settings.state.schema.name(),
-            flag,
-            client_addr: client.origin.peer.client_addr,
-            proxy_addr: client.origin.peer.proxy_addr,
-            proxy_port: client.origin.peer.proxy_port,
-            digest: self.exchange.core.env.snapshot.settings.query_digests.then_some(known.digest),
-            digest_text: &known.digest_text,
-            query,
-            may_rewrite: false,
-            chance: self.router.chance,
-        };
-        let rules = &self.exchange.core.env.snapshot.rules;
-        let decision = self.router.decisions.decide(rules, &question, &mut self.router.hits);
-        let is_answered = decision.answer().is_some();
-        let hostgroup = decision.effects.destination_hostgroup.or(order.hostgroup);
-        (!is_answered).then_some(hostgroup.unwrap_or(default))
+        let env = &self.exchange.core.env;
+        let asker = Asker { flag, ..Asker::of(&client.origin.peer, session) };
+        let chance = self.router.chance;
+        let mut question = asker.question(&env.snapshot.settings, known, query, chance);
+        question.may_rewrite = false;
+        let hits = &mut self.router.hits;
+        let decision = self.router.decisions.decide(&env.snapshot.rules, &question, hits);
+        let ruling = Ruling::of_copy(decision);
+        decide(&Case::of(env, session, &ruling).of_copy(order.hostgroup)).hostgroup()
     }
 }
 

@@ -12,12 +12,12 @@ use trunkline_session::tracker::{
     PinReason, Trust, apply_outcome, reported_schema, reports_change, reports_lasting,
     runs_unseen_code,
 };
-use trunkline_sql::analysis::{Access, Analysis, Depends, Effect};
+use trunkline_sql::analysis::{Access, Analysis, Effect};
 use trunkline_stats::{ClientRefusal, ErrorSample, ResetReason, StatementSample};
 
 use crate::{
     ClientId,
-    clients::client::{Ending, Phase, Purpose, Stage, Statement},
+    clients::client::{Ending, Phase, Purpose, Stage, Statement, is_not_read},
     exchange::lost::makes_state,
     exchange::pins::{follow_beginning, may_have_run},
     rooms::{Core, Exchange},
@@ -565,11 +565,7 @@ impl Core {
 
     /// Reasons that end with the next statement end before it is routed.
     pub(crate) fn end_brief_pins(&mut self, id: ClientId, analysis: &Analysis) {
-        let ends = |reason| match reason {
-            PinReason::Warnings => !analysis.depends.contains(Depends::DIAGNOSTICS),
-            _ => !analysis.depends.contains(Depends::FOUND_ROWS),
-        };
-        self.unpin_where(id, ends);
+        self.unpin_where(id, |reason| is_not_read(reason, analysis));
     }
 
     /// What the last statement left to be read holds its session only for a while.
@@ -584,13 +580,7 @@ impl Core {
         };
         let mut freed = Vec::new();
         for lease in &mut session.leases {
-            let was_pinned = !lease.pins.is_empty();
-            for reason in [PinReason::Warnings, PinReason::FoundRows] {
-                if lease.pins.has(reason) && ends(reason) {
-                    lease.pins.unpin(reason);
-                }
-            }
-            if was_pinned && lease.pins.is_empty() {
+            if lease.end_brief_pins(&ends) {
                 freed.push(lease.conn);
             }
         }
