@@ -256,7 +256,7 @@ impl Exchange {
         };
         let is_it = |waiting: &mut Box<Waiting>| waiting.awaits_cache.is_some();
         let (Some(waiting), Some(order)) =
-            (statement.held_back.take_if(is_it), statement.target.orders.cache)
+            (statement.held_back.take_if(is_it), statement.target.directives.cache)
         else {
             return;
         };
@@ -340,8 +340,8 @@ impl Core {
         self.fx.stats.counters.cache_waits += 1;
         self.fx.stats.cache_mut(order.rule).waits += 1;
         let mut wait_ms = u64::from(order.wait_ms);
-        if statement.target.orders.timeout_ms > 0 {
-            wait_ms = wait_ms.min(statement.target.orders.timeout_ms);
+        if statement.target.directives.timeout_ms > 0 {
+            wait_ms = wait_ms.min(statement.target.directives.timeout_ms);
         }
         statement.held_back = Some(Box::new(waiting));
         self.clients.begin(id, statement);

@@ -170,7 +170,7 @@ impl Commands {
         else {
             return;
         };
-        let Some(order) = statement.target.orders.mirror else {
+        let Some(order) = statement.target.directives.mirror else {
             return;
         };
         if !matches!(statement.command.purpose, Purpose::Query | Purpose::Execute) {
@@ -231,7 +231,7 @@ impl Commands {
         copy.target.hostgroup = hostgroup;
         let snapshot = Arc::clone(&self.exchange.core.env.snapshot);
         copy.beside.copy_of = Some(Box::new(CopyOf { original: *original, snapshot }));
-        copy.target.orders.timeout_ms = statement.target.orders.timeout_ms;
+        copy.target.directives.timeout_ms = statement.target.directives.timeout_ms;
         if order.compares {
             let ticket = self.exchange.mirrors.next_ticket;
             self.exchange.mirrors.next_ticket = ticket.wrapping_add(1);
@@ -360,7 +360,7 @@ impl Exchange {
         self.mirrors.queued_bytes -= statement.command.frames.len();
         self.core.clients.copies.running += 1;
         statement.command.begun_us = self.core.env.now.us;
-        statement.deadline_ms = match statement.target.orders.timeout_ms {
+        statement.deadline_ms = match statement.target.directives.timeout_ms {
             0 => 0,
             ms => self.core.env.now.ms() + ms,
         };

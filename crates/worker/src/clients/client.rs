@@ -431,7 +431,7 @@ pub(crate) struct Preparation {
 #[derive(Debug)]
 pub(crate) struct Target {
     /// What rules and hints ask for.
-    pub(crate) orders: Directives,
+    pub(crate) directives: Directives,
     pub(crate) hostgroup: HostgroupId,
     /// The only server of the hostgroup that it is to run on, as a comment of its says.
     pub(crate) pinned_server: Option<Box<ServerKey>>,
@@ -486,7 +486,7 @@ impl Statement {
                 prepare_error: None,
             },
             target: Target {
-                orders: Directives::default(),
+                directives: Directives::default(),
                 hostgroup: HostgroupId::default(),
                 pinned_server: None,
                 may_leave_reader: false,

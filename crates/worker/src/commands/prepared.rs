@@ -134,9 +134,9 @@ impl Commands {
         }
         let stmt_id = stmts.next_id();
         let routed = self.route_text(id, &known, text, asking, &modes, own);
-        let Routed { route, mut orders, rewritten, server, proven } = routed;
+        let Routed { route, mut directives, rewritten, server, proven } = routed;
         // A rule's answer, and its delay, are for those who run it.
-        orders.delay_ms = 0;
+        directives.delay_ms = 0;
         let route = match route {
             Route::Ok(_) => self.exchange.core.route_plain(id),
             route => route,
@@ -164,7 +164,7 @@ impl Commands {
         }
         statement.meaning.known = Some(known);
         statement.run_on(server);
-        statement.obey(orders);
+        statement.obey(directives);
         self.submit(id, route, statement, text.len());
     }
 
@@ -256,7 +256,7 @@ impl Commands {
         }
         statement.meaning.known = Some(known);
         statement.run_on(routed.server);
-        statement.obey(routed.orders);
+        statement.obey(routed.directives);
         self.submit(id, route, statement, 0);
     }
 }

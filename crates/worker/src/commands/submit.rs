@@ -13,7 +13,7 @@ impl Commands {
         statement: Box<Statement>,
         text_len: usize,
     ) {
-        match (statement.target.orders.cache, statement.target.orders.mirror) {
+        match (statement.target.directives.cache, statement.target.directives.mirror) {
             (None, None) => self.exchange.delay_or_start(id, route, statement, text_len),
             _ => self.depart_ordered(id, route, statement, text_len),
         }
@@ -28,10 +28,10 @@ impl Commands {
         mut statement: Box<Statement>,
         text_len: usize,
     ) {
-        if statement.target.orders.mirror.is_some() {
+        if statement.target.directives.mirror.is_some() {
             self.mirror(id, &route, &mut statement, text_len);
         }
-        match statement.target.orders.cache {
+        match statement.target.directives.cache {
             None => self.exchange.delay_or_start(id, route, statement, text_len),
             Some(order) => self.exchange.ask_cache(id, route, statement, text_len, order),
         }

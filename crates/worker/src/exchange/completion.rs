@@ -340,7 +340,7 @@ impl Exchange {
         let has_log = !self.core.env.snapshot.settings.query_log.is_empty();
         if has_log {
             self.log_query(id, statement, server, outcome, error);
-        } else if statement.target.orders.is_logged {
+        } else if statement.target.directives.is_logged {
             self.core.log_statement(id, statement, error);
         }
         let Some(client) = self.core.clients.get(id) else {
@@ -475,7 +475,7 @@ impl Core {
         let state = state.unwrap_or(&session.settings.state);
         crate::exchange::hidden::hold(pins, state, analysis, self.env.shared.finds_by_null());
         if has_run {
-            statement.target.orders.hold(pins);
+            statement.target.directives.hold(pins);
         }
         let hidden = statement.meaning.proof.hidden;
         let leaves = hidden.has(Hidden::LEAVES) || hidden.has(Hidden::STAYS);

@@ -48,7 +48,7 @@ pub(crate) enum Route {
 #[derive(Debug)]
 pub(crate) struct Routed {
     pub(crate) route: Route,
-    pub(crate) orders: Directives,
+    pub(crate) directives: Directives,
     /// What is sent in its place.
     pub(crate) rewritten: Option<Rewritten>,
     /// The only server that it is to run on.
@@ -118,7 +118,7 @@ impl Commands {
         if let Some(said) = ruling.answer.take() {
             let route = self.exchange.core.route_of_answer(said);
             let proven = Proven { proof: Proof::NOTHING, ..own };
-            return Routed { route, orders: directives, rewritten, server: None, proven };
+            return Routed { route, directives, rewritten, server: None, proven };
         }
         let own = match &rewritten {
             Some(rewritten) => self.exchange.core.proof_at(id, &rewritten.known, asking, own.group),
@@ -142,7 +142,7 @@ impl Commands {
         let server = comments.filter(|_| decided.is_for_server).and_then(|it| it.server);
         let proven = self.exchange.core.proven_at(id, &known, asking, own, to);
         let route = self.route_of(&decided);
-        Routed { route, orders: directives, rewritten, server: server.map(|(key, _)| key), proven }
+        Routed { route, directives, rewritten, server: server.map(|(key, _)| key), proven }
     }
 
     /// Asks the rules, and fast routing and the firewall behind them. Also the text that rules
