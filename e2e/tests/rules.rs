@@ -411,6 +411,11 @@ fn a_permitted_user_is_told_the_route_of_a_statement() -> Result<()> {
     one.sql("SELECT GET_LOCK('e2e_route', 0)")?;
     let said = route(&mut one, "SELECT 1")?;
     ensure!(said.contains("session: is held on hostgroup 0: named_lock"), "{said}");
+    ensure!(said.contains("hostgroup: 0, where the session is held"), "{said}");
+    one.sql("BEGIN")?;
+    let said = route(&mut one, "SELECT 1")?;
+    ensure!(said.contains("hostgroup: 0, where the session's transaction is"), "{said}");
+    one.sql("ROLLBACK")?;
     // For others it describes a column of a table of that name.
     let proxy = Trunkline::start(&format!("{server}{rules}"))?;
     fails(&mut client(&proxy, "")?, "EXPLAIN ROUTE SELECT 1", 1046)?;

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use trunkline_config::{ListenAddress, Settings, Snapshot};
 use trunkline_sql::token::Modes;
 use trunkline_topology::User;
-use trunkline_worker::{ExplainRow, Explaining, Transactions};
+use trunkline_worker::{Asker, ExplainRow, Explaining};
 
 use crate::{cli::ExplainArgs, config_file::ConfigFile, show};
 
@@ -61,14 +61,15 @@ pub fn rows(
     let schema = schema.or(user.default_schema.as_deref()).unwrap_or_default();
     let listener = listener.or_else(|| first_listener(&snapshot.settings));
     let asking = Explaining {
-        user,
-        schema: schema.as_bytes(),
-        flag: 0,
-        client_addr,
-        proxy_addr: listener.map(|addr| addr.ip()).filter(|ip| !ip.is_unspecified()),
-        proxy_port: listener.map(|addr| addr.port()),
+        asker: Asker {
+            user,
+            schema: schema.as_bytes(),
+            flag: 0,
+            client_addr,
+            proxy_addr: listener.map(|addr| addr.ip()).filter(|ip| !ip.is_unspecified()),
+            proxy_port: listener.map(|addr| addr.port()),
+        },
         modes,
-        transactions: Transactions::default(),
         sql: sql.as_bytes(),
         now_ms: 0,
         catalog: None,

@@ -248,7 +248,7 @@ impl Exchange {
         let Phase::Running(statement) = &mut client.phase else {
             return;
         };
-        let Some(order) = statement.target.orders.cache else {
+        let Some(order) = statement.target.directives.cache else {
             return;
         };
         let is_it = |awaits: &Awaits| matches!(awaits, Awaits::Cached(_));
@@ -336,8 +336,8 @@ impl Core {
         self.fx.stats.counters.cache_waits += 1;
         self.fx.stats.cache_mut(order.rule).waits += 1;
         let mut wait_ms = u64::from(order.wait_ms);
-        if statement.target.orders.timeout_ms > 0 {
-            wait_ms = wait_ms.min(statement.target.orders.timeout_ms);
+        if statement.target.directives.timeout_ms > 0 {
+            wait_ms = wait_ms.min(statement.target.directives.timeout_ms);
         }
         self.clients.begin(client, statement);
         self.clients.set_timer(client, self.env.now.ms() + wait_ms);

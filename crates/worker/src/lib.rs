@@ -14,13 +14,16 @@
 
 /// Whether a bug is planted in this worker; `false` to the compiler without the feature.
 macro_rules! has_plant {
-    ($worker:expr, $plant:ident) => {{
+    (in $holder:expr, $plant:ident) => {{
         #[cfg(feature = "plants")]
-        let has = $worker.env.plant == Some(crate::plants::Plant::$plant);
+        let has = $holder.plant == Some(crate::plants::Plant::$plant);
         #[cfg(not(feature = "plants"))]
         let has = false;
         has
     }};
+    ($worker:expr, $plant:ident) => {
+        has_plant!(in $worker.env, $plant)
+    };
 }
 
 #[cfg(feature = "plants")]
@@ -84,8 +87,8 @@ pub use clients::client::ClientId;
 pub use exchange::query_log::{QueryEvent, SessionEvent};
 pub use kill::{KillAnswer, KillAsker, KillRequest, KillScope};
 pub use outbox::Outbox;
+pub use routing::asker::Asker;
 pub use routing::explain::{ExplainRow, Explaining, explain};
-pub use routing::split::Transactions;
 pub use servers::conn::MovedConn;
 pub use shared::Shared;
 pub use statement::analysis::digest_settings;

@@ -18,7 +18,7 @@ use trunkline_protocol::{
     codec::frame::split_packet,
     response::{Relay, ReplyFormat, ResponseShape},
 };
-use trunkline_rules::{Effects, Question};
+use trunkline_rules::Effects;
 use trunkline_session::tracker::PinReason;
 use trunkline_sql::analysis::{Depends, TransactionEffect};
 use trunkline_topology::{Address, HostgroupId, Server};
@@ -33,7 +33,10 @@ use crate::{
     },
     prepared::ClientStmts,
     rooms::{Commands, Core, Exchange, Lender},
+    routing::asker::Asker,
+    routing::decide::{Case, decide},
     routing::route::Route,
+    routing::ruling::Ruling,
     shared::UserPlace,
     statement::analysis::Known,
 };
@@ -166,7 +169,7 @@ impl Commands {
         else {
             return;
         };
-        let Some(order) = statement.target.orders.mirror else {
+        let Some(order) = statement.target.directives.mirror else {
             return;
         };
         if !matches!(statement.command.purpose, Purpose::Query | Purpose::Execute) {
@@ -226,7 +229,7 @@ impl Commands {
         copy.target.hostgroup = hostgroup;
         let snapshot = Arc::clone(&self.exchange.core.env.snapshot);
         copy.beside.copy_of = Some(Box::new(CopyOf { original: *original, snapshot }));
-        copy.target.orders.timeout_ms = statement.target.orders.timeout_ms;
+        copy.target.directives.timeout_ms = statement.target.directives.timeout_ms;
         if order.compares {
             let ticket = self.exchange.mirrors.next_ticket;
             self.exchange.mirrors.next_ticket = ticket.wrapping_add(1);
@@ -249,9 +252,10 @@ impl Commands {
     ) -> Option<HostgroupId> {
         let known = statement.meaning.known.as_deref()?;
         let session = client.session.as_ref()?;
-        let default = session.login.user.default_hostgroup;
         let Some(flag) = order.flag else {
-            return Some(order.hostgroup.unwrap_or(default));
+            let ruling = Ruling::default();
+            let case = Case::of(&self.exchange.core.env, session, &ruling);
+            return decide(&case.of_copy(order.hostgroup)).hostgroup();
         };
         let len = statement.command.frames.len();
         let prepared = statement.prepared.stmt_id.and_then(|stmt_id| session.prepared.get(stmt_id));
@@ -259,24 +263,15 @@ impl Commands {
             Some(stmt) => &stmt.entry.text,
             None => statement.command.frames.get(len.checked_sub(text_len)?..)?,
         };
-        let question = Question {
-            username: &session.login.user.name,
-            schema: session.settings.state.schema.name(),
-            flag,
-            client_addr: client.origin.peer.client_addr,
-            proxy_addr: client.origin.peer.proxy_addr,
-            proxy_port: client.origin.peer.proxy_port,
-            digest: self.exchange.core.env.snapshot.settings.query_digests.then_some(known.digest),
-            digest_text: &known.digest_text,
-            query,
-            may_rewrite: false,
-            chance: self.router.chance,
-        };
-        let rules = &self.exchange.core.env.snapshot.rules;
-        let decision = self.router.decisions.decide(rules, &question, &mut self.router.hits);
-        let is_answered = decision.answer().is_some();
-        let hostgroup = decision.effects.destination_hostgroup.or(order.hostgroup);
-        (!is_answered).then_some(hostgroup.unwrap_or(default))
+        let env = &self.exchange.core.env;
+        let asker = Asker { flag, ..Asker::of(&client.origin.peer, session) };
+        let chance = self.router.chance;
+        let mut question = asker.question(&env.snapshot.settings, known, query, chance);
+        question.may_rewrite = false;
+        let hits = &mut self.router.hits;
+        let decision = self.router.decisions.decide(&env.snapshot.rules, &question, hits);
+        let ruling = Ruling::of_copy(decision);
+        decide(&Case::of(env, session, &ruling).of_copy(order.hostgroup)).hostgroup()
     }
 }
 
@@ -366,7 +361,7 @@ impl Exchange {
         self.mirrors.queued_bytes -= statement.command.frames.len();
         self.core.clients.copies.running += 1;
         statement.command.begun_us = self.core.env.now.us;
-        statement.deadline_ms = match statement.target.orders.timeout_ms {
+        statement.deadline_ms = match statement.target.directives.timeout_ms {
             0 => 0,
             ms => self.core.env.now.ms() + ms,
         };

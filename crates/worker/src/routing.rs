@@ -1,12 +1,16 @@
 //! What routing remembers from one statement to the next.
 
 pub(crate) mod admission;
+pub(crate) mod asker;
+pub(crate) mod decide;
 pub(crate) mod directives;
 pub(crate) mod explain;
+mod follow;
 pub(crate) mod kept;
 pub(crate) mod read_only;
 mod rewrite;
 pub(crate) mod route;
+pub(crate) mod ruling;
 mod several;
 pub(crate) mod split;
 

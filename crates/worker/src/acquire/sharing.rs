@@ -105,14 +105,14 @@ impl Core {
             return None;
         }
         let of_hostgroup = || self.env.snapshot.hostgroup(hostgroup).map(|group| group.pipeline);
-        let depth = match statement.target.orders.pipeline.or_else(of_hostgroup).unwrap_or_default()
-        {
-            Pipeline::Auto if known.pace.is_short() => {
-                self.env.snapshot.settings.pipeline_depth_max
-            }
-            Pipeline::Auto | Pipeline::Off => return None,
-            Pipeline::Depth(depth) => usize::from(depth.get()),
-        };
+        let depth =
+            match statement.target.directives.pipeline.or_else(of_hostgroup).unwrap_or_default() {
+                Pipeline::Auto if known.pace.is_short() => {
+                    self.env.snapshot.settings.pipeline_depth_max
+                }
+                Pipeline::Auto | Pipeline::Off => return None,
+                Pipeline::Depth(depth) => usize::from(depth.get()),
+            };
         (depth > 1).then_some(depth)
     }
 

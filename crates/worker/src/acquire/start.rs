@@ -26,7 +26,7 @@ impl Exchange {
         if !goes_to_server {
             return self.start(client, route, statement, text_len);
         }
-        let delay_ms = u64::from(statement.target.orders.delay_ms);
+        let delay_ms = u64::from(statement.target.directives.delay_ms);
         if delay_ms == 0 {
             let awaits_copies =
                 statement.meaning.definition.is_some() && self.core.awaits_copies(&statement);
@@ -61,7 +61,7 @@ impl Exchange {
         mut statement: Box<Statement>,
         text_len: usize,
     ) {
-        statement.deadline_ms = match statement.target.orders.timeout_ms {
+        statement.deadline_ms = match statement.target.directives.timeout_ms {
             0 => 0,
             ms => self.core.env.now.ms() + ms,
         };

@@ -66,7 +66,7 @@ impl Core {
     /// A statement that awaited the shared cache goes on without it.
     pub(crate) fn count_shared_timeout(&mut self, statement: &Statement) {
         if let Some(order) =
-            statement.target.orders.cache.filter(|_| statement.beside.fill.is_some())
+            statement.target.directives.cache.filter(|_| statement.beside.fill.is_some())
         {
             self.fx.stats.counters.cache_shared_timeouts += 1;
             self.count_miss(order);
@@ -101,8 +101,8 @@ impl Exchange {
         self.core.fx.act(Action::AskShared(Box::new(ask)));
         self.core.fx.stats.counters.cache_shared_asked += 1;
         let mut wait_ms = self.core.env.snapshot.settings.query_cache_redis_timeout;
-        if statement.target.orders.timeout_ms > 0 {
-            wait_ms = wait_ms.min(statement.target.orders.timeout_ms);
+        if statement.target.directives.timeout_ms > 0 {
+            wait_ms = wait_ms.min(statement.target.directives.timeout_ms);
         }
         statement.stage = Stage::held(awaits, route, text_len);
         self.core.clients.begin(client, statement);

@@ -16,7 +16,10 @@ use trunkline_session::{
     frontend::{Attribute, ClientHandshake},
     tracker::{Charset, PinReason, Pins, SessionState},
 };
-use trunkline_sql::token::Modes;
+use trunkline_sql::{
+    analysis::{Analysis, Depends},
+    token::Modes,
+};
 use trunkline_topology::{HostgroupId, ServerKey, TlsFacts, User};
 
 use crate::{
@@ -255,7 +258,7 @@ pub(crate) struct SessionSettings {
 }
 
 /// A server connection that is this session's alone.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Lease {
     pub(crate) hostgroup: HostgroupId,
     pub(crate) conn: ConnId,
@@ -270,6 +273,30 @@ pub(crate) struct Lease {
     pub(crate) has_written: bool,
     /// The statement that pinned it, and when, µs; `None` while nothing does.
     pub(crate) pinned_by: Option<(Option<Rc<Known>>, u64)>,
+}
+
+impl Lease {
+    /// Ends what the last statement left to be read, as far as `ends` says so. True when that was
+    /// all that held the session there.
+    #[inline]
+    pub(crate) fn end_brief_pins(&mut self, ends: impl Fn(PinReason) -> bool) -> bool {
+        let was_pinned = !self.pins.is_empty();
+        for reason in [PinReason::Warnings, PinReason::FoundRows] {
+            if self.pins.has(reason) && ends(reason) {
+                self.pins.unpin(reason);
+            }
+        }
+        was_pinned && self.pins.is_empty()
+    }
+}
+
+/// Whether a statement does not read what the last one left.
+#[inline]
+pub(crate) fn is_not_read(left: PinReason, analysis: &Analysis) -> bool {
+    match left {
+        PinReason::Warnings => !analysis.depends.contains(Depends::DIAGNOSTICS),
+        _ => !analysis.depends.contains(Depends::FOUND_ROWS),
+    }
 }
 
 /// `SET` texts of one session that are remembered.
@@ -323,7 +350,7 @@ impl Session {
     }
 
     /// The lease that is in a transaction.
-    pub(crate) fn transaction_lease(&self) -> Option<&Lease> {
+    fn transaction_lease(&self) -> Option<&Lease> {
         self.leases.iter().find(|lease| lease.pins.has(PinReason::Transaction))
     }
 
@@ -409,7 +436,7 @@ pub(crate) struct Preparation {
 #[derive(Debug)]
 pub(crate) struct Target {
     /// What rules and hints ask for.
-    pub(crate) orders: Directives,
+    pub(crate) directives: Directives,
     pub(crate) hostgroup: HostgroupId,
     /// The only server of the hostgroup that it is to run on, as a comment of its says.
     pub(crate) pinned_server: Option<Box<ServerKey>>,
@@ -464,7 +491,7 @@ impl Statement {
                 prepare_error: None,
             },
             target: Target {
-                orders: Directives::default(),
+                directives: Directives::default(),
                 hostgroup: HostgroupId::default(),
                 pinned_server: None,
                 may_leave_reader: false,

@@ -342,7 +342,7 @@ impl Commands {
             return;
         };
         let routed = self.route_text(client, &known, text, Asking::Query, &modes, own);
-        let Routed { route, orders, rewritten, server, proven } = routed;
+        let Routed { route, directives, rewritten, server, proven } = routed;
         let mut text_len = text.len();
         let mut rewritten_text = None;
         let (statement, known) = match rewritten {
@@ -386,7 +386,7 @@ impl Commands {
         }
         statement.meaning.known = Some(known);
         statement.run_on(server);
-        statement.obey(orders);
+        statement.obey(directives);
         if goes_to_server && self.exchange.answer_repeated_set(client, &statement) {
             return self.exchange.core.fx.buffers.give(statement.command.frames);
         }

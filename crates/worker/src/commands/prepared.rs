@@ -135,9 +135,9 @@ impl Commands {
         }
         let stmt_id = stmts.next_id();
         let routed = self.route_text(client, &known, text, asking, &modes, own);
-        let Routed { route, mut orders, rewritten, server, proven } = routed;
+        let Routed { route, mut directives, rewritten, server, proven } = routed;
         // A rule's answer, and its delay, are for those who run it.
-        orders.delay_ms = 0;
+        directives.delay_ms = 0;
         let route = match route {
             Route::Ok(_) => self.exchange.core.route_plain(client),
             route => route,
@@ -165,7 +165,7 @@ impl Commands {
         }
         statement.meaning.known = Some(known);
         statement.run_on(server);
-        statement.obey(orders);
+        statement.obey(directives);
         self.submit(client, route, statement, text.len());
     }
 
@@ -250,7 +250,7 @@ impl Commands {
         }
         statement.meaning.known = Some(known);
         statement.run_on(routed.server);
-        statement.obey(routed.orders);
+        statement.obey(routed.directives);
         self.submit(client, route, statement, 0);
     }
 }

@@ -17,7 +17,7 @@ impl Commands {
         statement: Box<Statement>,
         text_len: usize,
     ) {
-        match (statement.target.orders.cache, statement.target.orders.mirror) {
+        match (statement.target.directives.cache, statement.target.directives.mirror) {
             (None, None) => self.exchange.delay_or_start(client, route, statement, text_len),
             _ => self.depart_ordered(client, route, statement, text_len),
         }
@@ -32,10 +32,10 @@ impl Commands {
         mut statement: Box<Statement>,
         text_len: usize,
     ) {
-        if statement.target.orders.mirror.is_some() {
+        if statement.target.directives.mirror.is_some() {
             self.mirror(client, &route, &mut statement, text_len);
         }
-        match statement.target.orders.cache {
+        match statement.target.directives.cache {
             None => self.exchange.delay_or_start(client, route, statement, text_len),
             Some(order) => self.exchange.ask_cache(client, route, statement, text_len, order),
         }

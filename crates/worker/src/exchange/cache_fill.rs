@@ -27,13 +27,13 @@ impl Core {
         let Some(fill) = statement.beside.fill.take() else {
             return;
         };
-        let insists = statement.target.orders.cache.is_some_and(|order| order.is_always);
+        let insists = statement.target.directives.cache.is_some_and(|order| order.is_always);
         let is_proven = insists || statement.is_unchanged(self.env.shared.catalog());
         let reply = match was_run && statement.ending.is_none() && is_proven {
             true => self.stored(conn_id, statement, &fill, outcome),
             false => None,
         };
-        if let (Some(reply), Some(order)) = (&reply, statement.target.orders.cache) {
+        if let (Some(reply), Some(order)) = (&reply, statement.target.directives.cache) {
             let len = reply.bytes.len() as u64;
             self.fx.stats.counters.cache_stored += 1;
             self.fx.stats.counters.cache_stored_bytes += len;
@@ -64,7 +64,7 @@ impl Core {
         fill: &CacheFill,
         outcome: &Outcome,
     ) -> Option<Reply> {
-        let order = statement.target.orders.cache?;
+        let order = statement.target.directives.cache?;
         let settings = &self.env.snapshot.settings;
         let flags = outcome.status?;
         let has_warnings = outcome.warnings > 0;

@@ -12,11 +12,11 @@ use trunkline_session::tracker::{
     PinReason, Trust, apply_outcome, reported_schema, reports_change, reports_lasting,
     runs_unseen_code,
 };
-use trunkline_sql::analysis::{Access, Analysis, Depends, Effect};
+use trunkline_sql::analysis::{Access, Analysis, Effect};
 use trunkline_stats::{ClientRefusal, ErrorSample, ResetReason, StatementSample};
 
 use crate::{
-    clients::client::{Client, Ending, Phase, Purpose, Stage, Statement},
+    clients::client::{Client, Ending, Phase, Purpose, Stage, Statement, is_not_read},
     exchange::lost::makes_state,
     exchange::pins::{follow_beginning, may_have_run},
     rooms::{Core, Exchange},
@@ -342,7 +342,7 @@ impl Exchange {
         let has_log = !self.core.env.snapshot.settings.query_log.is_empty();
         if has_log {
             self.log_query(client, statement, server, outcome, error);
-        } else if statement.target.orders.is_logged {
+        } else if statement.target.directives.is_logged {
             self.core.log_statement(client, statement, error);
         }
         if client.is_mirror {
@@ -473,7 +473,7 @@ impl Core {
         let state = state.unwrap_or(&session.settings.state);
         crate::exchange::hidden::hold(pins, state, analysis, self.env.shared.finds_by_null());
         if has_run {
-            statement.target.orders.hold(pins);
+            statement.target.directives.hold(pins);
         }
         let hidden = statement.meaning.proof.hidden;
         let leaves = hidden.has(Hidden::LEAVES) || hidden.has(Hidden::STAYS);
@@ -563,11 +563,7 @@ impl Core {
 
     /// Reasons that end with the next statement end before it is routed.
     pub(crate) fn end_brief_pins(&mut self, client: &mut Client, analysis: &Analysis) {
-        let ends = |reason| match reason {
-            PinReason::Warnings => !analysis.depends.contains(Depends::DIAGNOSTICS),
-            _ => !analysis.depends.contains(Depends::FOUND_ROWS),
-        };
-        self.unpin_where(client, ends);
+        self.unpin_where(client, |reason| is_not_read(reason, analysis));
     }
 
     /// What the last statement left to be read holds its session only for a while.
@@ -581,13 +577,7 @@ impl Core {
         };
         let mut freed = Vec::new();
         for lease in &mut session.leases {
-            let was_pinned = !lease.pins.is_empty();
-            for reason in [PinReason::Warnings, PinReason::FoundRows] {
-                if lease.pins.has(reason) && ends(reason) {
-                    lease.pins.unpin(reason);
-                }
-            }
-            if was_pinned && lease.pins.is_empty() {
+            if lease.end_brief_pins(&ends) {
                 freed.push(lease.conn);
             }
         }

@@ -125,7 +125,7 @@ impl Exchange {
     ) {
         let settings = &self.core.env.snapshot.settings;
         let duration_us = self.core.env.now.us.saturating_sub(statement.command.begun_us);
-        if !(settings.query_log_all || statement.target.orders.is_logged)
+        if !(settings.query_log_all || statement.target.directives.is_logged)
             || duration_us < settings.query_log_threshold.saturating_mul(1_000)
         {
             return;

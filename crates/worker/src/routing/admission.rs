@@ -1,11 +1,9 @@
 //! Step 5, after the rules: what the firewall allows, and how often.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
 use trunkline_config::Guards;
-use trunkline_rules::{
-    Admission, FirewallAsk, FirewallVerdict, Limit, LimitAsk, LimitScope, Limits,
-};
+use trunkline_rules::{Admission, FirewallVerdict, Limit, LimitAsk, LimitScope, Limits};
 use trunkline_sql::analysis::TransactionEffect;
 use trunkline_stats::LimitSums;
 
@@ -13,7 +11,7 @@ use crate::{
     clients::client::Client,
     rooms::{Commands, Core},
     routing::directives::Directives,
-    routing::route::Route,
+    routing::ruling::Ruling,
     statement::analysis::Known,
 };
 
@@ -25,49 +23,42 @@ pub(crate) fn share_of(guards: &Guards, workers: usize) -> Limits {
 }
 
 impl Core {
-    /// What the firewall answers a statement with that is not on its list; `None` lets it go on.
-    pub(super) fn ask_firewall(
-        &mut self,
-        client: &mut Client,
-        known: &Known,
-        flag: u32,
-    ) -> Option<Route> {
-        let session = client.session.as_ref()?;
-        let settings = &self.env.snapshot.settings;
-        let ask = FirewallAsk {
-            username: &session.login.user.name,
-            client_addr: client.origin.peer.client_addr,
-            schema: session.settings.state.schema.name(),
-            flag,
-            digest: settings.query_digests.then_some((known.digest, &*known.digest_text)),
-        };
-        let verdict = self.env.snapshot.guards.firewall.judge(&ask);
-        match verdict {
-            FirewallVerdict::Pass => return None,
-            FirewallVerdict::Detected => self.fx.stats.counters.statements_detected += 1,
-            FirewallVerdict::Denied => self.fx.stats.counters.statements_refused_firewall += 1,
+    /// Counts, and tells of, what the firewall thinks of a statement that is not on its list.
+    #[inline]
+    pub(super) fn note_verdict(&mut self, client: &mut Client, known: &Known, ruling: &Ruling) {
+        match ruling.verdict {
+            None | Some(FirewallVerdict::Pass) => {}
+            Some(FirewallVerdict::Detected) => self.tell_of_verdict(client, known, false),
+            Some(FirewallVerdict::Denied) => self.tell_of_verdict(client, known, true),
         }
-        let (user, digest) = (Arc::clone(&session.login.user), known.digest);
-        let is_denied = verdict == FirewallVerdict::Denied;
+    }
+
+    #[cold]
+    fn tell_of_verdict(&mut self, client: &mut Client, known: &Known, is_denied: bool) {
+        match is_denied {
+            false => self.fx.stats.counters.statements_detected += 1,
+            true => self.fx.stats.counters.statements_refused_firewall += 1,
+        }
+        let Some(session) = client.session.as_ref() else { return };
+        let (user, digest) = (&session.login.user, known.digest);
         let did = if is_denied { "denied" } else { "would have denied" };
         self.fx.log(true, || {
             let digest = trunkline_sql::digest::format(digest);
             format!("firewall {did} a statement of user {}: digest {digest}", user.name)
         });
-        let text = &self.env.snapshot.settings.firewall_whitelist_errormsg;
-        is_denied.then(|| Route::Error(Arc::from(text.as_str())))
     }
 }
 
 impl Commands {
     /// Takes a token of each limit that is about a statement: it goes on, now or a little later,
-    /// or it does not. What ends a transaction is not limited.
+    /// or it does not. What ends a transaction is not limited. The limit that refuses it, by its
+    /// place in the configuration.
     pub(super) fn admit(
         &mut self,
         client: &mut Client,
         known: &Known,
-        orders: &mut Directives,
-    ) -> Option<Route> {
+        directives: &mut Directives,
+    ) -> Option<usize> {
         if known.analysis.transaction != TransactionEffect::None {
             return None;
         }
@@ -77,18 +68,23 @@ impl Commands {
             rules: &self.router.matched_rules,
             digest: self.exchange.core.env.snapshot.settings.query_digests.then_some(known.digest),
         };
-        let place = match self.router.limits.admit(&ask, self.exchange.core.env.now.us) {
-            Admission::Now => return None,
+        match self.router.limits.admit(&ask, self.exchange.core.env.now.us) {
+            Admission::Now => None,
             Admission::After(wait_us) => {
                 let wait_ms = u32::try_from(wait_us.div_ceil(1_000)).unwrap_or(u32::MAX);
-                orders.delay_ms = orders.delay_ms.saturating_add(wait_ms);
-                return None;
+                directives.delay_ms = directives.delay_ms.saturating_add(wait_ms);
+                None
             }
-            Admission::Refused(place) => place,
-        };
-        self.exchange.core.fx.stats.counters.statements_refused_limit += 1;
-        let limit = self.router.guards.limits.get(place)?;
-        Some(Route::Limited(Arc::from(refusal(limit))))
+            Admission::Refused(place) => {
+                self.exchange.core.fx.stats.counters.statements_refused_limit += 1;
+                (place < self.router.guards.limits.len()).then_some(place)
+            }
+        }
+    }
+
+    /// What a statement is told that a limit refuses.
+    pub(super) fn limit_text(&self, place: usize) -> String {
+        self.router.guards.limits.get(place).map(refusal).unwrap_or_default()
     }
 
     /// What each limit has done.

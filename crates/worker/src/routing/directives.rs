@@ -86,11 +86,11 @@ impl Statement {
     }
 
     /// Is carried out with these.
-    pub(crate) fn obey(&mut self, orders: Directives) {
-        self.target.orders = orders;
-        self.target.retries_left = orders.retries.unwrap_or(self.target.retries_left);
-        self.target.never_share |=
-            orders.pipeline == Some(Pipeline::Off) || orders.multiplex == Some(Multiplex::Off);
+    pub(crate) fn obey(&mut self, directives: Directives) {
+        self.target.directives = directives;
+        self.target.retries_left = directives.retries.unwrap_or(self.target.retries_left);
+        self.target.never_share |= directives.pipeline == Some(Pipeline::Off)
+            || directives.multiplex == Some(Multiplex::Off);
     }
 }
 
@@ -102,8 +102,8 @@ mod tests {
     fn hints_go_before_rules_and_rules_before_settings() {
         let settings =
             Settings { default_query_delay: 5, default_query_timeout: 100, ..Settings::default() };
-        let mut orders = Directives::of_settings(&settings);
-        assert_eq!((orders.delay_ms, orders.timeout_ms), (5, 100));
+        let mut directives = Directives::of_settings(&settings);
+        assert_eq!((directives.delay_ms, directives.timeout_ms), (5, 100));
         let effects = Effects {
             delay_ms: Some(7),
             timeout_ms: Some(0),
@@ -111,10 +111,16 @@ mod tests {
             log: Some(true),
             ..Effects::default()
         };
-        orders.take_effects(&effects);
-        assert_eq!((orders.delay_ms, orders.timeout_ms, orders.retries), (12, 0, Some(3)));
-        assert!(orders.is_logged);
-        orders.take_hints(&Hints::parse(b"query_delay=1;query_timeout=9;query_retries=5000"));
-        assert_eq!((orders.delay_ms, orders.timeout_ms, orders.retries), (1, 9, Some(1_000)));
+        directives.take_effects(&effects);
+        assert_eq!(
+            (directives.delay_ms, directives.timeout_ms, directives.retries),
+            (12, 0, Some(3))
+        );
+        assert!(directives.is_logged);
+        directives.take_hints(&Hints::parse(b"query_delay=1;query_timeout=9;query_retries=5000"));
+        assert_eq!(
+            (directives.delay_ms, directives.timeout_ms, directives.retries),
+            (1, 9, Some(1_000))
+        );
     }
 }

@@ -3,32 +3,34 @@
 
 mod effects;
 mod proof;
+mod reasons;
 mod rules;
-
-use std::net::IpAddr;
+#[cfg(test)]
+mod tests;
 
 use trunkline_catalog::{Catalog, Proof};
 use trunkline_config::Snapshot;
 use trunkline_protocol::{response::Outcome, response::write::put_text_result};
-use trunkline_rules::{Answer, Decision, FirewallAsk, FirewallVerdict, Question};
+use trunkline_rules::{Effects, FirewallVerdict};
 use trunkline_session::tracker::{
     Charset, PinReason, Pins, Schema, SessionState, Trust, apply_outcome,
 };
 use trunkline_sql::{
-    analysis::{Access, Analysis, StatementKind, TransactionEffect, analyse_knowing},
-    digest::Digester,
-    hint::Hints,
+    analysis::{Access, Analysis, StatementKind, TransactionEffect},
     token::Modes,
 };
 use trunkline_stats::report::state_name;
-use trunkline_topology::{HostgroupId, ServerState, User};
+use trunkline_topology::HostgroupId;
 
 use crate::{
-    clients::client::Client,
+    clients::client::{Client, is_not_read},
     rooms::{Core, Exchange},
+    routing::asker::Asker,
+    routing::decide::{Aim, Case, Decided, Held, Hinted, Nowhere, Reason, decide},
     routing::kept::has_state,
-    routing::split::{Transactions, hinted, hinted_server, ruled, split},
-    statement::analysis::digest_settings,
+    routing::ruling::{Ruling, Said},
+    routing::split::{hinted_place, hinted_server},
+    statement::analysis::{Analyses, Known},
 };
 
 /// The setting's word for every user.
@@ -40,22 +42,10 @@ pub type ExplainRow = (&'static str, String);
 /// A statement that is asked about, and who would send it.
 #[derive(Debug, Clone, Copy)]
 pub struct Explaining<'a> {
-    /// The user.
-    pub user: &'a User,
-    /// The session's schema; empty for none.
-    pub schema: &'a [u8],
-    /// The flag that rules begin with.
-    pub flag: u32,
-    /// The client's address; rules do not test one that is not known.
-    pub client_addr: Option<IpAddr>,
-    /// The listener's address.
-    pub proxy_addr: Option<IpAddr>,
-    /// The listener's port.
-    pub proxy_port: Option<u16>,
+    /// Who would send it, and from where.
+    pub asker: Asker<'a>,
     /// How the session reads texts.
     pub modes: Modes,
-    /// What the session has said of its transactions.
-    pub transactions: Transactions,
     /// The statement.
     pub sql: &'a [u8],
     /// Now, for servers that are shunned for a while, ms.
@@ -76,143 +66,199 @@ impl Rows {
 
 /// What becomes of a statement of a session that holds no connection, step by step.
 pub fn explain(snapshot: &Snapshot, asking: &Explaining<'_>) -> Vec<ExplainRow> {
-    let settings = &snapshot.settings;
-    let Explaining { user, sql, now_ms, .. } = *asking;
-    let mut digester = Digester::new();
-    let digest = digester.digest(sql, &digest_settings(settings));
-    let question = Question {
-        username: &user.name,
-        schema: asking.schema,
-        flag: asking.flag,
-        client_addr: asking.client_addr,
-        proxy_addr: asking.proxy_addr,
-        proxy_port: asking.proxy_port,
-        digest: settings.query_digests.then_some(digest.hash),
-        digest_text: digest.text,
-        query: sql,
-        may_rewrite: true,
-        chance: 0,
-    };
+    let mut analyses = Analyses::new(&snapshot.settings);
+    analyses.learn_version(asking.modes.version);
     let mut out = Rows::default();
+    explain_to(&mut out, snapshot, asking, &mut analyses, Held::nothing(asking.modes));
+    out.0
+}
+
+/// Writes what becomes of a statement of a session that holds this. Returns why it goes where it
+/// goes, if it goes anywhere.
+fn explain_to(
+    out: &mut Rows,
+    snapshot: &Snapshot,
+    asking: &Explaining<'_>,
+    analyses: &mut Analyses,
+    session: Held<'_>,
+) -> Option<Reason> {
+    let (settings, user) = (&snapshot.settings, asking.asker.user);
     if !user.active {
         out.push("user", "is not active, and can't log in");
     }
     if user.fast_forward {
         out.push("user", "is fast_forward: its statements are passed on without a look");
-        servers(&mut out, snapshot, user.default_hostgroup, now_ms);
-        return out.0;
+        servers(out, snapshot, user.default_hostgroup, asking.now_ms);
+        return None;
     }
-    out.push("digest", String::from_utf8_lossy(digest.text));
-    out.push("hash", digest.format().to_string());
+    let known = analyses.know(asking.sql, &asking.modes);
+    out.push("digest", String::from_utf8_lossy(&known.digest_text));
+    out.push("hash", trunkline_sql::digest::format(known.digest).to_string());
+    let question = asking.asker.question(settings, &known, asking.sql, 0);
     let (visits, decision) = snapshot.rules.explain(&question);
-    let sent = decision.rewritten.as_deref().unwrap_or(sql);
-    let analysis = analyse_knowing(sent, &asking.modes, &settings.reading_routines);
-    let group = user.default_hostgroup;
-    let (proof, said) = proof::proof(&analysis, asking, group);
-    let hints = Hints::find(sent, digest.first_comment, &asking.modes);
-    let hinted_proof = hints.hostgroup.map_or(proof, |number| {
-        let named = HostgroupId(number);
-        let group = snapshot.reader_group(named).map_or(named, |it| it.writer_hostgroup);
-        proof::proof(&analysis, asking, group).0
-    });
-    let asked = TrackerSetting {
-        analysis,
-        proof,
-        hinted_proof,
-        hints,
-        schema: asking.schema,
-        transactions: asking.transactions,
-        now_ms,
-    };
-    out.push("kind", kind(&asked.analysis));
-    out.push("access", access(&asked.analysis));
+    let ruling = Ruling::of(snapshot, &asking.asker, &known, Some(&decision));
+    let new_text = decision.rewritten.as_deref();
+    let new_text = new_text.filter(|text| text.len() < settings.max_allowed_packet);
+    let known = new_text.map_or(known, |text| analyses.know(text, &asking.modes));
+    let text = new_text.unwrap_or(asking.sql);
+    let said = explain_text(out, asking, &known, text, settings.routines_pin, snapshot);
+    rules::visits(out, snapshot, &visits);
+    if let Some(text) = new_text {
+        out.push("sent as", String::from_utf8_lossy(text));
+    }
+    let place = Explained { snapshot, asking, known: &known, proof: said, ruling: &ruling };
+    place.explain_to(out, &decision.effects, session)
+}
+
+/// Writes what a text says, and what is proven of it on the servers of its user's hostgroup, which
+/// is returned.
+fn explain_text(
+    out: &mut Rows,
+    asking: &Explaining<'_>,
+    known: &Known,
+    text: &[u8],
+    routines_pin: bool,
+    snapshot: &Snapshot,
+) -> Proof {
+    let analysis = &known.analysis;
+    let home = group_of(snapshot, asking.asker.user.default_hostgroup);
+    let (proof, said) = proof::proof(analysis, asking, text, home);
+    out.push("kind", kind(analysis));
+    out.push("access", access(analysis));
     out.push("proof", said);
-    for effect in effects::lines(&asked.analysis) {
+    for effect in effects::lines(analysis) {
         out.push("effect", effect);
     }
-    let pins = pins(&asked, settings.routines_pin);
+    let pins = pins(analysis, asking.asker.schema, routines_pin);
     if !pins.is_empty() {
         out.push("pins", format!("{pins}: the session stays on its connection"));
     }
-    rules::visits(&mut out, snapshot, &visits);
-    if let Some(text) = &decision.rewritten {
-        out.push("sent as", String::from_utf8_lossy(text));
-    }
-    match decision.answer() {
-        Some(Answer::Ok(text)) => {
-            out.push("answer", format!("OK, from a rule: {text}"));
-            return out.0;
+    proof
+}
+
+/// A statement as it would be sent.
+struct Explained<'a> {
+    snapshot: &'a Snapshot,
+    asking: &'a Explaining<'a>,
+    known: &'a Known,
+    /// On the servers of its user's hostgroup.
+    proof: Proof,
+    ruling: &'a Ruling,
+}
+
+impl Explained<'_> {
+    /// Writes what is decided, and what rules ask for beside it.
+    fn explain_to(&self, out: &mut Rows, effects: &Effects, session: Held<'_>) -> Option<Reason> {
+        let Self { snapshot, asking, known, .. } = *self;
+        let hints = known.hints.as_deref().filter(|_| snapshot.settings.query_digests);
+        let default = asking.asker.user.default_hostgroup;
+        let hinted = hints.map(|hints| {
+            let server = hinted_server(hints, snapshot, default, asking.now_ms);
+            let place = hinted_place(hints, server);
+            Hinted { hints, server, proof: place.map_or(self.proof, |place| self.proof_at(place)) }
+        });
+        let decided = self.decide(hinted, session);
+        if let Err(Nowhere::Answered) = decided.place {
+            self.answer(out);
+            return None;
         }
-        Some(Answer::Error(text)) => {
-            out.push("answer", format!("error 1148 (42000), from a rule: {text}"));
-            return out.0;
+        match self.ruling.verdict {
+            None | Some(FirewallVerdict::Denied) => {}
+            Some(FirewallVerdict::Pass) => out.push("firewall", "lets it pass"),
+            Some(FirewallVerdict::Detected) => {
+                out.push("firewall", "would deny it, and only detects");
+            }
         }
-        None => {}
+        rules::orders(out, effects);
+        let proof = decided.hostgroup().map_or(self.proof, |to| self.proof_in(to));
+        rules::cache(out, effects, hints, (&known.analysis, proof));
+        match decided.place {
+            Ok((place, reason)) => {
+                let to = place.hostgroup();
+                out.push("hostgroup", format!("{to}, {}", reasons::words(reason)));
+                let server = hinted.and_then(|hinted| hinted.server);
+                match server.filter(|_| decided.is_for_server) {
+                    Some((key, _)) => out.push("server", format!("{}, and no other", key.address)),
+                    None => servers(out, snapshot, to, asking.now_ms),
+                }
+                Some(reason)
+            }
+            Err(Nowhere::Refused(refusal)) => {
+                out.push("answer", format!("error 1148 (42000): {refusal}"));
+                None
+            }
+            // No token is taken for a question.
+            Err(Nowhere::Limited(_) | Nowhere::Answered) => None,
+        }
     }
-    if firewall(&mut out, snapshot, asking, &decision, digest.hash, digest.text) {
-        return out.0;
+
+    /// Decides as when it is routed: what the last statement left to be read holds the session no
+    /// more, unless this one reads it.
+    fn decide(&self, hinted: Option<Hinted<'_>>, session: Held<'_>) -> Decided {
+        let Self { snapshot, asking, known, .. } = *self;
+        let mut leases: Vec<_> = session.leases().cloned().collect();
+        let analysis = &known.analysis;
+        leases.retain_mut(|lease| !lease.end_brief_pins(|reason| is_not_read(reason, analysis)));
+        decide(&Case {
+            snapshot,
+            now_ms: asking.now_ms,
+            user: asking.asker.user,
+            session: session.with(&leases),
+            aim: Aim::Run,
+            known: Some(known),
+            proof: self.proof,
+            ruling: self.ruling,
+            hinted,
+            limit: None,
+            #[cfg(feature = "plants")]
+            plant: None,
+        })
     }
-    rules::orders(&mut out, &decision.effects);
-    rules::cache(&mut out, &decision.effects, &asked.hints, (&asked.analysis, asked.proof));
-    let default = user.default_hostgroup;
-    let only_reads = asked.proof.reads && !asked.transactions.autocommit_off;
-    let named = settings.query_digests.then(|| {
-        hinted_server(&asked.hints, snapshot, default, now_ms)
-            .filter(|(_, is_reader)| only_reads || !is_reader)
-    });
-    if let Some((key, _)) = named.flatten() {
-        out.push("hostgroup", format!("{}, as a comment says", key.hostgroup));
-        out.push("server", format!("{}, and no other", key.address));
-        return out.0;
+
+    /// Writes what rules or the firewall answer.
+    fn answer(&self, out: &mut Rows) {
+        let text = match &self.ruling.answer {
+            Some(Said::Ok(text)) => format!("OK, from a rule: {text}"),
+            Some(Said::Error(text)) => format!("error 1148 (42000), from a rule: {text}"),
+            Some(Said::Denied) => {
+                let text = &self.snapshot.settings.firewall_whitelist_errormsg;
+                format!("error 1148 (42000), from the firewall: {text}")
+            }
+            None => return,
+        };
+        out.push("answer", text);
     }
-    let (hostgroup, reason) = destination(snapshot, user, &asked, &decision);
-    out.push("hostgroup", format!("{hostgroup}, {reason}"));
-    servers(&mut out, snapshot, hostgroup, now_ms);
-    out.0
+
+    /// What is proven of it on the servers of this hostgroup.
+    fn proof_at(&self, hostgroup: HostgroupId) -> Proof {
+        let group = group_of(self.snapshot, hostgroup);
+        match group == group_of(self.snapshot, self.asking.asker.user.default_hostgroup) {
+            true => self.proof,
+            false => proof::proof(&self.known.analysis, self.asking, b"", group).0,
+        }
+    }
+
+    /// What is proven of it in this hostgroup: a reader's word is none in the writer's.
+    fn proof_in(&self, hostgroup: HostgroupId) -> Proof {
+        let proof = self.proof_at(hostgroup);
+        match group_of(self.snapshot, hostgroup) == hostgroup {
+            true => proof.on_writer(),
+            false => proof,
+        }
+    }
 }
 
 /// What would hold the session when the statement has succeeded, in words.
-fn pins(asked: &TrackerSetting<'_>, routines_pin: bool) -> String {
+fn pins(analysis: &Analysis, schema: &[u8], routines_pin: bool) -> String {
     let mut pins = Pins::default();
-    let state = SessionState::new(Schema::from(asked.schema), Charset::Unknown);
+    let state = SessionState::new(Schema::from(schema), Charset::Unknown);
     let trust = if routines_pin { Trust::Nothing } else { Trust::Reports };
-    apply_outcome(&state, &mut pins, Some(&asked.analysis), &Outcome::default(), trust);
-    if let TransactionEffect::Begin { .. } = asked.analysis.transaction {
+    apply_outcome(&state, &mut pins, Some(analysis), &Outcome::default(), trust);
+    if let TransactionEffect::Begin { .. } = analysis.transaction {
         pins.pin(PinReason::Transaction);
     }
     let reasons: Vec<_> = pins.reasons().map(PinReason::name).collect();
     reasons.join(", ")
-}
-
-/// What the firewall says; true when it denies the statement.
-fn firewall(
-    out: &mut Rows,
-    snapshot: &Snapshot,
-    asking: &Explaining<'_>,
-    decision: &Decision,
-    digest: u64,
-    digest_text: &[u8],
-) -> bool {
-    let settings = &snapshot.settings;
-    if !settings.firewall_whitelist_enabled {
-        return false;
-    }
-    let verdict = snapshot.guards.firewall.judge(&FirewallAsk {
-        username: &asking.user.name,
-        client_addr: asking.client_addr,
-        schema: asking.schema,
-        flag: decision.final_flag,
-        digest: settings.query_digests.then_some((digest, digest_text)),
-    });
-    match verdict {
-        FirewallVerdict::Pass => out.push("firewall", "lets it pass"),
-        FirewallVerdict::Detected => out.push("firewall", "would deny it, and only detects"),
-        FirewallVerdict::Denied => {
-            let text = &settings.firewall_whitelist_errormsg;
-            out.push("answer", format!("error 1148 (42000), from the firewall: {text}"));
-        }
-    }
-    verdict == FirewallVerdict::Denied
 }
 
 impl Core {
@@ -232,20 +278,19 @@ impl Exchange {
         let Some(session) = client.session.as_deref() else {
             return;
         };
+        let Some(modes) = self.core.modes(client) else { return };
+        let analyses = &mut self.statements.analyses;
         let asking = Explaining {
-            user: &session.login.user,
-            schema: session.settings.state.schema.name(),
-            flag: session.settings.next_flag,
-            client_addr: client.origin.peer.client_addr,
-            proxy_addr: client.origin.peer.proxy_addr,
-            proxy_port: client.origin.peer.proxy_port,
-            modes: Modes { version: self.statements.analyses.version(), ..session.settings.modes },
-            transactions: Transactions::of(&session.settings.state),
+            asker: Asker::of(&client.origin.peer, session),
+            modes: Modes { version: analyses.version(), ..modes },
             sql,
             now_ms: self.core.env.now.ms(),
             catalog: Some(self.core.env.shared.catalog()),
         };
-        let mut rows = Rows(explain(&self.core.env.snapshot, &asking));
+        let mut rows = Rows::default();
+        let snapshot = &self.core.env.snapshot;
+        let held = Held::of(session, &session.leases);
+        let reason = explain_to(&mut rows, snapshot, &asking, analyses, held);
         for lease in &session.leases {
             let reasons: Vec<_> = lease.pins.reasons().map(|reason| reason.name()).collect();
             let (hostgroup, reasons) = (lease.hostgroup, reasons.join(", "));
@@ -257,7 +302,9 @@ impl Exchange {
             }
         }
         if session.is_in_transaction() {
-            rows.push("session", "is in a transaction: the statement goes where that is");
+            let goes_there = reason == Some(Reason::Transaction);
+            let there = if goes_there { ": the statement goes where that is" } else { "" };
+            rows.push("session", format!("is in a transaction{there}"));
         }
         let (format, status) = (session.login.format, session.settings.status);
         let cells = |(name, value): ExplainRow| {
@@ -281,18 +328,6 @@ fn after_words(text: &[u8]) -> Option<&[u8]> {
         rest = is_word.then(|| tail.trim_ascii_start())?;
     }
     Some(rest)
-}
-
-/// What is asked about, as it would be sent.
-struct TrackerSetting<'a> {
-    analysis: Analysis,
-    proof: Proof,
-    /// On the servers of the hostgroup that a comment names.
-    hinted_proof: Proof,
-    hints: Hints,
-    schema: &'a [u8],
-    transactions: Transactions,
-    now_ms: u64,
 }
 
 fn kind(analysis: &Analysis) -> String {
@@ -341,68 +376,9 @@ fn access(analysis: &Analysis) -> String {
     format!("may write: {}", reasons.join("; "))
 }
 
-/// Where a session that holds no connection sends it, and why: what step 5 of a worker decides.
-fn destination(
-    snapshot: &Snapshot,
-    user: &User,
-    asked: &TrackerSetting<'_>,
-    decision: &Decision,
-) -> (HostgroupId, String) {
-    let default = user.default_hostgroup;
-    let group = snapshot.writer_group(default);
-    let analysis = &asked.analysis;
-    let now_ms = asked.now_ms;
-    let is_online = |readers| {
-        let readers = snapshot.hostgroup(readers);
-        readers.is_some_and(|hostgroup| {
-            let mut servers = hostgroup.servers.iter();
-            servers.any(|server| {
-                server.weight > 0 && server.health.state(now_ms) == ServerState::Online
-            })
-        })
-    };
-    if snapshot.settings.query_digests
-        && let Some(hostgroup) = hinted(
-            &asked.hints,
-            default,
-            &snapshot.replication,
-            (analysis, asked.hinted_proof),
-            asked.transactions.autocommit_off,
-            is_online,
-        )
-    {
-        let is_named = asked.hints.hostgroup.is_none_or(|named| named == hostgroup.0);
-        let reason = match is_named {
-            true => "as a comment says",
-            false => "the writer of what a comment names: it may write",
-        };
-        return (hostgroup, reason.to_owned());
-    }
-    let begins = asked.transactions.autocommit_off;
-    let as_said = |named: HostgroupId, by: &str| match ruled(
-        named,
-        default,
-        &snapshot.replication,
-        (analysis, begins),
-    ) {
-        hostgroup if hostgroup == named => (hostgroup, format!("as {by} says")),
-        writer => (writer, {
-            let why = if begins { "autocommit is off" } else { "it is about a named lock" };
-            format!("the writer of the readers that {by} names: {why}")
-        }),
-    };
-    if !decision.applied {
-        let (schema, flag) = (asked.schema, decision.final_flag);
-        if let Some(hostgroup) = snapshot.fast_routes.find(&user.name, schema, flag) {
-            return as_said(hostgroup, "fast routing");
-        }
-    }
-    if let Some(hostgroup) = decision.effects.destination_hostgroup {
-        return as_said(hostgroup, "a rule");
-    }
-    let reads = asked.proof.reads;
-    let split = split(group, Some(analysis), reads, asked.transactions, is_online);
-    (split.hostgroup(default), split.reason().to_owned())
+/// The hostgroup whose tables a hostgroup's servers have: that of its writer.
+fn group_of(snapshot: &Snapshot, hostgroup: HostgroupId) -> HostgroupId {
+    snapshot.reader_group(hostgroup).map_or(hostgroup, |group| group.writer_hostgroup)
 }
 
 fn servers(out: &mut Rows, snapshot: &Snapshot, hostgroup: HostgroupId, now_ms: u64) {

@@ -15,8 +15,8 @@ use trunkline_sql::{
 use trunkline_topology::HostgroupId;
 
 use crate::{
-    clients::client::{Lease, Session},
-    routing::read_only::only_looks,
+    clients::client::Lease,
+    routing::{decide::Held, read_only::only_looks},
 };
 
 /// What holds a session and is nothing that it has said of itself: transactions have a setting of
@@ -34,24 +34,25 @@ pub(crate) fn has_state(lease: &Lease) -> bool {
     lease.pins.has_other_than(&NO_STATE)
 }
 
-/// The connection that a statement stays on though `decided` names another hostgroup.
-/// `is_same_group` says whether a hostgroup has the same servers' data as `decided`.
+/// The connection that a statement stays on though another hostgroup is named. `home` is its
+/// user's own hostgroup; `is_same_group` says whether a hostgroup has the same servers' data as
+/// `named`.
 pub(super) fn keeping_lease<'a>(
-    session: &'a Session,
-    decided: HostgroupId,
+    session: &Held<'a>,
+    (home, named): (HostgroupId, HostgroupId),
     (analysis, proof): (&Analysis, Proof),
     is_same_group: impl Fn(HostgroupId) -> bool,
 ) -> Option<&'a Lease> {
-    let held = || session.leases.iter().filter(|lease| has_state(lease));
+    let held = || session.leases().filter(|lease| has_state(lease));
     let asks = |lease: &&Lease| sees(&lease.pins, analysis, proof);
     // What the session has there it has by rules like this one: it stays elsewhere only for what
     // it asks of that place alone, a temporary table.
-    let there = held().find(|lease| lease.hostgroup == decided);
+    let there = held().find(|lease| lease.hostgroup == named);
     if there.is_some_and(|lease| asks(&lease)) {
         return None;
     }
-    held().filter(|lease| lease.hostgroup != decided).find(|lease| {
-        let is_own = lease.hostgroup == session.login.user.default_hostgroup;
+    held().filter(|lease| lease.hostgroup != named).find(|lease| {
+        let is_own = lease.hostgroup == home;
         let may_stay = is_own || only_looks(analysis, proof);
         let stays = is_own && there.is_none() && is_same_group(lease.hostgroup);
         may_stay && (stays || asks(lease))
@@ -62,14 +63,14 @@ pub(super) fn keeping_lease<'a>(
 /// another one that has none: it would find `NULL`. One that assigns some reads its own, most
 /// often.
 pub(super) fn variables_elsewhere(
-    session: &Session,
+    session: &Held<'_>,
     goes_to: HostgroupId,
     analysis: &Analysis,
 ) -> Option<HostgroupId> {
     if analysis.effects.iter().any(|it| matches!(it, Effect::UserVariableAssigned(_))) {
         return None;
     }
-    let mut held = session.leases.iter().filter(|it| it.pins.has(PinReason::UserVariable));
+    let mut held = session.leases().filter(|it| it.pins.has(PinReason::UserVariable));
     let first = held.clone().next()?.hostgroup;
     held.all(|lease| lease.hostgroup != goes_to).then_some(first)
 }

@@ -7,7 +7,8 @@
 //! and what is read from then on is what is there by then.
 
 use trunkline_catalog::{Hidden, Proof};
-use trunkline_protocol::packet::{greeting::Flavor, status};
+use trunkline_pool::ConnId;
+use trunkline_protocol::packet::greeting::Flavor;
 use trunkline_session::tracker::PinReason;
 use trunkline_sql::{
     analysis::{Analysis, Depends, Effect, StatementKind, TableAccess, TransactionEffect},
@@ -16,77 +17,83 @@ use trunkline_sql::{
 use trunkline_topology::HostgroupId;
 
 use crate::{
-    clients::client::{Client, Lease},
-    rooms::Core,
-    routing::route::{Asking, is_of_reads},
-    statement::analysis::Known,
+    clients::client::Lease,
+    routing::{
+        decide::{Aim, Case, Held, Refusal},
+        follow::is_of_reads,
+    },
 };
 
 pub(crate) const BEGIN: &[u8] = b"START TRANSACTION READ ONLY";
 
-impl Core {
-    /// A transaction that only reads, on a reader, ends with what begins another that may write,
-    /// locks tables or commits by itself; with what may act otherwise it goes to the writer.
-    /// Nothing is lost on the reader, so that the reset of its connection is as good as a `COMMIT`.
-    /// `decided` is the hostgroup that rules and hints name: what they send to the readers stays.
-    /// Where the session holds more there than the transaction, what ends it is refused with the
-    /// text that is returned: it would write there.
-    pub(super) fn leave_reader(
-        &mut self,
-        client: &mut Client,
-        (known, asking): (&Known, Asking<'_>),
-        proof: Proof,
-        decided: Option<HostgroupId>,
-    ) -> Option<String> {
-        let analysis = &known.analysis;
-        let session = client.session.as_mut();
-        let session = session?;
-        session.begins_read_only = false;
-        if !session.leases.iter().any(|lease| lease.only_reads) {
-            return None;
-        }
-        let may_end = ends_for_writer(analysis, session.flavor());
-        if !may_end && !may_act(analysis, proof) && !may_write_behind(analysis) {
-            return None;
-        }
-        // Of several statements one that comes before the end may fail: then it goes on. What is
-        // only prepared ends nothing yet.
-        let ends = may_end && analysis.statements == 1;
-        if may_end && asking == Asking::Prepare {
-            return None;
-        }
-        let home = session.login.user.default_hostgroup;
-        let is_there = |lease: &Lease| {
-            lease.hostgroup != home && lease.only_reads && lease.pins.has(PinReason::Transaction)
-        };
-        let place = session.leases.iter().position(is_there)?;
-        let lease = session.leases.get(place)?;
-        if decided == Some(lease.hostgroup) {
-            return None;
-        }
-        let is_own = |reason| reason == PinReason::Transaction || is_of_reads(reason);
-        let is_given_back = |reason: PinReason| is_own(reason) || ends && reason == PinReason::Rule;
-        let other = lease.pins.reasons().find(|reason| !is_given_back(*reason));
-        if let Some(held) = other.filter(|_| may_end) {
-            return Some(format!(
-                "this statement ends a transaction on a reader, where the session holds a {}: give \
-                 that back first",
-                held.name()
-            ));
-        }
-        if !ends {
-            // It goes on where it is until the writer has a connection. Where rules take statements
-            // out of transactions, the transaction stays where it is; and so does one beside which
-            // the session holds more.
-            session.begins_read_only =
-                other.is_none() && (decided.is_none() || session.login.user.transaction_persistent);
-            return None;
-        }
-        let lease = session.leases.remove(place);
-        session.settings.status &= !(status::IN_TRANS | status::IN_TRANS_READONLY);
-        self.free_lease(client, &lease);
-        None
+/// What becomes of a transaction that only reads, on a reader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Leaving {
+    /// It stays, or there is none.
+    Not,
+    /// It begins anew on the writer. It goes on where it is until the writer has a connection.
+    BeginsAnew,
+    /// The statement ends it: this connection is given up.
+    Ends(ConnId),
+}
+
+/// A transaction that only reads, on a reader, ends with what begins another that may write,
+/// locks tables or commits by itself; with what may act otherwise it goes to the writer.
+/// Nothing is lost on the reader, so that the reset of its connection is as good as a `COMMIT`.
+/// `named` is the hostgroup that rules and hints name: what they send to the readers stays.
+///
+/// # Errors
+/// Where the session holds more there than the transaction, what ends it would write there.
+#[inline]
+pub(super) fn leaves_reader(
+    case: &Case<'_>,
+    session: &Held<'_>,
+    analysis: &Analysis,
+    named: Option<HostgroupId>,
+) -> Result<Leaving, Refusal> {
+    match session.leases().any(|lease| lease.only_reads) {
+        true => leaves(case, session, analysis, named),
+        false => Ok(Leaving::Not),
     }
+}
+
+fn leaves(
+    case: &Case<'_>,
+    session: &Held<'_>,
+    analysis: &Analysis,
+    named: Option<HostgroupId>,
+) -> Result<Leaving, Refusal> {
+    let may_end = ends_for_writer(analysis, session.flavor);
+    if !may_end && !may_act(analysis, case.proof) && !may_write_behind(analysis) {
+        return Ok(Leaving::Not);
+    }
+    // What is only prepared ends nothing yet.
+    if may_end && case.aim != Aim::Run {
+        return Ok(Leaving::Not);
+    }
+    let home = case.user.default_hostgroup;
+    let is_there = |lease: &&Lease| {
+        lease.hostgroup != home && lease.only_reads && lease.pins.has(PinReason::Transaction)
+    };
+    let lease = session.leases().find(is_there);
+    let Some(lease) = lease.filter(|lease| named != Some(lease.hostgroup)) else {
+        return Ok(Leaving::Not);
+    };
+    // Of several statements one that comes before the end may fail: then it goes on.
+    let ends = may_end && analysis.statements == 1;
+    let is_own = |reason| reason == PinReason::Transaction || is_of_reads(reason);
+    let is_given_back = |reason: PinReason| is_own(reason) || ends && reason == PinReason::Rule;
+    let other = lease.pins.reasons().find(|reason| !is_given_back(*reason));
+    if let Some(held) = other.filter(|_| may_end) {
+        return Err(Refusal::HeldOnReader(held));
+    }
+    if ends {
+        return Ok(Leaving::Ends(lease.conn));
+    }
+    // Where rules take statements out of transactions, the transaction stays where it is; and so
+    // does one beside which the session holds more.
+    let may_move = named.is_none() || case.user.transaction_persistent;
+    Ok(if other.is_none() && may_move { Leaving::BeginsAnew } else { Leaving::Not })
 }
 
 /// Whether a statement may do something besides reading, also where data can't be changed, or

@@ -1,28 +1,24 @@
-//! Step 5: where a statement goes.
+//! Step 5: where a statement goes. What is decided ([`decide`]) is carried out here.
 
 use std::{rc::Rc, sync::Arc};
 
 use trunkline_catalog::Proof;
 use trunkline_pool::ConnId;
-use trunkline_rules::{Answer, Question};
-use trunkline_session::tracker::{PinReason, Schema};
-use trunkline_sql::{
-    analysis::{Analysis, Depends, Effect, StatementKind},
-    hint::Hints,
-    set::{Assignment, Scope},
-    token::Modes,
-};
+use trunkline_protocol::packet::status;
+use trunkline_session::tracker::Schema;
+use trunkline_sql::token::Modes;
 use trunkline_topology::{HostgroupId, ServerKey};
 
 use crate::{
-    clients::client::{Client, Lease, Session},
+    clients::client::{Client, Lease},
     prepared::may_compute,
     rooms::{Commands, Core},
+    routing::asker::Asker,
+    routing::decide::{Aim, Case, Decided, GivesUp, Hinted, Nowhere, Place, decide},
     routing::directives::Directives,
-    routing::kept::{keeping_lease, variables_elsewhere},
-    routing::read_only::only_looks,
     routing::rewrite::Rewritten,
-    routing::split::{Transactions, hinted, hinted_server, ruled, split},
+    routing::ruling::{Ruling, Said},
+    routing::split::{hinted_place, hinted_server},
     statement::analysis::Known,
     statement::proof::Proven,
 };
@@ -51,7 +47,7 @@ pub(crate) enum Route {
 #[derive(Debug)]
 pub(crate) struct Routed {
     pub(crate) route: Route,
-    pub(crate) orders: Directives,
+    pub(crate) directives: Directives,
     /// What is sent in its place.
     pub(crate) rewritten: Option<Rewritten>,
     /// The only server that it is to run on.
@@ -72,33 +68,29 @@ pub(crate) enum Asking<'a> {
     Execute(&'a Schema),
 }
 
-/// What rules say of a statement.
-#[derive(Default)]
-struct Ruling {
-    answer: Option<Route>,
-    hostgroup: Option<HostgroupId>,
-    rewritten: Option<Vec<u8>>,
+/// What a statement's comments ask for.
+struct Comments {
+    /// The server that they name, and whether it is a reader.
+    server: Option<(Box<ServerKey>, bool)>,
+    /// What is proven of the statement on the servers that they name.
+    proof: Proof,
 }
 
-impl Client {
-    /// Refuses what would find `NULL` for a user variable that its session has elsewhere.
+/// What was asked about a statement before it is decided where it goes.
+struct Asked<'a> {
+    ruling: &'a Ruling,
+    comments: Option<&'a Comments>,
+    /// The limit that refuses it.
+    limit: Option<usize>,
+}
+
+impl From<Place> for Route {
     #[inline]
-    fn refuse_null(&self, route: Route, analysis: &Analysis) -> Route {
-        if !analysis.depends.contains(Depends::USER_VARIABLE_READ) {
-            return route;
-        }
-        let session = self.session.as_ref();
-        let (Some(session), Some(to)) = (session, hostgroup_of(&route)) else { return route };
-        match variables_elsewhere(session, to, analysis) {
-            None => route,
-            Some(held) => Route::Error(
-                format!(
-                    "a user variable that this statement reads may be one that the session has \
-                     set on hostgroup {held}, and the statement goes to hostgroup {to}: set it \
-                     there, or have a rule send both to the same hostgroup"
-                )
-                .into(),
-            ),
+    fn from(place: Place) -> Self {
+        match place {
+            Place::Lease(hostgroup, conn) => Self::Lease(hostgroup, conn),
+            Place::Hostgroup(hostgroup) => Self::Hostgroup(hostgroup),
+            Place::Reader(hostgroup) => Self::Reader(hostgroup),
         }
     }
 }
@@ -116,16 +108,16 @@ impl Commands {
         modes: &Modes,
         own: Proven,
     ) -> Routed {
-        let mut orders = Directives::of_settings(&self.exchange.core.env.snapshot.settings);
-        let ruling = self.ask_rules(client, known, text, asking, &mut orders);
+        let mut directives = Directives::of_settings(&self.exchange.core.env.snapshot.settings);
+        let (mut ruling, new_text) = self.ask_rules(client, known, text, asking, &mut directives);
         let is_prepared = asking == Asking::Prepare;
-        let rewritten = ruling
-            .rewritten
-            .and_then(|new| self.exchange.take_rewrite(text, new, is_prepared, modes));
-        // One that a rule answers leaves the session as it is.
-        if let Some(route) = ruling.answer {
+        let rewritten =
+            new_text.and_then(|new| self.exchange.take_rewrite(text, new, is_prepared, modes));
+        // One that is answered here leaves the session as it is.
+        if let Some(said) = ruling.answer.take() {
+            let route = self.exchange.core.route_of_answer(said);
             let proven = Proven { proof: Proof::NOTHING, ..own };
-            return Routed { route, orders, rewritten, server: None, proven };
+            return Routed { route, directives, rewritten, server: None, proven };
         }
         let own = match &rewritten {
             Some(rewritten) => {
@@ -133,271 +125,212 @@ impl Commands {
             }
             None => own,
         };
-        let known = rewritten.as_ref().map_or(known, |rewritten| &rewritten.known);
+        let known = Rc::clone(rewritten.as_ref().map_or(known, |rewritten| &rewritten.known));
         self.exchange.core.end_brief_pins(client, &known.analysis);
-        let mut hostgroup =
-            ruling.hostgroup.map(|named| self.exchange.core.ruled(client, named, &known.analysis));
-        let mut server = None;
-        if let Some(hints) = known
-            .hints
-            .as_deref()
-            .filter(|_| self.exchange.core.env.snapshot.settings.query_digests)
-        {
-            orders.take_hints(hints);
-            let there = match hints.hostgroup {
-                Some(number) => {
-                    self.exchange.core.proof_at(client, known, asking, HostgroupId(number)).proof
-                }
-                None => own.proof,
-            };
-            hostgroup =
-                self.exchange.core.hinted(client, (&known.analysis, there), hints).or(hostgroup);
-            server = self.exchange.core.hinted_server(client, known, asking, hints);
-            hostgroup = server.as_ref().map(|server| server.hostgroup).or(hostgroup);
-        }
-        let limited = match self.router.limits.is_empty() || asking == Asking::Prepare {
+        let comments =
+            self.exchange.core.take_comments(client, &known, asking, own.proof, &mut directives);
+        let limit = match self.router.limits.is_empty() || is_prepared {
             true => None,
-            false => self.admit(client, known, &mut orders),
+            false => self.admit(client, &known, &mut directives),
         };
-        let known = Rc::clone(known);
-        let route = limited.unwrap_or_else(|| {
-            if asking != Asking::Prepare {
-                match self.exchange.core.end_transactions(client, &known.analysis) {
-                    Ok(kept) => hostgroup = kept.or(hostgroup),
-                    Err(text) => return Route::Error(text.into()),
-                }
-            }
-            if asking != Asking::Prepare
-                || may_compute(&known, own.proof, self.exchange.core.env.greeting.flavor())
-            {
-                let refusal =
-                    self.exchange.core.leave_reader(client, (&known, asking), own.proof, hostgroup);
-                if let Some(text) = refusal {
-                    return Route::Error(text.into());
-                }
-            }
-            let route =
-                self.exchange.core.route_decided(client, hostgroup, Some(&known), own.proof);
-            match asking == Asking::Prepare {
-                true => route,
-                false => client.refuse_null(route, &known.analysis),
-            }
-        });
-        let to = hostgroup_of(&route);
-        if let (Some(named), Some(to)) = (hostgroup, to) {
+        let asked = Asked { ruling: &ruling, comments: comments.as_ref(), limit };
+        let decided = self.exchange.core.decide(client, Some((&known, asking)), own.proof, &asked);
+        self.exchange.core.carry_out(client, &decided);
+        let to = decided.hostgroup();
+        if let (Some(named), Some(to)) = (decided.named, to) {
             self.exchange.core.fx.stats.counters.statements_kept += u64::from(to != named);
         }
-        // What is held elsewhere, or begins anew on the writer, does not go to that server.
-        let server = server.filter(|server| to == Some(server.hostgroup));
-        let mut proven = match to {
-            // The servers of another group may have other tables.
-            Some(to) if to != own.group && self.exchange.core.env.group_of(to) != own.group => {
-                self.exchange.core.proof_at(client, &known, asking, to)
-            }
-            Some(_) | None => own,
-        };
-        if let Some(to) = to {
-            proven.proof = self.exchange.core.proof_in(to, proven.proof);
-        }
-        Routed { route, orders, rewritten, server, proven }
+        let server = comments.filter(|_| decided.is_for_server).and_then(|it| it.server);
+        let proven = self.exchange.core.proven_at(client, &known, asking, own, to);
+        let route = self.route_of(&decided);
+        Routed { route, directives, rewritten, server: server.map(|(key, _)| key), proven }
     }
 
-    /// Asks the rules, and fast routing behind them.
+    /// Asks the rules, and fast routing and the firewall behind them. Also the text that rules
+    /// make of the statement.
     fn ask_rules(
         &mut self,
         client: &mut Client,
         known: &Known,
         text: &[u8],
         asking: Asking<'_>,
-        orders: &mut Directives,
-    ) -> Ruling {
-        let snapshot = &self.exchange.core.env.snapshot;
-        let Some(session) = client.session.as_mut() else {
-            return Ruling::default();
+        directives: &mut Directives,
+    ) -> (Ruling, Option<Vec<u8>>) {
+        let core = &mut self.exchange.core;
+        let snapshot = &core.env.snapshot;
+        let Some(session) = client.session.as_deref_mut() else {
+            return Default::default();
         };
-        let mut ruling = Ruling::default();
-        let (mut flag, mut applied) = (session.settings.next_flag, false);
-        if !snapshot.rules.is_empty() {
-            self.router.chance = next_chance(self.router.chance);
-            let question = Question {
-                username: &session.login.user.name,
-                schema: session.settings.state.schema.name(),
-                flag,
-                client_addr: client.origin.peer.client_addr,
-                proxy_addr: client.origin.peer.proxy_addr,
-                proxy_port: client.origin.peer.proxy_port,
-                digest: snapshot.settings.query_digests.then_some(known.digest),
-                digest_text: &known.digest_text,
-                query: text,
-                may_rewrite: !matches!(asking, Asking::Execute(_)),
-                chance: self.router.chance,
-            };
-            let decision =
-                self.router.decisions.decide(&snapshot.rules, &question, &mut self.router.hits);
-            self.exchange.core.fx.stats.counters.rewrites_skipped +=
-                u64::from(decision.rewrites_skipped);
-            (flag, applied) = (decision.final_flag, decision.applied);
-            ruling = Ruling {
-                answer: answer_of(decision.answer()),
-                hostgroup: decision.effects.destination_hostgroup,
-                rewritten: decision.rewritten.clone(),
-            };
-            orders.take_effects(&decision.effects);
+        let asker = Asker::of(&client.origin.peer, session);
+        let decision = match snapshot.rules.is_empty() {
+            true => None,
+            false => {
+                let chance = next_chance(self.router.chance);
+                self.router.chance = chance;
+                let mut question = asker.question(&snapshot.settings, known, text, chance);
+                question.may_rewrite = !matches!(asking, Asking::Execute(_));
+                let hits = &mut self.router.hits;
+                Some(self.router.decisions.decide(&snapshot.rules, &question, hits))
+            }
+        };
+        let ruling = Ruling::of(snapshot, &asker, known, decision);
+        let mut new_text = None;
+        if let Some(decision) = decision {
+            core.fx.stats.counters.rewrites_skipped += u64::from(decision.rewrites_skipped);
+            directives.take_effects(&decision.effects);
             if let Some(flag) = decision.session_flag() {
                 session.settings.next_flag = flag;
             }
             self.router.matched_rules.clear();
             if self.router.guards.limits_rules() {
-                let ids =
-                    decision.matched().iter().map(|index| snapshot.rules.rule_id(*index as usize));
+                let matched = decision.matched().iter();
+                let ids = matched.map(|index| snapshot.rules.rule_id(*index as usize));
                 self.router.matched_rules.extend(ids.flatten());
             }
+            new_text.clone_from(&decision.rewritten);
         }
-        if !applied && !snapshot.fast_routes.is_empty() {
-            let (user, schema) = (&session.login.user.name, session.settings.state.schema.name());
-            let fast = snapshot.fast_routes.find(user, schema, flag);
-            ruling.hostgroup = fast.or(ruling.hostgroup);
+        core.note_verdict(client, known, &ruling);
+        (ruling, new_text)
+    }
+
+    /// What is decided, as the way that a statement goes.
+    #[inline]
+    fn route_of(&self, decided: &Decided) -> Route {
+        match decided.place {
+            Ok((place, _)) => place.into(),
+            Err(nowhere) => self.route_nowhere(nowhere),
         }
-        if self.exchange.core.env.snapshot.settings.firewall_whitelist_enabled {
-            let denied = self.exchange.core.ask_firewall(client, known, flag);
-            ruling.answer = ruling.answer.or(denied);
+    }
+
+    #[cold]
+    fn route_nowhere(&self, nowhere: Nowhere) -> Route {
+        match nowhere {
+            Nowhere::Limited(limit) => Route::Limited(self.limit_text(limit).into()),
+            Nowhere::Refused(refusal) => Route::Error(refusal.to_string().into()),
+            // The answer was given before anything else was asked.
+            Nowhere::Answered => Route::Error(Arc::default()),
         }
-        ruling
     }
 }
 
 impl Core {
-    /// The hostgroup that a statement's comments name.
-    fn hinted(
+    /// Decides for a command without a text: as for one that may write.
+    pub(crate) fn route_plain(&mut self, client: &mut Client) -> Route {
+        let ruling = Ruling::default();
+        let asked = Asked { ruling: &ruling, comments: None, limit: None };
+        let place = self.decide(client, None, Proof::NOTHING, &asked).place;
+        place.map_or(Route::Hostgroup(HostgroupId::default()), |(place, _)| place.into())
+    }
+
+    /// Decides where a statement of a session goes.
+    #[inline]
+    fn decide(
         &self,
         client: &Client,
-        statement: (&Analysis, Proof),
-        hints: &Hints,
-    ) -> Option<HostgroupId> {
-        let session = client.session.as_ref()?;
-        let default = session.login.user.default_hostgroup;
-        let groups = &self.env.snapshot.replication;
-        let autocommit_off = session.settings.state.is_autocommit_off();
-        let is_online = |readers| self.servers.pool.has_online(readers, self.env.now.ms());
-        hinted(hints, default, groups, statement, autocommit_off, is_online)
+        statement: Option<(&Known, Asking<'_>)>,
+        proof: Proof,
+        asked: &Asked<'_>,
+    ) -> Decided {
+        let Some(session) = client.session.as_deref() else { return Decided::without_session() };
+        let aim = match statement {
+            Some((known, Asking::Prepare)) => {
+                Aim::Prepare { computes: may_compute(known, proof, self.env.greeting.flavor()) }
+            }
+            Some((_, Asking::Query | Asking::Execute(_))) | None => Aim::Run,
+        };
+        let known = statement.map(|(known, _)| known);
+        let hints = known.and_then(|known| known.hints.as_deref());
+        let hinted = asked.comments.zip(hints).map(|(comments, hints)| Hinted {
+            hints,
+            server: comments.server.as_ref().map(|(key, is_reader)| (&**key, *is_reader)),
+            proof: comments.proof,
+        });
+        let Asked { ruling, limit, .. } = *asked;
+        decide(&Case {
+            aim,
+            known,
+            proof,
+            ruling,
+            hinted,
+            limit,
+            ..Case::of(&self.env, session, ruling)
+        })
     }
 
-    /// The hostgroup of a statement that a rule sends to `named`.
-    fn ruled(&self, client: &Client, named: HostgroupId, analysis: &Analysis) -> HostgroupId {
-        let Some(session) = client.session.as_ref() else { return named };
-        let begins =
-            session.settings.state.is_autocommit_off() && session.transaction_lease().is_none();
-        let default = session.login.user.default_hostgroup;
-        ruled(named, default, &self.env.snapshot.replication, (analysis, begins))
-    }
-
-    /// The server that a statement's comments name, unless it is a reader and the statement may
-    /// write there.
-    fn hinted_server(
+    /// Takes over what a statement's comments ask for, where they are listened to. `proof` is what
+    /// is proven of it on the servers of its session's hostgroup.
+    #[inline]
+    fn take_comments(
         &mut self,
         client: &mut Client,
         known: &Known,
         asking: Asking<'_>,
-        hints: &Hints,
-    ) -> Option<Box<ServerKey>> {
-        let session = client.session.as_ref()?;
-        let autocommit_off = session.settings.state.is_autocommit_off();
-        let default = session.login.user.default_hostgroup;
-        let (key, is_reader) =
-            hinted_server(hints, &self.env.snapshot, default, self.env.now.ms())?;
-        let key = Box::new(key.clone());
-        let may_go = !is_reader
-            || !autocommit_off && self.proof_at(client, known, asking, key.hostgroup).proof.reads;
-        may_go.then_some(key)
-    }
-
-    /// Decides for a command without a text: as for one that may write.
-    pub(crate) fn route_plain(&mut self, client: &mut Client) -> Route {
-        self.route_decided(client, None, None, Proof::NOTHING)
-    }
-
-    fn route_decided(
-        &self,
-        client: &Client,
-        decided: Option<HostgroupId>,
-        known: Option<&Rc<Known>>,
         proof: Proof,
-    ) -> Route {
-        let reads = proof.reads;
-        let Some(session) = client.session.as_ref() else {
-            return Route::Hostgroup(HostgroupId::default());
-        };
-        if has_plant!(self, SplitIgnoresTransaction) && reads {
-            return Route::Hostgroup(self.split(session, known, reads));
-        }
-        // A transaction that is to begin anew does so on the writer, wherever a rule sees it.
-        let decided = match session.begins_read_only {
-            true => Some(session.login.user.default_hostgroup),
-            false => decided,
-        };
-        if let Some(lease) = session.transaction_lease()
-            && !session.begins_read_only
-            && (session.login.user.transaction_persistent || decided.is_none())
-        {
-            return Route::Lease(lease.hostgroup, lease.conn);
-        }
-        let wanted = match decided {
-            Some(hostgroup) => match self.keeping_lease(session, hostgroup, known, proof) {
-                Some(lease) => return Route::Lease(lease.hostgroup, lease.conn),
-                None => hostgroup,
-            },
-            None => {
-                let home = session.login.user.default_hostgroup;
-                let readers =
-                    self.env.snapshot.writer_group(home).map(|group| group.reader_hostgroup);
-                let may_write_at = |to| {
-                    to == home
-                        || has_plant!(self, ReaderAttractsWrite)
-                        || Some(to) != readers
-                            && does_not_write(known.map(|it| &it.analysis), proof)
-                };
-                let text = known.map(|known| &**known);
-                // Without autocommit it begins a transaction, in which others may write.
-                let only_reads = reads && !session.settings.state.is_autocommit_off();
-                if let Some(lease) = held_lease(session, text, only_reads, may_write_at) {
-                    return Route::Lease(lease.hostgroup, lease.conn);
-                }
-                self.split(session, known, reads)
-            }
-        };
-        match session.leases.iter().find(|lease| lease.hostgroup == wanted) {
-            Some(lease) => Route::Lease(lease.hostgroup, lease.conn),
-            None if decided.is_none() && wanted != session.login.user.default_hostgroup => {
-                Route::Reader(wanted)
-            }
-            None => Route::Hostgroup(wanted),
-        }
-    }
-
-    /// The connection that a statement stays on, whatever rules and hints say.
-    fn keeping_lease<'a>(
-        &self,
-        session: &'a Session,
-        decided: HostgroupId,
-        known: Option<&Rc<Known>>,
-        proof: Proof,
-    ) -> Option<&'a Lease> {
-        if session.leases.is_empty() || session.begins_read_only {
+        directives: &mut Directives,
+    ) -> Option<Comments> {
+        let hints = known.hints.as_deref()?;
+        if !self.env.snapshot.settings.query_digests {
             return None;
         }
-        let group = self.env.group_of(decided);
-        let is_same_group = |hostgroup| self.env.group_of(hostgroup) == group;
-        keeping_lease(session, decided, (&known?.analysis, proof), is_same_group)
+        directives.take_hints(hints);
+        let session = client.session.as_ref()?;
+        let (snapshot, default) = (&self.env.snapshot, session.login.user.default_hostgroup);
+        let server = hinted_server(hints, snapshot, default, self.env.now.ms());
+        let place = hinted_place(hints, server);
+        let server = server.map(|(key, is_reader)| (Box::new(key.clone()), is_reader));
+        let proof = place.map_or(proof, |place| self.proof_at(client, known, asking, place).proof);
+        Some(Comments { server, proof })
     }
 
-    /// The automatic read/write split, for a session that holds no connection.
-    fn split(&self, session: &Session, known: Option<&Rc<Known>>, reads: bool) -> HostgroupId {
-        let default = session.login.user.default_hostgroup;
-        let group = self.env.snapshot.writer_group(default);
-        let is_online = |readers| self.servers.pool.has_online(readers, self.env.now.ms());
-        let analysis = known.map(|known| &known.analysis);
-        let transactions = Transactions::of(&session.settings.state);
-        split(group, analysis, reads, transactions, is_online).hostgroup(default)
+    /// What is decided becomes of the session's connections.
+    #[inline]
+    fn carry_out(&mut self, client: &mut Client, decided: &Decided) {
+        let Some(session) = client.session.as_mut() else { return };
+        session.begins_read_only = decided.begins_read_only;
+        if decided.gives_up != GivesUp::Nothing {
+            self.give_up(client, decided.gives_up);
+        }
+    }
+
+    #[cold]
+    fn give_up(&mut self, client: &mut Client, gives_up: GivesUp) {
+        let Some(session) = client.session.as_mut() else { return };
+        let given_up = session.leases.extract_if(.., |lease| gives_up.has(lease));
+        let given_up: Vec<Lease> = given_up.collect();
+        if let GivesUp::Reader(_) = gives_up {
+            session.settings.status &= !(status::IN_TRANS | status::IN_TRANS_READONLY);
+        }
+        for lease in &given_up {
+            self.free_lease(client, lease);
+        }
+    }
+
+    /// What is proven of a statement where it goes. `own`: on its session's own servers.
+    #[inline]
+    fn proven_at(
+        &mut self,
+        client: &mut Client,
+        known: &Known,
+        asking: Asking<'_>,
+        own: Proven,
+        to: Option<HostgroupId>,
+    ) -> Proven {
+        let Some(to) = to else { return own };
+        // The servers of another group may have other tables.
+        let is_elsewhere = to != own.group && self.env.group_of(to) != own.group;
+        let mut proven = if is_elsewhere { self.proof_at(client, known, asking, to) } else { own };
+        proven.proof = self.proof_in(to, proven.proof);
+        proven
+    }
+
+    fn route_of_answer(&self, said: Said) -> Route {
+        match said {
+            Said::Ok(text) => Route::Ok(text),
+            Said::Error(text) => Route::Error(text),
+            Said::Denied => {
+                Route::Error(self.env.snapshot.settings.firewall_whitelist_errormsg.as_str().into())
+            }
+        }
     }
 }
 
@@ -411,96 +344,9 @@ pub(crate) fn hostgroup_of(route: &Route) -> Option<HostgroupId> {
     }
 }
 
-fn answer_of(answer: Option<Answer<'_>>) -> Option<Route> {
-    answer.map(|answer| match answer {
-        Answer::Ok(text) => Route::Ok(Arc::clone(text)),
-        Answer::Error(text) => Route::Error(Arc::clone(text)),
-    })
-}
-
 /// The next of a sequence of numbers that look like chance. Source: Marsaglia, "Xorshift RNGs".
 fn next_chance(mut number: u64) -> u64 {
     number ^= number << 13;
     number ^= number >> 7;
     number ^ number << 17
-}
-
-/// Of the connections that a session holds, the one for a statement that no rule sends anywhere:
-/// where its last statement ran, for one that reads what that left; else where there is what it
-/// gives back, a lock; else where its next transaction is spoken of; else the writer, where it
-/// holds more than what reads left there; else the first that does. What may write follows nothing
-/// to where `may_write_at` says no: rules may have sent the session to a reader there.
-fn held_lease<'a>(
-    session: &'a Session,
-    known: Option<&Known>,
-    is_read: bool,
-    may_write_at: impl Fn(HostgroupId) -> bool,
-) -> Option<&'a Lease> {
-    let may_write_at = |lease: &&Lease| may_write_at(lease.hostgroup);
-    let left = [Depends::ROW_COUNT, Depends::FOUND_ROWS, Depends::DIAGNOSTICS];
-    let reads = |what| known.is_some_and(|known| known.analysis.depends.contains(what));
-    let reads_last = left.into_iter().any(reads);
-    let last_conn = session.last_conn.filter(|_| reads_last).map(|(conn, _)| conn);
-    let may_follow = |lease: &&Lease| is_read || may_write_at(lease);
-    let last = session.leases.iter().find(|lease| Some(lease.conn) == last_conn);
-    let last = last.filter(may_follow);
-    // Of two, the one that has what it gives back.
-    let ends = known.and_then(|known| given_back(&known.analysis));
-    let gives_back = |lease: &&Lease| ends.is_some_and(|reason| lease.pins.has(reason));
-    let ended = session.leases.iter().find(gives_back);
-    let binds = |lease: &&Lease| may_write_at(lease) || is_read && !holds_reads_only(lease);
-    // What `SET TRANSACTION` said is of the next one, wherever else the session is held.
-    let awaits = |lease: &&Lease| lease.pins.has(PinReason::NextTransaction);
-    let next = session.leases.iter().find(awaits).filter(may_follow);
-    // A transaction may be open on the writer that no reply told of: a `CALL` that failed.
-    let holds_writer = |lease: &&Lease| may_write_at(lease) && !holds_reads_only(lease);
-    // What it did of itself it did on its user's own hostgroup, where nothing else sent it.
-    let is_home = |lease: &&Lease| lease.hostgroup == session.login.user.default_hostgroup;
-    let holding = || session.leases.iter().filter(holds_writer);
-    let writer = || holding().find(is_home).or_else(|| holding().next());
-    last.or(ended).or(next).or_else(writer).or_else(|| session.leases.iter().find(binds))
-}
-
-/// Whether a statement does no harm on a server of which nobody says that it may be written to.
-fn does_not_write(analysis: Option<&Analysis>, proof: Proof) -> bool {
-    analysis.is_some_and(|it| only_looks(it, proof) || sets_user_variables(it))
-}
-
-/// Whether a statement gives values to user variables and can do nothing else.
-fn sets_user_variables(analysis: &Analysis) -> bool {
-    let is_of_user = |assignment: &Assignment| {
-        matches!(assignment, Assignment::Variable { scope: Scope::UserVariable, .. })
-    };
-    analysis.kind == StatementKind::Set
-        && analysis.statements == 1
-        && analysis.is_complete
-        && analysis.references.is_whole
-        && analysis.references.tables.is_empty()
-        && !analysis.depends.contains(Depends::UNKNOWN_FUNCTION)
-        && matches!(&*analysis.effects, [Effect::Set(all)] if all.iter().all(is_of_user))
-}
-
-/// What a statement gives back, or asks for.
-fn given_back(analysis: &Analysis) -> Option<PinReason> {
-    let given = analysis.effects.iter().find_map(|effect| match effect {
-        Effect::UnlockTables => Some(PinReason::TableLock),
-        // One that is named is released by a statement that does nothing else.
-        Effect::ReleaseLock(Some(_)) | Effect::ReleaseAllLocks => Some(PinReason::NamedLock),
-        Effect::DropTable { temporary: true, .. } => Some(PinReason::TemporaryTable),
-        Effect::HandlerClose(_) => Some(PinReason::Handler),
-        Effect::Xa(_) => Some(PinReason::Xa),
-        _ => None,
-    });
-    given.or(analysis.depends.contains(Depends::SEQUENCE).then_some(PinReason::Sequence))
-}
-
-/// Whether all that holds a session on a connection is what reads left: rows to be fetched, counts
-/// and warnings.
-fn holds_reads_only(lease: &Lease) -> bool {
-    lease.pins.reasons().all(|reason| reason == PinReason::Cursor || is_of_reads(reason))
-}
-
-/// Whether it is a count or a warning that a read left.
-pub(super) fn is_of_reads(reason: PinReason) -> bool {
-    matches!(reason, PinReason::FoundRows | PinReason::Warnings)
 }

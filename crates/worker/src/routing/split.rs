@@ -1,5 +1,5 @@
-//! The automatic read/write split and routing hints, as decisions by themselves: workers and
-//! `trunkline explain` ask them.
+//! The automatic read/write split, routing hints, and hostgroups that rules name, as decisions by
+//! themselves: parts of [`decide`](super::decide).
 
 use trunkline_catalog::Proof;
 use trunkline_config::{ServerEntry, Snapshot};
@@ -126,7 +126,7 @@ pub fn split(
 /// name none, or one that this statement must not go to: MaxScale's `route to slave` holds for what
 /// only reads, outside transactions. Where the number is that of a group's readers, what may do
 /// more than look at something goes to the group's writer.
-pub fn hinted(
+pub fn hinted_hostgroup(
     hints: &Hints,
     default: HostgroupId,
     groups: &[ReplicationGroup],
@@ -151,22 +151,42 @@ pub fn hinted(
     }
 }
 
-/// The hostgroup that a rule or fast routing names, for a user with this default. Where it names
-/// the readers of a group, two kinds of statements go to the group's writer. Without autocommit
-/// one begins a transaction (`begins`), in which others may write. And a named lock is one for all
-/// sessions in one place only.
+/// How far a rule or fast routing is obeyed that names a hostgroup.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Obeyed {
+    /// The statement goes there.
+    AsSaid,
+    /// It begins a transaction, in which others may write: from the readers of a group to its
+    /// writer.
+    UnlessItBegins,
+    /// It is about a named lock, which is one for all sessions in one place only: from the readers
+    /// of a group to its writer.
+    UnlessItLocks,
+}
+
+/// The hostgroup of a statement for which a rule or fast routing names one, for a user with this
+/// default. Where it names the readers of a group, two kinds of statements go to the group's
+/// writer. Without autocommit one begins a transaction (`begins`), in which others may write. And
+/// a named lock is one for all sessions in one place only.
+#[inline]
 pub fn ruled(
     named: HostgroupId,
     default: HostgroupId,
     groups: &[ReplicationGroup],
     (analysis, begins): (&Analysis, bool),
-) -> HostgroupId {
-    let group = groups.iter().find(|group| group.reader_hostgroup == named && named != default);
+) -> (HostgroupId, Obeyed) {
+    let is_named = |group: &&ReplicationGroup| group.reader_hostgroup == named && named != default;
+    let Some(group) = groups.iter().find(is_named) else {
+        return (named, Obeyed::AsSaid);
+    };
     let is_lock = |effect: &Effect| {
         matches!(effect, Effect::GetLock(_) | Effect::ReleaseLock(_) | Effect::ReleaseAllLocks)
     };
-    let leaves = |_: &&ReplicationGroup| begins || analysis.effects.iter().any(is_lock);
-    group.filter(leaves).map_or(named, |group| group.writer_hostgroup)
+    match analysis.effects.iter().any(is_lock) {
+        _ if begins => (group.writer_hostgroup, Obeyed::UnlessItBegins),
+        true => (group.writer_hostgroup, Obeyed::UnlessItLocks),
+        false => (named, Obeyed::AsSaid),
+    }
 }
 
 /// The server that a statement's comments name (MaxScale's `route to server`), by its comment in
@@ -199,6 +219,17 @@ pub fn hinted_server<'a>(
         snapshot.replication.iter().any(|group| group.reader_hostgroup == key.hostgroup);
     let is_online = server.weight > 0 && server.health.state(now_ms) == ServerState::Online;
     is_online.then_some((key, is_reader))
+}
+
+/// Of which hostgroup's servers it matters what is proven of a statement with these comments.
+/// `server` is the one that they name, and whether it is a reader. `None` where it is its session's
+/// own hostgroup.
+pub(super) fn hinted_place(
+    hints: &Hints,
+    server: Option<(&ServerKey, bool)>,
+) -> Option<HostgroupId> {
+    let server = server.filter(|(_, is_reader)| *is_reader).map(|(key, _)| key.hostgroup);
+    hints.hostgroup.map(HostgroupId).or(server)
 }
 
 #[cfg(test)]
@@ -277,7 +308,8 @@ mod tests {
                 Proof { reads: analysis.access == Access::CertainlyReads, hidden: Hidden::empty() };
             let (default, groups) = (HostgroupId(10), std::slice::from_ref(&auto));
             let statement = (&analysis, proof);
-            let found = hinted(&hints, default, groups, statement, autocommit_off, |_| true);
+            let found =
+                hinted_hostgroup(&hints, default, groups, statement, autocommit_off, |_| true);
             assert_eq!(found, expected.map(HostgroupId), "{text}");
         };
         let check = |text: &str, expected| said(text, false, expected);
@@ -312,7 +344,7 @@ mod tests {
         let groups = [group(ReadWriteSplit::Rules)];
         let ruled_to = |text: &str, named: u32, default: u32, begins: bool| {
             let analysis = analyse(text.as_bytes(), &Modes::default());
-            ruled(HostgroupId(named), HostgroupId(default), &groups, (&analysis, begins)).0
+            ruled(HostgroupId(named), HostgroupId(default), &groups, (&analysis, begins)).0.0
         };
         let read = "SELECT a FROM t";
         assert_eq!(ruled_to(read, 20, 10, false), 20);

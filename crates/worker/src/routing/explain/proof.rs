@@ -6,13 +6,16 @@ use trunkline_topology::HostgroupId;
 
 use super::Explaining;
 
-/// What is proven of it on the servers of `group`, and why, or why not.
+/// What is proven of a statement on the servers of `group`, and why, or why not. `text` is as it is
+/// sent.
 pub(crate) fn proof(
     analysis: &Analysis,
     asking: &Explaining<'_>,
+    text: &[u8],
     group: HostgroupId,
 ) -> (Proof, String) {
-    let schema = (!asking.schema.is_empty()).then_some(asking.schema);
+    let schema = asking.asker.schema;
+    let schema = (!schema.is_empty()).then_some(schema);
     let place = Place { group, schema };
     let (proof, mut names) = match asking.catalog {
         None => (prove_nameless(analysis), taken_for_tables(analysis)),
@@ -21,7 +24,7 @@ pub(crate) fn proof(
             (judged.proof, names(analysis, place, catalog, asking.now_ms))
         }
     };
-    let functions = built_in_functions(asking.sql, &asking.modes);
+    let functions = built_in_functions(text, &asking.modes);
     if !functions.is_empty() {
         names.push(format!("built-in {}", functions.join(", ")));
     }

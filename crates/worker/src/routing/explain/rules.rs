@@ -49,7 +49,7 @@ fn matched(out: &mut String, rule: &Rule, visit: &Visit) {
 }
 
 /// What rules ask for beside a destination.
-pub(crate) fn orders(out: &mut Rows, effects: &Effects) {
+pub(super) fn orders(out: &mut Rows, effects: &Effects) {
     let mut orders = Vec::new();
     let mut number = |name: &str, value: Option<u32>, unit: &str| {
         orders.extend(value.map(|value| format!("{name} {value}{unit}")));
@@ -70,15 +70,16 @@ pub(crate) fn orders(out: &mut Rows, effects: &Effects) {
     }
 }
 
-/// Whether the cache is asked for it.
-pub(crate) fn cache(
+/// Whether the cache is asked for it. `hints` are what its comments ask for, where they are
+/// listened to.
+pub(super) fn cache(
     out: &mut Rows,
     effects: &Effects,
-    hints: &Hints,
+    hints: Option<&Hints>,
     (analysis, proof): (&Analysis, Proof),
 ) {
     let order = CacheOrder::of_effects(effects);
-    let order = match hints.cache_ttl_ms {
+    let order = match hints.and_then(|hints| hints.cache_ttl_ms) {
         Some(ttl_ms) => CacheOrder::hinted(order, ttl_ms),
         None => order,
     };

@@ -1,0 +1,81 @@
+//! Who has a statement run, and from where: what rules and the firewall look at beside its text.
+
+use std::net::IpAddr;
+
+use trunkline_config::Settings;
+use trunkline_rules::{FirewallAsk, Question};
+use trunkline_topology::User;
+
+use crate::{action::Peer, clients::client::Session, statement::analysis::Known};
+
+/// Who has a statement run, and from where.
+#[derive(Debug, Clone, Copy)]
+pub struct Asker<'a> {
+    /// The user.
+    pub user: &'a User,
+    /// The session's schema; empty for none.
+    pub schema: &'a [u8],
+    /// The flag that rules begin with.
+    pub flag: u32,
+    /// The client's address; rules do not test one that is not known.
+    pub client_addr: Option<IpAddr>,
+    /// The listener's address.
+    pub proxy_addr: Option<IpAddr>,
+    /// The listener's port.
+    pub proxy_port: Option<u16>,
+}
+
+impl<'a> Asker<'a> {
+    /// The session of a client that comes from there.
+    #[inline]
+    pub(crate) fn of(peer: &Peer, session: &'a Session) -> Self {
+        Self {
+            user: &session.login.user,
+            schema: session.settings.state.schema.name(),
+            flag: session.settings.next_flag,
+            client_addr: peer.client_addr,
+            proxy_addr: peer.proxy_addr,
+            proxy_port: peer.proxy_port,
+        }
+    }
+
+    /// What rules are asked about a statement that they may rewrite.
+    #[inline]
+    pub(crate) fn question(
+        &self,
+        settings: &Settings,
+        known: &'a Known,
+        text: &'a [u8],
+        chance: u64,
+    ) -> Question<'a> {
+        Question {
+            username: &self.user.name,
+            schema: self.schema,
+            flag: self.flag,
+            client_addr: self.client_addr,
+            proxy_addr: self.proxy_addr,
+            proxy_port: self.proxy_port,
+            digest: settings.query_digests.then_some(known.digest),
+            digest_text: &known.digest_text,
+            query: text,
+            may_rewrite: true,
+            chance,
+        }
+    }
+
+    /// What the firewall is asked about a statement for which the rules have reached `flag`.
+    pub(super) fn firewall_ask(
+        &self,
+        settings: &Settings,
+        known: &'a Known,
+        flag: u32,
+    ) -> FirewallAsk<'a> {
+        FirewallAsk {
+            username: &self.user.name,
+            client_addr: self.client_addr,
+            schema: self.schema,
+            flag,
+            digest: settings.query_digests.then_some((known.digest, &*known.digest_text)),
+        }
+    }
+}
