@@ -52,7 +52,7 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<()> {
     )?;
     let program = release::build(root, "trunkline-icount")?;
     let known = std::fs::read_to_string(root.join(FIGURES)).unwrap_or_default();
-    let known = read_figures(&known);
+    let known = read_figures(&known, "`");
     let mut figures = Vec::new();
     let mut slower = Vec::new();
     println!("{:<34} {:>12} {:>12} {:>9}", "case", "instructions", "known", "change");
@@ -151,12 +151,13 @@ fn figures_text(figures: &[Figure]) -> String {
     text
 }
 
-/// The figures by name; lines of another shape are passed over.
-fn read_figures(text: &str) -> BTreeMap<String, f64> {
+/// The figures in the second column of tables, by the name in the first one, which stands between
+/// two of `marks`; lines of another shape are passed over.
+pub fn read_figures(text: &str, marks: &str) -> BTreeMap<String, f64> {
     let figure = |line: &str| {
-        let mut cells = line.strip_prefix("| `")?.split(" | ");
-        let name = cells.next()?.trim_end_matches('`').to_owned();
-        Some((name, cells.next()?.parse().ok()?))
+        let mut cells = line.strip_prefix("| ")?.split(" | ");
+        let name = cells.next()?.strip_prefix(marks)?.strip_suffix(marks)?;
+        Some((name.to_owned(), cells.next()?.parse().ok()?))
     };
     text.lines().filter_map(figure).collect()
 }
@@ -173,7 +174,7 @@ mod tests {
             instructions,
         };
         let text = figures_text(&[figure("a/b", 12.25), figure("c", 7.0)]);
-        let known: Vec<_> = read_figures(&text).into_iter().collect();
+        let known: Vec<_> = read_figures(&text, "`").into_iter().collect();
         assert_eq!(known, [("a/b".to_owned(), 12.2), ("c".to_owned(), 7.0)]);
     }
 

@@ -4,7 +4,7 @@
 //! to the source file that it was compiled from, inlined code included. What comes from the
 //! standard library counts for the file that it was inlined into.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::fmt::Write;
 use std::path::Path;
 use std::process::Command;
@@ -12,7 +12,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use trunkline_testkit::{TempFolder, find_program, skipped};
 
-use crate::icount::NO_REP_MOVSB;
+use crate::icount::{NO_REP_MOVSB, read_figures};
 use crate::release;
 
 /// The file with the figures, below the workspace.
@@ -95,7 +95,7 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<()> {
     };
     let program = release::build(root, "trunkline-icount")?;
     let known = std::fs::read_to_string(root.join(FIGURES)).unwrap_or_default();
-    let known = read_totals(&known);
+    let known = read_figures(&known, "**");
     let mut text = heading();
     let mut dearer = Vec::new();
     for (case, what) in CASES {
@@ -157,16 +157,6 @@ fn table_of(what: &str, per_call: &[f64; STEPS.len()]) -> (String, f64) {
     let _ = writeln!(text, "| **{what}** | {total:.0} | |");
     let _ = writeln!(text, "| beside it: the played client and server | {played:.0} | |");
     (text, total)
-}
-
-/// The sums by case.
-fn read_totals(text: &str) -> BTreeMap<String, f64> {
-    let total = |line: &str| {
-        let mut cells = line.strip_prefix("| **")?.split(" | ");
-        let name = cells.next()?.trim_end_matches('*').to_owned();
-        Some((name, cells.next()?.parse().ok()?))
-    };
-    text.lines().filter_map(total).collect()
 }
 
 /// Instructions of a whole run, by step.
@@ -289,7 +279,7 @@ fn=(2) malloc
         costs[0] = 3.0;
         let (text, total) = table_of("A statement", &costs);
         assert!((total - 110.0).abs() < f64::EPSILON);
-        let known: Vec<_> = read_totals(&text).into_iter().collect();
+        let known: Vec<_> = read_figures(&text, "**").into_iter().collect();
         assert_eq!(known, [("A statement".to_owned(), 110.0)]);
         assert!(text.contains("| 9 relay | 10 | 9 % |"), "{text}");
     }

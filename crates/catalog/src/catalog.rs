@@ -48,6 +48,7 @@ pub struct Place<'a> {
     pub schema: Option<&'a [u8]>,
 }
 
+// `cache::Waiter` says the same of who waits for an answer: neither crate knows the other.
 /// Who waits for what a name means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Waiter {

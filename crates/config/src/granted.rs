@@ -77,27 +77,13 @@ impl fmt::Debug for GrantedUsers {
 
 #[cfg(test)]
 mod tests {
-    use trunkline_topology::{Password, Secret, TlsRequirement};
+    use trunkline_topology::{Password, Secret};
 
     use super::*;
 
     fn user(name: &str, host: &str) -> User {
-        User {
-            name: name.to_owned(),
-            password: Password::Clear(Secret::new(host.to_owned())),
-            retained_password: None,
-            backend: None,
-            default_hostgroup: HostgroupId(0),
-            default_schema: None,
-            max_connections: 1,
-            transaction_persistent: true,
-            fast_forward: false,
-            active: true,
-            require: TlsRequirement::None,
-            allow_from: Default::default(),
-            unix_uid: None,
-            host: Some(host.to_owned()),
-        }
+        let password = Password::Clear(Secret::new(host.to_owned()));
+        User { host: Some(host.to_owned()), ..User::new(name.to_owned(), password) }
     }
 
     #[test]

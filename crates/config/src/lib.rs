@@ -35,6 +35,7 @@ mod error;
 mod granted;
 mod guards;
 mod redis;
+mod words;
 
 pub use config::{Config, HostgroupEntry, ServerEntry, ServerTlsEntry, ServerTlsWish};
 pub use cpus::WorkerCpus;

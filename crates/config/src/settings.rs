@@ -13,6 +13,7 @@ use trunkline_topology::{AllowList, Origins, Secret};
 use crate::{
     ListenAddress, ListenAllow, ListenTls,
     error::{ErrorKind, Wrong},
+    words::words,
 };
 
 /// A value as a file or an operator gave it, before its setting has judged it.
@@ -400,33 +401,14 @@ impl SettingValue for StateFile {
 }
 
 macro_rules! choice {
-    ($(#[doc = $doc:literal])+ $name:ident, $kind:literal, $first:ident;
-        $($(#[doc = $variant_doc:literal])+ $variant:ident = $word:literal),+) => {
-        $(#[doc = $doc])+
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub enum $name { $($(#[doc = $variant_doc])+ $variant),+ }
-
-        impl $name {
-            /// The word as the file writes it.
-            pub const fn word(self) -> &'static str {
-                match self { $(Self::$variant => $word),+ }
-            }
-        }
-
-        impl Default for $name {
-            fn default() -> Self {
-                Self::$first
-            }
-        }
-
+    ($name:ident, $kind:literal) => {
         impl SettingValue for $name {
             const KIND: &'static str = $kind;
 
             fn read(given: &Given, _: Range) -> Result<Self, Wrong> {
-                match read_text(given)? {
-                    $($word => Ok(Self::$variant),)+
-                    other => Err(format!("must be {}, not `{other}`", $kind).into()),
-                }
+                let word = read_text(given)?;
+                let unknown = || format!("must be {}, not `{word}`", $kind);
+                Ok(Self::from_word(word).ok_or_else(unknown)?)
             }
 
             fn show(&self) -> String {
@@ -436,59 +418,74 @@ macro_rules! choice {
     };
 }
 
-choice! {
+words! {
     /// How much is logged.
-    LogLevel, "error, warn, info, debug or trace", Info;
-    /// What failed.
-    Error = "error",
-    /// And what looks wrong.
-    Warn = "warn",
-    /// And what changed.
-    Info = "info",
-    /// And what a developer asks.
-    Debug = "debug",
-    /// And every step.
-    Trace = "trace"
+    LogLevel {
+        /// What failed.
+        Error = "error",
+        /// And what looks wrong.
+        Warn = "warn",
+        /// And what changed.
+        #[default] Info = "info",
+        /// And what a developer asks.
+        Debug = "debug",
+        /// And every step.
+        Trace = "trace",
+    }
 }
 
-choice! {
+choice!(LogLevel, "error, warn, info, debug or trace");
+
+words! {
     /// How a log line is written.
-    LogFormat, "text or json", Text;
-    /// For people.
-    Text = "text",
-    /// One JSON object a line.
-    Json = "json"
+    LogFormat {
+        /// For people.
+        #[default] Text = "text",
+        /// One JSON object a line.
+        Json = "json",
+    }
 }
 
-choice! {
+choice!(LogFormat, "text or json");
+
+words! {
     /// How workers receive.
-    IoDriver, "auto, epoll or io_uring", Auto;
-    /// What costs less here.
-    Auto = "auto",
-    /// Each socket is read when it has something.
-    Epoll = "epoll",
-    /// The kernel puts what comes into buffers.
-    IoUring = "io_uring"
+    IoDriver {
+        /// What costs less here.
+        #[default] Auto = "auto",
+        /// Each socket is read when it has something.
+        Epoll = "epoll",
+        /// The kernel puts what comes into buffers.
+        IoUring = "io_uring",
+    }
 }
 
-choice! {
+choice!(IoDriver, "auto, epoll or io_uring");
+
+words! {
     /// The lowest version of TLS towards clients.
-    TlsVersionMin, "1.2 or 1.3", V1_2;
-    /// TLS 1.2.
-    V1_2 = "1.2",
-    /// TLS 1.3.
-    V1_3 = "1.3"
+    TlsVersionMin {
+        /// TLS 1.2.
+        #[default] V1_2 = "1.2",
+        /// TLS 1.3.
+        V1_3 = "1.3",
+    }
 }
 
-choice! {
+choice!(TlsVersionMin, "1.2 or 1.3");
+
+words! {
     /// What a server's `use_ssl = 1` means.
-    TlsDefault, "auto, required, verify-ca or verify-identity", Auto;
-    /// The CA is checked where one is given.
-    Auto = "auto",
-    /// Nothing is checked.
-    Required = "required",
-    /// The CA is checked.
-    VerifyCa = "verify-ca",
-    /// The CA and the host name are checked.
-    VerifyIdentity = "verify-identity"
+    TlsDefault {
+        /// The CA is checked where one is given.
+        #[default] Auto = "auto",
+        /// Nothing is checked.
+        Required = "required",
+        /// The CA is checked.
+        VerifyCa = "verify-ca",
+        /// The CA and the host name are checked.
+        VerifyIdentity = "verify-identity",
+    }
 }
+
+choice!(TlsDefault, "auto, required, verify-ca or verify-identity");

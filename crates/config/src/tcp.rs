@@ -1,10 +1,10 @@
 //! TCP listeners: bytes for any server, relayed as they are.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use trunkline_topology::{HostgroupId, ListenerGate, Server};
 
-use crate::ListenAddress;
+use crate::{ListenAddress, words::words};
 
 /// One `[[tcp_listener]]` as the operator wrote it. Times are in milliseconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,39 +77,6 @@ impl TcpEntry {
     pub fn hostgroups(&self) -> impl Iterator<Item = HostgroupId> {
         [Some(self.hostgroup), self.backup_hostgroup].into_iter().flatten()
     }
-}
-
-macro_rules! words {
-    ($(#[doc = $doc:literal])+ $name:ident { $($(#[doc = $variant_doc:literal])+
-        $(#[$default:ident])? $variant:ident = $word:literal),+ $(,)? }) => {
-        $(#[doc = $doc])+
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-        pub enum $name { $($(#[doc = $variant_doc])+ $(#[$default])? $variant),+ }
-
-        impl $name {
-            /// Every word that the file may have, in the order of the manual.
-            pub const WORDS: &'static [&'static str] = &[$($word),+];
-
-            /// The value of a word.
-            pub fn from_word(word: &str) -> Option<Self> {
-                match word {
-                    $($word => Some(Self::$variant),)+
-                    _ => None,
-                }
-            }
-
-            /// The word as the file writes it.
-            pub const fn word(self) -> &'static str {
-                match self { $(Self::$variant => $word),+ }
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(self.word())
-            }
-        }
-    };
 }
 
 words! {

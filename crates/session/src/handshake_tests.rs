@@ -17,7 +17,7 @@ use trunkline_protocol::{
         status,
     },
 };
-use trunkline_topology::{HostgroupId, Password, Secret, User};
+use trunkline_topology::{Password, Secret, User};
 
 use crate::{
     Credential,
@@ -72,20 +72,8 @@ struct Users {
 impl Users {
     fn with(name: &str, password: Password) -> Self {
         let user = User {
-            name: name.to_owned(),
-            password,
-            default_hostgroup: HostgroupId(0),
             default_schema: Some("usual".to_owned()),
-            max_connections: 10,
-            transaction_persistent: true,
-            fast_forward: false,
-            active: true,
-            require: Default::default(),
-            allow_from: Default::default(),
-            unix_uid: None,
-            host: None,
-            retained_password: None,
-            backend: None,
+            ..User::new(name.to_owned(), password)
         };
         Self {
             users: RefCell::new(HashMap::from([(name.to_owned(), Arc::new(user))])),

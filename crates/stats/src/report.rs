@@ -105,6 +105,7 @@ pub struct Process {
     pub catalog: CatalogFigures,
 }
 
+// The form in which a report is written; the catalog's own figures may change without it.
 /// What is known of names of tables and views, and what it took to find out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]

@@ -175,6 +175,27 @@ pub struct User {
 }
 
 impl User {
+    /// A user of whom only name and password are given: active, allowed from everywhere with or
+    /// without TLS and without a limit of connections, in hostgroup 0 and in no schema.
+    pub fn new(name: String, password: Password) -> Self {
+        Self {
+            name,
+            password,
+            retained_password: None,
+            backend: None,
+            default_hostgroup: HostgroupId(0),
+            default_schema: None,
+            max_connections: u32::MAX,
+            transaction_persistent: true,
+            fast_forward: false,
+            active: true,
+            require: TlsRequirement::None,
+            allow_from: AllowList::default(),
+            unix_uid: None,
+            host: None,
+        }
+    }
+
     /// What tells users apart: several accounts of servers may have one name. No name of the
     /// configuration has a NUL.
     pub fn key(&self) -> Cow<'_, str> {

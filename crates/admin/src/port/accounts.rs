@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use trunkline_store::Access;
-use trunkline_topology::{HostgroupId, Password, Secret, TlsRequirement, User};
+use trunkline_topology::{Password, Secret, User};
 
 /// The accounts of the admin port.
 #[derive(Debug, Clone)]
@@ -93,22 +93,7 @@ fn user(name: &str, password: &str) -> User {
         Some(Ok(hash)) => hash,
         Some(Err(_)) | None => Password::Clear(Secret::new(password.to_owned())),
     };
-    User {
-        name: name.to_owned(),
-        password,
-        default_hostgroup: HostgroupId(0),
-        default_schema: None,
-        max_connections: u32::MAX,
-        transaction_persistent: true,
-        fast_forward: false,
-        active: true,
-        require: TlsRequirement::None,
-        allow_from: Default::default(),
-        unix_uid: None,
-        host: None,
-        retained_password: None,
-        backend: None,
-    }
+    User::new(name.to_owned(), password)
 }
 
 #[cfg(test)]

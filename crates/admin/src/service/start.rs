@@ -121,10 +121,7 @@ pub(super) fn show_file(
             store.replace(Layer::Memory, table, &[])?;
         }
     }
-    let defaults: Vec<(String, String)> =
-        variable::all().map(|row| (row.name(), row.default_value())).collect();
-    let pairs = defaults.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-    store.put_variables(Layer::Memory, pairs)?;
+    put_defaults(store)?;
     let version = [("admin-version", super::VERSION)];
     store.put_variables(Layer::Memory, version.into_iter())?;
     let masked: Vec<(&str, Vec<(String, Value)>)> = rows
@@ -223,6 +220,15 @@ fn run(
     Ok(Started { store, config: made.config, listen, warnings })
 }
 
+/// Fills MEMORY with every variable's default.
+fn put_defaults(store: &mut Store) -> Result<(), trunkline_store::SqlError> {
+    let rows = variable::by_name().into_iter();
+    let defaults: Vec<(String, String)> =
+        rows.map(|row| (row.name(), row.default_value())).collect();
+    let pairs = defaults.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    store.put_variables(Layer::Memory, pairs)
+}
+
 /// Where the admin port listens when it may not listen where it should.
 const LOCAL: &str = "127.0.0.1:6032";
 
@@ -235,10 +241,7 @@ fn fill_first(store: &mut Store, rows: &[FirstRow]) -> Result<(), StartError> {
 
 /// MEMORY is what was saved; variables that were not have their defaults.
 fn fill_memory(store: &mut Store) -> Result<(), StartError> {
-    let defaults: Vec<(String, String)> =
-        variable::all().map(|row| (row.name(), row.default_value())).collect();
-    let pairs = defaults.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-    store.put_variables(Layer::Memory, pairs)?;
+    put_defaults(store)?;
     for module in Module::ALL {
         store.copy(module, Layer::Disk, Layer::Memory)?;
     }
@@ -250,7 +253,8 @@ fn fill_memory(store: &mut Store) -> Result<(), StartError> {
 /// Says what each variable does here, and which collations there are.
 fn describe_variables(store: &mut Store) -> Result<(), StartError> {
     let text = |text: &str| Value::Text(text.to_owned());
-    let rows = variable::all()
+    let rows = variable::by_name()
+        .iter()
         .map(|row| {
             vec![
                 text(&row.name()),

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use trunkline_topology::{
-    AllowList, BackendAccount, CertificateRequirement, HostgroupId, Password, Secret,
-    TlsRequirement, User,
+    BackendAccount, CertificateRequirement, HostgroupId, Password, Secret, TlsRequirement, User,
 };
 
 use crate::{
@@ -35,22 +34,8 @@ pub(super) struct UserDraft {
 
 impl Default for UserDraft {
     fn default() -> Self {
-        let user = User {
-            name: String::new(),
-            password: Password::Clear(Secret::default()),
-            retained_password: None,
-            backend: None,
-            default_hostgroup: HostgroupId(0),
-            default_schema: None,
-            max_connections: 10_000,
-            transaction_persistent: true,
-            fast_forward: false,
-            active: true,
-            require: TlsRequirement::None,
-            allow_from: AllowList::default(),
-            unix_uid: None,
-            host: None,
-        };
+        let nameless = User::new(String::new(), Password::Clear(Secret::default()));
+        let user = User { max_connections: 10_000, ..nameless };
         Self { user, backend_user: None, server_checks_password: false, use_ssl: false }
     }
 }

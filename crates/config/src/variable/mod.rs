@@ -82,9 +82,16 @@ pub fn all() -> impl Iterator<Item = Row> {
     shared().map(Row::Shared).chain(own.map(Row::Own))
 }
 
+/// Every variable, ordered by name.
+pub fn by_name() -> Vec<Row> {
+    let mut rows: Vec<Row> = all().collect();
+    rows.sort_by_cached_key(Row::name);
+    rows
+}
+
 /// What ProxySQL has.
 fn shared() -> impl Iterator<Item = &'static Variable> {
-    [mysql::VARIABLES, monitor::VARIABLES, admin::VARIABLES].into_iter().flatten()
+    mysql::PARTS.into_iter().chain([monitor::VARIABLES, admin::VARIABLES]).flatten()
 }
 
 /// Whether a setting is a variable that ProxySQL does not have.

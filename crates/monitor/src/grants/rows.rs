@@ -1,9 +1,7 @@
 //! Rows of grant tables as users. Columns are those of the two queries beside.
 
 use serde_json::{Map, Value};
-use trunkline_topology::{
-    CertificateRequirement, HostgroupId, Password, Secret, TlsRequirement, User,
-};
+use trunkline_topology::{CertificateRequirement, Password, Secret, TlsRequirement, User};
 
 use crate::conversation::Row;
 
@@ -98,26 +96,18 @@ fn user(account: Account) -> Option<User> {
         return None;
     }
     let active = account.password.is_some() && !account.is_locked;
+    // One that can't be checked is there all the same: it hides less specific ones.
+    let password = account.password.unwrap_or(Password::Nobodys);
     Some(User {
-        name: account.name,
-        // One that can't be checked is there all the same: it hides less specific ones.
-        password: account.password.unwrap_or(Password::Nobodys),
         retained_password: account.retained,
-        backend: None,
-        default_hostgroup: HostgroupId(0),
-        default_schema: None,
-        max_connections: if account.connections_max == 0 {
-            u32::MAX
-        } else {
-            account.connections_max
+        max_connections: match account.connections_max {
+            0 => u32::MAX,
+            max => max,
         },
-        transaction_persistent: true,
-        fast_forward: false,
         active,
         require: account.required,
-        allow_from: Default::default(),
-        unix_uid: None,
         host: Some(account.host),
+        ..User::new(account.name, password)
     })
 }
 

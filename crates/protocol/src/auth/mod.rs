@@ -87,6 +87,19 @@ pub fn is_equal<const N: usize>(left: &[u8; N], right: &[u8; N]) -> bool {
     std::hint::black_box(difference) == 0
 }
 
+/// The stage 1 that a challenge's answer was made of, if it is the one of `stage2`. `mask` is what
+/// the answer was combined with: the plug-in's hash of `stage2` and the nonce.
+fn unmask<const N: usize>(
+    scramble: &[u8],
+    mask: [u8; N],
+    stage2: &[u8; N],
+    stage2_of: impl Fn(&[u8; N]) -> [u8; N],
+) -> Option<[u8; N]> {
+    let scramble: [u8; N] = scramble.try_into().ok()?;
+    let stage1 = xor(mask, &scramble);
+    is_equal(&stage2_of(&stage1), stage2).then_some(stage1)
+}
+
 /// `left` and `right` combined bit by bit.
 fn xor<const N: usize>(mut left: [u8; N], right: &[u8; N]) -> [u8; N] {
     for (byte, other) in left.iter_mut().zip(right) {

@@ -12,7 +12,7 @@
 use sha1::{Digest, Sha1};
 use sha2::Sha256;
 
-use super::{is_equal, xor};
+use super::{unmask, xor};
 use crate::packet::greeting::NONCE_LEN;
 
 /// Bytes of a stage or a scramble.
@@ -40,9 +40,7 @@ pub fn verify(
     stage2: &[u8; DIGEST_LEN],
     nonce: &[u8; NONCE_LEN],
 ) -> Option<[u8; DIGEST_LEN]> {
-    let scramble: [u8; DIGEST_LEN] = scramble.try_into().ok()?;
-    let stage1 = xor(mask(stage2, nonce), &scramble);
-    is_equal(&self::stage2(&stage1), stage2).then_some(stage1)
+    unmask(scramble, mask(stage2, nonce), stage2, self::stage2)
 }
 
 fn mask(stage2: &[u8; DIGEST_LEN], nonce: &[u8; NONCE_LEN]) -> [u8; DIGEST_LEN] {

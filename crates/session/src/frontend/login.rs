@@ -80,23 +80,18 @@ impl Login {
         seq: u8,
         accounts: &dyn Accounts,
     ) -> Box<Self> {
-        let (name, user, is_known) = look_up(response.user, accounts);
-        Box::new(Self {
-            name,
-            user,
-            is_known,
-            has_switched: false,
-            has_salt: false,
-            has_looked_up: false,
-            schema: response.schema.map(<[u8]>::to_vec),
-            capabilities: response.capabilities & offered,
-            zstd_level: response.zstd_level.unwrap_or_default(),
-            collation: u16::from(response.charset),
-            attributes: keep_attributes(response.attributes),
-            nonce,
-            has_password: !caching_sha2::is_empty_answer(response.auth),
-            seq,
-        })
+        let first = ChangeUser {
+            user: response.user,
+            auth: response.auth,
+            schema: response.schema,
+            collation: Some(u16::from(response.charset)),
+            plugin: response.plugin,
+            attributes: response.attributes,
+        };
+        let capabilities = response.capabilities & offered;
+        let mut login = Self::from_change_user(&first, capabilities, nonce, seq, accounts);
+        login.zstd_level = response.zstd_level.unwrap_or_default();
+        login
     }
 
     pub(super) fn from_change_user(

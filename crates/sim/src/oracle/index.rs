@@ -129,6 +129,20 @@ pub(super) fn statements_of<'a>(
     })
 }
 
+/// The statements of each transaction of one session, by the transaction's number.
+pub(super) fn units_of<'a>(
+    client: &'a ClientHistory,
+    session: &'a SessionHistory,
+) -> BTreeMap<u32, Vec<Place<'a>>> {
+    let mut units: BTreeMap<u32, Vec<Place<'_>>> = BTreeMap::new();
+    for place in statements_of(client, session) {
+        if let Some(unit) = place.said.unit {
+            units.entry(unit).or_default().push(place);
+        }
+    }
+    units
+}
+
 impl Place<'_> {
     /// A violation that shows at this statement.
     pub(super) fn breach(&self, breach: Breach, at_us: Micros, evidence: String) -> Violation {

@@ -9,7 +9,7 @@ use super::{
     Breach, Violation,
     facts::Execution,
     history::{Access, ClientHistory, Known, SessionHistory, is_of_connection},
-    index::{Index, Place, statements_of},
+    index::{Index, Place, statements_of, units_of},
 };
 use crate::{LinkId, client::reply::Refused, statement::Tag};
 
@@ -17,13 +17,7 @@ pub(super) fn check(index: &Index<'_>, found: &mut Vec<Violation>) {
     let mut neighbours = Neighbours::new(index);
     for (client, session) in index.sessions() {
         in_order(index, client, session, found);
-        let mut units: BTreeMap<u32, Vec<Place<'_>>> = BTreeMap::new();
-        for place in statements_of(client, session) {
-            if let Some(unit) = place.said.unit {
-                units.entry(unit).or_default().push(place);
-            }
-        }
-        for places in units.values() {
+        for places in units_of(client, session).values() {
             if is_bound(index, session, places) {
                 on_one_link(index, places, found);
             }

@@ -11,14 +11,12 @@
 //! | its transaction was rolled back | committed none |
 //! | not how its transaction ended | committed all of it or none |
 
-use std::collections::BTreeMap;
-
 use super::{
     Breach, Violation,
     endings::{has_garbage, is_forwarded},
     facts::{Effect, Execution, Setting},
     history::{Access, ClientHistory, Ends, Known, SessionHistory, is_of_connection},
-    index::{Index, Place, statements_of},
+    index::{Index, Place, units_of},
 };
 use crate::statement::Tag;
 
@@ -185,13 +183,7 @@ fn units(
     session: &SessionHistory,
     found: &mut Vec<Violation>,
 ) {
-    let mut units: BTreeMap<u32, Vec<Place<'_>>> = BTreeMap::new();
-    for place in statements_of(client, session) {
-        if let Some(unit) = place.said.unit {
-            units.entry(unit).or_default().push(place);
-        }
-    }
-    for places in units.values() {
+    for places in units_of(client, session).values() {
         unit(index, places, found);
     }
 }

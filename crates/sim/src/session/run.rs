@@ -51,13 +51,7 @@ impl ModelSession {
     /// Whether a statement changes tables that are not temporary.
     pub fn writes_tables(&self, act: &Act) -> bool {
         match act {
-            Act::Insert
-            | Act::InsertKey { .. }
-            | Act::InsertIgnore { .. }
-            | Act::Put { .. }
-            | Act::Update { .. }
-            | Act::Delete { .. }
-            | Act::Load(_) => true,
+            plain if plain.is_plain_write() => true,
             hidden if is_hidden(hidden) => true,
             Act::ExecuteSql { name, .. } => {
                 let prepared = self.sql_prepared.get(name);
@@ -138,13 +132,7 @@ impl ModelSession {
             Act::Unknown(text) => Err(broken(text)),
             // It was answered before it came here.
             Act::ShowWarnings => Ok(show_warnings(&[])),
-            Act::Insert
-            | Act::InsertKey { .. }
-            | Act::InsertIgnore { .. }
-            | Act::Put { .. }
-            | Act::Update { .. }
-            | Act::Delete { .. }
-            | Act::Load(_) => self.write(statement, schema, data),
+            plain if plain.is_plain_write() => self.write(statement, schema, data),
             hidden if is_hidden(hidden) => self.run_hidden(statement, schema, data),
             Act::Begin(form) => {
                 self.begin(*form, data);

@@ -314,6 +314,22 @@ pub enum Act {
     Unknown(String),
 }
 
+impl Act {
+    /// Whether it changes a table that is not temporary, and does nothing else unseen.
+    pub fn is_plain_write(&self) -> bool {
+        matches!(
+            self,
+            Self::Insert
+                | Self::InsertKey { .. }
+                | Self::InsertIgnore { .. }
+                | Self::Put { .. }
+                | Self::Update { .. }
+                | Self::Delete { .. }
+                | Self::Load(_)
+        )
+    }
+}
+
 /// How a transaction begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BeginForm {

@@ -1,7 +1,9 @@
 //! Tables of the monitor and of past numbers.
 
-use super::{MONITOR, STATS_HISTORY, Table, int, integer, text};
+use super::{MONITOR, STATS_HISTORY, Table, int, integer, joined, stats, text};
 
+// Each table is written out, to be compared with ProxySQL's documentation line by line; only one
+// that is another with a time before it refers to that one.
 pub(super) const TABLES: &[Table] = &[
     Table::new(
         "mysql_server_connect_log",
@@ -165,23 +167,7 @@ pub(super) const TABLES: &[Table] = &[
     Table::new(
         "history_stats_mysql_connection_pool",
         STATS_HISTORY,
-        &[
-            int("timestamp").needed(),
-            int("hostgroup"),
-            text("srv_host"),
-            int("srv_port"),
-            text("status"),
-            int("ConnUsed"),
-            int("ConnFree"),
-            int("ConnOK"),
-            int("ConnERR"),
-            int("MaxConnUsed"),
-            int("Queries"),
-            int("Queries_GTID_sync"),
-            int("Bytes_data_sent"),
-            int("Bytes_data_recv"),
-            int("Latency_us"),
-        ],
+        &joined::<15>(&[int("timestamp").needed()], stats::CONNECTION_POOL),
         &["PRIMARY KEY (timestamp, hostgroup , srv_host , srv_port)"],
     ),
     Table::new(
@@ -236,23 +222,7 @@ pub(super) const TABLES: &[Table] = &[
     Table::new(
         "history_mysql_query_digest",
         STATS_HISTORY,
-        &[
-            int("dump_time"),
-            int("hostgroup"),
-            text("schemaname").needed(),
-            text("username").needed(),
-            text("client_address").needed(),
-            text("digest").needed(),
-            text("digest_text").needed(),
-            integer("count_star").needed(),
-            integer("first_seen").needed(),
-            integer("last_seen").needed(),
-            integer("sum_time").needed(),
-            integer("min_time").needed(),
-            integer("max_time").needed(),
-            integer("sum_rows_affected").needed(),
-            integer("sum_rows_sent").needed(),
-        ],
+        &joined::<15>(&[int("dump_time")], stats::QUERY_DIGEST),
         &[],
     ),
 ];

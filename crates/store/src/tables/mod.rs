@@ -134,6 +134,16 @@ const fn untyped(name: &'static str) -> ColumnDef {
     column(name, "")
 }
 
+/// Columns of which another table has the first or the last ones too. `N` is how many they are.
+const fn joined<const N: usize>(first: &[ColumnDef], last: &[ColumnDef]) -> [ColumnDef; N] {
+    assert!(first.len() + last.len() == N, "another number of columns");
+    let mut columns = [untyped(""); N];
+    let (start, end) = columns.split_at_mut(first.len());
+    start.copy_from_slice(first);
+    end.copy_from_slice(last);
+    columns
+}
+
 impl ColumnDef {
     const fn needed(mut self) -> Self {
         self.is_needed = true;

@@ -82,22 +82,6 @@ pub(super) const TABLES: &[Table] = &[
         &["UNIQUE (reader_hostgroup)", "UNIQUE (offline_hostgroup)", "UNIQUE (backup_writer_hostgroup)"],
     ),
     Table::new(
-        "mysql_galera_hostgroups",
-        MAIN_AND_DISK,
-        &[
-            int("writer_hostgroup").needed().key().check("writer_hostgroup>=0"),
-            int("backup_writer_hostgroup").needed().check("backup_writer_hostgroup>=0 AND backup_writer_hostgroup<>writer_hostgroup"),
-            int("reader_hostgroup").needed().check("reader_hostgroup<>writer_hostgroup AND backup_writer_hostgroup<>reader_hostgroup AND reader_hostgroup>0"),
-            int("offline_hostgroup").needed().check("offline_hostgroup<>writer_hostgroup AND offline_hostgroup<>reader_hostgroup AND backup_writer_hostgroup<>offline_hostgroup AND offline_hostgroup>=0"),
-            int("active").needed().or("1").check("active IN (0,1)"),
-            int("max_writers").needed().or("1").check("max_writers >= 0"),
-            int("writer_is_also_reader").needed().or("0").check("writer_is_also_reader IN (0,1,2)"),
-            int("max_transactions_behind").needed().or("0").check("max_transactions_behind>=0"),
-            text("comment"),
-        ],
-        &["UNIQUE (reader_hostgroup)", "UNIQUE (offline_hostgroup)", "UNIQUE (backup_writer_hostgroup)"],
-    ),
-    Table::new(
         "mysql_aws_aurora_hostgroups",
         MAIN_AND_DISK,
         &[

@@ -1,6 +1,42 @@
 //! Tables of numbers, filled when they are read.
 
-use super::{STATS, Table, bigint, int, integer, text, untyped};
+use super::{ColumnDef, STATS, Table, bigint, int, integer, text, untyped};
+
+/// What is counted of each server.
+pub(super) const CONNECTION_POOL: &[ColumnDef] = &[
+    int("hostgroup"),
+    text("srv_host"),
+    int("srv_port"),
+    text("status"),
+    int("ConnUsed"),
+    int("ConnFree"),
+    int("ConnOK"),
+    int("ConnERR"),
+    int("MaxConnUsed"),
+    int("Queries"),
+    int("Queries_GTID_sync"),
+    int("Bytes_data_sent"),
+    int("Bytes_data_recv"),
+    int("Latency_us"),
+];
+
+/// What is counted of each digest.
+pub(super) const QUERY_DIGEST: &[ColumnDef] = &[
+    int("hostgroup"),
+    text("schemaname").needed(),
+    text("username").needed(),
+    text("client_address").needed(),
+    text("digest").needed(),
+    text("digest_text").needed(),
+    integer("count_star").needed(),
+    integer("first_seen").needed(),
+    integer("last_seen").needed(),
+    integer("sum_time").needed(),
+    integer("min_time").needed(),
+    integer("max_time").needed(),
+    integer("sum_rows_affected").needed(),
+    integer("sum_rows_sent").needed(),
+];
 
 pub(super) const TABLES: &[Table] = &[
     Table::new(
@@ -54,27 +90,7 @@ pub(super) const TABLES: &[Table] = &[
         ],
         &[],
     ),
-    Table::new(
-        "stats_mysql_connection_pool",
-        STATS,
-        &[
-            int("hostgroup"),
-            text("srv_host"),
-            int("srv_port"),
-            text("status"),
-            int("ConnUsed"),
-            int("ConnFree"),
-            int("ConnOK"),
-            int("ConnERR"),
-            int("MaxConnUsed"),
-            int("Queries"),
-            int("Queries_GTID_sync"),
-            int("Bytes_data_sent"),
-            int("Bytes_data_recv"),
-            int("Latency_us"),
-        ],
-        &[],
-    ),
+    Table::new("stats_mysql_connection_pool", STATS, CONNECTION_POOL, &[]),
     Table::new(
         "stats_mysql_free_connections",
         STATS,
@@ -98,22 +114,7 @@ pub(super) const TABLES: &[Table] = &[
     Table::new(
         "stats_mysql_query_digest",
         STATS,
-        &[
-            int("hostgroup"),
-            text("schemaname").needed(),
-            text("username").needed(),
-            text("client_address").needed(),
-            text("digest").needed(),
-            text("digest_text").needed(),
-            integer("count_star").needed(),
-            integer("first_seen").needed(),
-            integer("last_seen").needed(),
-            integer("sum_time").needed(),
-            integer("min_time").needed(),
-            integer("max_time").needed(),
-            integer("sum_rows_affected").needed(),
-            integer("sum_rows_sent").needed(),
-        ],
+        QUERY_DIGEST,
         &["PRIMARY KEY(hostgroup, schemaname, username, client_address, digest)"],
     ),
     Table::new(

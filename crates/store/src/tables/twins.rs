@@ -1,6 +1,6 @@
 //! Tables that have the columns of another one.
 
-use super::{MAIN, STATS, STATS_HISTORY, Twin};
+use super::{MAIN, MAIN_AND_DISK, STATS, STATS_HISTORY, Twin};
 
 pub(super) const TWINS: &[Twin] = &[
     Twin { name: "runtime_mysql_ldap_mapping", of: "mysql_ldap_mapping", schemas: MAIN },
@@ -16,7 +16,16 @@ pub(super) const TWINS: &[Twin] = &[
         of: "mysql_group_replication_hostgroups",
         schemas: MAIN,
     },
-    Twin { name: "runtime_mysql_galera_hostgroups", of: "mysql_galera_hostgroups", schemas: MAIN },
+    Twin {
+        name: "mysql_galera_hostgroups",
+        of: "mysql_group_replication_hostgroups",
+        schemas: MAIN_AND_DISK,
+    },
+    Twin {
+        name: "runtime_mysql_galera_hostgroups",
+        of: "mysql_group_replication_hostgroups",
+        schemas: MAIN,
+    },
     Twin {
         name: "runtime_mysql_aws_aurora_hostgroups",
         of: "mysql_aws_aurora_hostgroups",
