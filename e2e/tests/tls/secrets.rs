@@ -2,6 +2,7 @@
 //! needs it.
 
 use std::fs::File;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 use anyhow::{Context, Result, ensure};
@@ -19,6 +20,7 @@ const TELLTALE: &str = "Telltale-7f3a9c51e8d24b06-Telltale";
 fn find_in_memory(pid: u32, wanted: &[u8]) -> Result<Vec<String>> {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"))?;
     let memory = File::open(format!("/proc/{pid}/mem"))?;
+    let pages = File::open(format!("/proc/{pid}/pagemap"))?;
     let mut found = Vec::new();
     for line in maps.lines() {
         let mut fields = line.split_whitespace();
@@ -28,15 +30,41 @@ fn find_in_memory(pid: u32, wanted: &[u8]) -> Result<Vec<String>> {
             continue;
         }
         let (begin, end) = (u64::from_str_radix(begin, 16)?, u64::from_str_radix(end, 16)?);
-        let mut bytes = vec![0; usize::try_from(end - begin)?];
         // A region may have gone meanwhile.
-        let Ok(()) = memory.read_exact_at(&mut bytes, begin) else { continue };
-        for at in memchr::memmem::find_iter(&bytes, wanted) {
-            let around = &bytes[at.saturating_sub(48)..bytes.len().min(at + wanted.len() + 32)];
-            found.push(format!("{line} at {at:#x}: {}", around.escape_ascii()));
+        let Ok(runs) = used_pages(&pages, begin, end) else { continue };
+        for run in runs {
+            let mut bytes = vec![0; usize::try_from(run.end - run.start)?];
+            let Ok(()) = memory.read_exact_at(&mut bytes, run.start) else { continue };
+            for at in memchr::memmem::find_iter(&bytes, wanted) {
+                let around = &bytes[at.saturating_sub(48)..bytes.len().min(at + wanted.len() + 32)];
+                found.push(format!("{line} at {at:#x}: {}", around.escape_ascii()));
+            }
         }
     }
     Ok(found)
+}
+
+/// Bytes of a page.
+const PAGE: u64 = 4_096;
+
+/// The parts of a region that hold anything, in memory or swapped out: allocators reserve
+/// gigabytes. `pages` is the process's `pagemap`, 8 bytes for each page.
+fn used_pages(pages: &File, begin: u64, end: u64) -> Result<Vec<Range<u64>>> {
+    let mut entries = vec![0; usize::try_from((end - begin) / PAGE * 8)?];
+    pages.read_exact_at(&mut entries, begin / PAGE * 8)?;
+    let mut runs: Vec<Range<u64>> = Vec::new();
+    let (entries, _) = entries.as_chunks::<8>();
+    for (start, entry) in (begin..end).step_by(PAGE as usize).zip(entries) {
+        // The two highest bits: swapped out, present.
+        if u64::from_ne_bytes(*entry) >> 62 == 0 {
+            continue;
+        }
+        match runs.last_mut() {
+            Some(run) if run.end == start => run.end += PAGE,
+            _ => runs.push(start..start + PAGE),
+        }
+    }
+    Ok(runs)
 }
 
 /// The process with the proxy's port, which is the one that `trunkline status` names.
