@@ -77,10 +77,11 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<()> {
     println!("== {} in {:.0} s", tally.summary(), start.elapsed().as_secs_f64());
     ensure!(status.success(), "tests failed ({status})");
     if whole {
-        // The simulator can fail. A feature of its own, so that no other test has bugs in it.
+        // The simulator can fail. A feature of its own, so that no other test has bugs in it; in
+        // the workspace, so that its dependencies are those that are built already.
         let mut plants = cargo(root);
-        plants.args(["test", "-p", "trunkline-sim", "--features", "plants", "--test", "plants"]);
-        plants.args(["--", "--nocapture"]);
+        plants.args(["test", "--workspace", "--features", "trunkline-sim/plants"]);
+        plants.args(["--test", "plants", "--", "--nocapture"]);
         step("planted bugs", &mut plants)?;
     }
     Ok(())
