@@ -107,7 +107,7 @@ impl Accounts for OneUser {
 }
 
 /// What a proxy or a server greets with, everything offered.
-pub(crate) fn greeting(is_sha2: bool) -> Greeting {
+fn greeting(is_sha2: bool) -> Greeting {
     let family = match is_sha2 {
         true => {
             Capabilities::LONG_PASSWORD

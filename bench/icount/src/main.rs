@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod decide;
+mod play;
 mod statement;
 mod text;
 mod wire;

@@ -8,9 +8,9 @@ use std::{
 use tracing::error;
 use trunkline_net::{Listener, Token};
 use trunkline_stats::DigestRow;
-use trunkline_worker::{KillAnswer, KillAsker, KillRequest, KillScope};
+use trunkline_worker::{KillAnswer, KillAsker, KillRequest, KillScope, Worker};
 
-use crate::driver::Driver;
+use crate::outside::Outside;
 
 /// `KILL`s that wait for what came of them; the oldest gives way to one more.
 const KILLS_MAX: usize = 1_024;
@@ -58,36 +58,41 @@ impl Administrators {
     }
 }
 
-impl Driver {
-    /// Ends a client or its statement, whoever it is.
-    pub(crate) fn kill_for(&mut self, number: u32, scope: KillScope, tell: TellKill) {
-        let ticket = self.administrators.await_answer(tell);
-        let asker = KillAsker { worker: self.parts.index, client: None, ticket };
-        self.parts.worker.kill_asked(KillRequest { number, scope, user: None, asker });
+impl Administrators {
+    /// A request to end a client or its statement, whoever it is.
+    pub(crate) fn kill(
+        &mut self,
+        worker: usize,
+        number: u32,
+        scope: KillScope,
+        tell: TellKill,
+    ) -> Box<KillRequest> {
+        let ticket = self.await_answer(tell);
+        let asker = KillAsker { worker, client: None, ticket };
+        Box::new(KillRequest { number, scope, user: None, asker })
     }
 
-    /// Gives all rows of the digest table, beginning with the next batch.
+    /// Gives all rows of the digest table, beginning with this batch.
     pub(crate) fn give_digests(&mut self, take: TakeDigests) {
-        self.administrators.readers.push_back((0, take));
+        self.readers.push_back((0, take));
     }
 
     /// The next rows for whoever has waited longest.
-    pub(crate) fn read_digests(&mut self) {
-        let Some((from, mut take)) = self.administrators.readers.pop_front() else { return };
-        let rows = self.parts.worker.digests(from, DIGESTS_PER_BATCH);
+    pub(crate) fn read_digests(&mut self, worker: &Worker) {
+        let Some((from, mut take)) = self.readers.pop_front() else { return };
+        let rows = worker.digests(from, DIGESTS_PER_BATCH);
         let is_last = rows.len() < DIGESTS_PER_BATCH;
         take(rows);
         if !is_last {
-            self.administrators.readers.push_front((from + DIGESTS_PER_BATCH, take));
+            self.readers.push_front((from + DIGESTS_PER_BATCH, take));
         }
     }
+}
 
+impl Outside {
     /// Accepts clients here and nowhere else from now on. Who waits to be accepted elsewhere is
     /// refused.
     pub(crate) fn listen_at(&mut self, listeners: Vec<Listener>) {
-        if self.parts.worker.is_stopping() {
-            return;
-        }
         self.remove_listeners();
         self.parts.listeners = listeners;
         if let Err(error) = self.add_listeners() {
@@ -107,6 +112,5 @@ impl Driver {
             // It is closed anyway.
             let _ = self.parts.poller.remove_listener(&mut listener);
         }
-        self.accepting.clear();
     }
 }

@@ -7,9 +7,9 @@ mod mailbox;
 
 mod administrators;
 mod driver;
+mod outside;
+mod requests;
 mod sockets;
-mod tls;
-mod writing;
 
 mod relays;
 
@@ -21,7 +21,7 @@ mod plane;
 
 pub use administrators::{TakeDigests, TellKill};
 pub use event_log::{EventLog, Log};
-pub use mailbox::Mail;
+use mailbox::Mail;
 pub use plane::{CatalogQuestion, DataPlane, HostQuestion, LoginQuestion, PlaneOptions};
 pub use trunkline_net::{TlsFolders, TlsSetup};
 pub use trunkline_worker::{KillAnswer, KillScope};

@@ -13,7 +13,7 @@ use trunkline_protocol::auth::{self, parsec::Derivation};
 use trunkline_topology::Secret;
 use trunkline_worker::{ClientId, ConnId};
 
-use crate::{Mail, mailbox::Postbox};
+use crate::mailbox::{Postbox, WorkerMail};
 
 /// What there is to compute.
 pub(crate) enum Job {
@@ -52,29 +52,31 @@ impl PasswordThread {
     }
 }
 
-fn failed(job: &Job) -> Mail {
+fn failed(job: &Job) -> WorkerMail {
     match job {
-        Job::Decrypt(client, _) => Mail::Decrypted(*client, None),
-        Job::VerifyHash(client, ..) => Mail::Verified(*client, false),
-        Job::Encrypt(conn, ..) => Mail::Encrypted(*conn, None),
-        Job::Derive(conn, ..) => Mail::Derived(*conn, None),
+        Job::Decrypt(client, _) => WorkerMail::Decrypted(*client, None),
+        Job::VerifyHash(client, ..) => WorkerMail::Verified(*client, false),
+        Job::Encrypt(conn, ..) => WorkerMail::Encrypted(*conn, None),
+        Job::Derive(conn, ..) => WorkerMail::Derived(*conn, None),
     }
 }
 
 fn run(key: &PrivateKey, jobs: &Receiver<(Job, Postbox)>) {
     while let Ok((job, answer)) = jobs.recv() {
         let mail = match job {
-            Job::Decrypt(client, cipher) => Mail::Decrypted(client, key.decrypt_oaep_sha1(&cipher)),
+            Job::Decrypt(client, cipher) => {
+                WorkerMail::Decrypted(client, key.decrypt_oaep_sha1(&cipher))
+            }
             Job::VerifyHash(client, clear, hash) => {
-                Mail::Verified(client, auth::is_stored(clear.expose(), hash.expose()))
+                WorkerMail::Verified(client, auth::is_stored(clear.expose(), hash.expose()))
             }
             Job::Derive(conn, password, derivation) => {
                 let seed = Secret::new(derivation.seed(password.expose()));
-                Mail::Derived(conn, Some(seed))
+                WorkerMail::Derived(conn, Some(seed))
             }
             Job::Encrypt(conn, pem, plain) => {
                 let cipher = trunkline_crypto::encrypt_oaep_sha1(&pem, plain.expose());
-                Mail::Encrypted(conn, cipher.ok())
+                WorkerMail::Encrypted(conn, cipher.ok())
             }
         };
         answer.send(mail);

@@ -24,7 +24,7 @@ use crate::{
     Mail,
     driver::{Driver, Parts, WAKE},
     event_log::EventLog,
-    mailbox::{Postbox, mailbox},
+    mailbox::{Postbox, WorkerMail, mailbox},
     passwords::PasswordThread,
     shared_cache::SharedCacheThread,
 };
@@ -231,7 +231,7 @@ impl DataPlane {
         configure_catalog(&self.shared, &snapshot.settings);
         self.events.configure(&snapshot.settings);
         for postbox in &self.postboxes {
-            postbox.send(Mail::Snapshot(Arc::clone(snapshot), others.clone()));
+            postbox.send(WorkerMail::Snapshot(Arc::clone(snapshot), others.clone()));
         }
         self.open_tcp(snapshot)
     }
@@ -303,14 +303,14 @@ impl DataPlane {
     /// What servers' users were found to be is published: clients that waited for it go on.
     pub fn users_looked_up(&self) {
         for postbox in &self.postboxes {
-            postbox.send(Mail::UsersLookedUp);
+            postbox.send(WorkerMail::UsersLookedUp);
         }
     }
 
     /// Has all workers greet new clients so.
     pub fn greet(&self, greeting: &Arc<Greeting>) {
         for postbox in &self.postboxes {
-            postbox.send(Mail::Greeting(Arc::clone(greeting)));
+            postbox.send(WorkerMail::Greeting(Arc::clone(greeting)));
         }
     }
 
@@ -400,7 +400,7 @@ impl DataPlane {
     /// Ends every client.
     pub fn end_clients(&self) {
         for postbox in &self.postboxes {
-            postbox.send(Mail::EndClients);
+            postbox.send(WorkerMail::EndClients);
         }
     }
 
@@ -548,14 +548,12 @@ impl Start {
         let mut poller = self.poller;
         receive(&mut poller, self.snapshot.settings.io, self.index);
         let parts = Parts {
-            worker,
-            seed,
+            options,
             poller,
             listeners: self.listeners,
             mail: self.mail,
             own: self.own,
             peers: self.peers,
-            index: self.index,
             passwords: self.passwords,
             shared_cache: self.shared_cache,
             keepalive: self.keepalive,
@@ -567,7 +565,7 @@ impl Start {
             events: self.events,
             started: self.started,
         };
-        Driver::new(parts).run(self.snapshot)
+        Driver::new(worker, parts).run(self.snapshot)
     }
 }
 

@@ -1,119 +1,107 @@
-//! The sockets of one worker, by the numbers that the worker knows them by.
+//! Sockets and their encryption, as a worker's shell takes them.
 
-use trunkline_net::{Stream, Tls, Token};
-use trunkline_worker::{ClientId, ConnId, Side};
+use std::sync::Arc;
 
-/// One socket and what its driver has to remember.
-pub(crate) struct Socket {
-    pub stream: Stream,
-    /// Its encryption, from the handshake that asked for it on.
-    pub tls: Option<Box<Tls>>,
-    pub side: Side,
-    /// Not read until told otherwise.
-    pub is_paused: bool,
-    /// The kernel said that there may be bytes, and they were not all read.
-    pub is_readable: bool,
-    /// The other end has closed: reading goes on until the socket says so.
-    pub has_ended: bool,
-    /// The kernel took less than it was given; it says when there is room.
-    pub is_full: bool,
-    /// The connection is being made.
-    pub is_connecting: bool,
-    /// Closes when its bytes are written.
-    pub is_closing: bool,
-    /// Other addresses to try when this one gives no connection.
-    pub alternatives: Vec<std::net::SocketAddr>,
+use trunkline_net::{Sealed, Stream, Tls, TlsSetup};
+use trunkline_topology::{Address, Server, TlsParams};
+use trunkline_worker::shell;
+
+/// A connected socket, or one that will be.
+#[derive(Debug)]
+pub(crate) struct Socket(pub(crate) Stream);
+
+impl shell::Stream for Socket {
+    type Seal = Encryption;
 }
 
-impl Socket {
-    pub(crate) fn new(stream: Stream, side: Side) -> Self {
-        Self {
-            stream,
-            tls: None,
-            side,
-            is_paused: false,
-            is_readable: false,
-            has_ended: false,
-            is_full: false,
-            is_connecting: false,
-            is_closing: false,
-            alternatives: Vec::new(),
+/// One end of a TLS connection.
+#[derive(Debug)]
+pub(crate) struct Encryption(Tls);
+
+impl Encryption {
+    /// Begins with a client, in the server's role.
+    pub(crate) fn accept(setup: &TlsSetup) -> Result<Self, String> {
+        match setup.acceptor() {
+            Some(acceptor) => Tls::accept(acceptor).map(Self),
+            None => Err("there is no certificate any more".to_owned()),
         }
     }
 
-    /// Whether bytes can be written to it as they are, by now.
-    pub(crate) fn takes_plain(&self) -> bool {
-        !self.is_full && !self.is_connecting && self.tls.is_none()
+    /// Begins with a server, in the client's role.
+    pub(crate) fn connect(
+        setup: &TlsSetup,
+        server: &Server,
+        params: &Arc<TlsParams>,
+    ) -> Result<Self, String> {
+        let address = &server.key.address;
+        match (setup.connector(address, server.tls.mode, params), address) {
+            (Some(connector), Address::Tcp { host, .. }) => Tls::connect(connector, host).map(Self),
+            (None, _) | (_, Address::Unix(_)) => {
+                Err("its configuration has changed meanwhile".to_owned())
+            }
+        }
     }
 }
 
-/// Sockets by kind and place; the place is the one that the worker's own tables use.
-#[derive(Default)]
-pub(crate) struct Sockets {
-    clients: Vec<Option<Socket>>,
-    servers: Vec<Option<Socket>>,
+/// Records in memory that is used again.
+#[derive(Debug, Default)]
+pub(crate) struct TlsRecords(Sealed);
+
+impl shell::Records for TlsRecords {
+    fn bytes(&self) -> &[u8] {
+        self.0.bytes()
+    }
+
+    fn clear(&mut self) {
+        self.0.clear();
+    }
 }
 
-/// Tokens below this are the driver's own.
-const FIRST_TOKEN: usize = 64;
+impl shell::Seal for Encryption {
+    type Records = TlsRecords;
 
-/// The token of a socket: its place, and its kind in the lowest bit.
-pub(crate) fn token_of(side: Side) -> Token {
-    let (index, kind) = match side {
-        Side::Client(ClientId { index, .. }) => (index as usize, 0),
-        Side::Server(ConnId { index, .. }) => (index as usize, 1),
-    };
-    Token(FIRST_TOKEN + (index << 1 | kind))
-}
-
-impl Sockets {
-    fn place(&mut self, side: Side) -> (&mut Vec<Option<Socket>>, usize) {
-        match side {
-            Side::Client(id) => (&mut self.clients, id.index as usize),
-            Side::Server(id) => (&mut self.servers, id.index as usize),
-        }
+    fn is_up(&self) -> bool {
+        self.0.is_up()
     }
 
-    /// Adds a socket, or replaces the one at its place.
-    pub(crate) fn insert(&mut self, socket: Socket) {
-        let (table, index) = self.place(socket.side);
-        if table.len() <= index {
-            table.resize_with(index + 1, || None);
-        }
-        if let Some(place) = table.get_mut(index) {
-            *place = Some(socket);
-        }
+    fn has_ended(&self) -> bool {
+        self.0.has_ended()
     }
 
-    /// The socket of exactly this side, not of an earlier or later one at the same place.
-    pub(crate) fn get(&self, side: Side) -> Option<&Socket> {
-        let (table, index) = match side {
-            Side::Client(id) => (&self.clients, id.index as usize),
-            Side::Server(id) => (&self.servers, id.index as usize),
-        };
-        table.get(index)?.as_ref().filter(|socket| socket.side == side)
+    fn waiting_len(&self) -> usize {
+        self.0.waiting_len()
     }
 
-    /// The socket of exactly this side, to be changed.
-    pub(crate) fn get_mut(&mut self, side: Side) -> Option<&mut Socket> {
-        let (table, index) = self.place(side);
-        table.get_mut(index)?.as_mut().filter(|socket| socket.side == side)
+    fn receive(
+        &mut self,
+        bytes: &mut [u8],
+        mut sink: impl FnMut(shell::Received<'_>),
+    ) -> Result<(), String> {
+        self.0.receive(bytes, &mut |received| {
+            sink(match received {
+                trunkline_net::Received::Up(facts) => shell::Received::Up(facts),
+                trunkline_net::Received::Data(bytes) => shell::Received::Data(bytes),
+            });
+        })
     }
 
-    /// Takes a socket out.
-    pub(crate) fn remove(&mut self, side: Side) -> Option<Socket> {
-        self.get_mut(side)?;
-        let (table, index) = self.place(side);
-        table.get_mut(index)?.take()
+    fn unsent(&self) -> &[u8] {
+        self.0.unsent()
     }
 
-    /// The side that a token stands for; `None` when its socket has gone.
-    pub(crate) fn side_of(&self, token: Token) -> Option<Side> {
-        let number = token.0.checked_sub(FIRST_TOKEN)?;
-        let table = match number & 1 {
-            0 => &self.clients,
-            _ => &self.servers,
-        };
-        Some(table.get(number >> 1)?.as_ref()?.side)
+    fn sent(&mut self, len: usize) {
+        self.0.sent(len);
+    }
+
+    fn keep_unsent(&mut self, rest: &[u8]) {
+        self.0.keep_unsent(rest);
+    }
+
+    fn seal(&mut self, text: &[u8], out: &mut TlsRecords) -> Result<(), String> {
+        self.0.seal(text, &mut out.0)
+    }
+
+    fn close(&mut self, out: &mut TlsRecords) {
+        self.0.close(&mut out.0);
     }
 }

@@ -4,6 +4,7 @@
 mod act;
 mod apart;
 mod balancers;
+mod bytes;
 mod config;
 mod draw;
 mod encryption;
@@ -55,6 +56,8 @@ pub struct Plan {
     pub workers: usize,
     /// Bytes that a worker reads at once.
     pub scratch_len: usize,
+    /// Workers write to many links by one call, as by io_uring.
+    pub writes_many: bool,
     /// What a worker may take to wake up.
     pub reaction_us: Micros,
     /// What links to clients are like.

@@ -49,6 +49,11 @@ impl Seal {
         self.awaited.is_empty()
     }
 
+    /// Whether this is the beginning, and no more, of what has to come first.
+    pub fn may_become_up(&self, bytes: &[u8]) -> bool {
+        bytes.len() < self.awaited.len() && self.awaited.starts_with(bytes)
+    }
+
     /// Takes bytes of the other end.
     ///
     /// # Errors

@@ -112,6 +112,7 @@ impl Shrinker<'_> {
         plan.host_pipes.iter_mut().for_each(|pipe| *pipe = plain(*pipe));
         self.try_out(plan);
         self.try_out(Plan { reaction_us: 0, ..self.best.clone() });
+        self.try_out(Plan { writes_many: false, ..self.best.clone() });
     }
 
     /// Keeps the plan if it still fails.

@@ -47,6 +47,9 @@ mod rooms;
 mod tick;
 mod worker;
 
+// Between the worker and its sockets.
+pub mod shell;
+
 // The way of a statement.
 // What comes beside statements.
 mod upkeep;
@@ -82,7 +85,7 @@ mod servers;
 
 mod clients;
 
-pub use action::{Action, CatalogAsk, Peer, Side};
+pub use action::{Action, CatalogAsk, LogLine, Peer, Side};
 pub use clients::client::ClientId;
 pub use exchange::query_log::{QueryEvent, SessionEvent};
 pub use kill::{KillAnswer, KillAsker, KillRequest, KillScope};

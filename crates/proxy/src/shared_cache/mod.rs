@@ -26,7 +26,7 @@ use trunkline_config::{RedisServer, Settings};
 use trunkline_crypto::sha256;
 use trunkline_worker::ClientId;
 
-use crate::{Mail, mailbox::Postbox};
+use crate::mailbox::{Postbox, WorkerMail};
 use breaker::Breaker;
 use link::{Command, Found, Link};
 
@@ -326,7 +326,7 @@ impl Talk {
         }
         for (worker, clients) in self.workers.iter().zip(by_worker) {
             if !clients.is_empty() {
-                worker.send(Mail::CacheWoken(clients));
+                worker.send(WorkerMail::CacheWoken(clients));
             }
         }
     }

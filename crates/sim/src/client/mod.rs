@@ -36,6 +36,7 @@ use trunkline_protocol::{
     Capabilities, Malformed, codec::compressed::Expected, response::ResponseShape,
 };
 
+pub(crate) use self::workload::{HABITS, more};
 pub use self::{
     login::Identity,
     shadow::HIDDEN_USER,

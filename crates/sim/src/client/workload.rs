@@ -20,6 +20,9 @@ use crate::{
     statement::{Act, Statement, Tag},
 };
 
+/// The longest rest before a step that [`more`] adds, µs.
+const PAUSE_MAX_US: u64 = 2_000;
+
 /// What a client is drawn from.
 #[derive(Debug, Clone, Copy)]
 pub struct Draw<'a> {
@@ -37,7 +40,7 @@ pub struct Draw<'a> {
 
 /// What a client mostly does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Habit {
+pub(crate) enum Habit {
     /// Reads and writes by key, each its own transaction.
     Autocommit,
     /// Transactions, with reads that lock and writes that follow from them.
@@ -53,6 +56,17 @@ enum Habit {
     /// What the last statement left: warnings, counts, ids.
     Traces,
 }
+
+/// All habits.
+pub(crate) const HABITS: [Habit; 7] = [
+    Habit::Autocommit,
+    Habit::Transactions,
+    Habit::SessionState,
+    Habit::Prepared,
+    Habit::Holding,
+    Habit::LargeResults,
+    Habit::Traces,
+];
 
 /// A script in the making.
 struct Script<'a> {
@@ -134,6 +148,37 @@ pub fn draw(rng: &mut Rng, draw: &Draw<'_>) -> ClientSpec {
         is_direct,
         reconnects_max,
     }
+}
+
+/// What a client does once more, of one habit. Tags go on behind `tags_from`.
+pub(crate) fn more(
+    rng: &mut Rng,
+    client: &ClientSpec,
+    users: &[UserSpec],
+    habit: Habit,
+    tags_from: u64,
+) -> Vec<Step> {
+    let draw = Draw {
+        place: client.place,
+        flavor: client.flavor,
+        users,
+        statements: 0,
+        starts_us: client.starts_us,
+    };
+    let mut script = Script {
+        rng,
+        draw,
+        steps: Vec::new(),
+        tags: tags_from,
+        inserts: Vec::new(),
+        sets: Vec::new(),
+        has_multi: client.capabilities.contains(Capabilities::MULTI_STATEMENTS),
+        is_direct: client.is_direct,
+        is_torn: users.iter().any(|user| !user.is_transaction_persistent),
+        pause_max_us: PAUSE_MAX_US,
+    };
+    script.practise(habit);
+    script.steps
 }
 
 fn nobody() -> Identity {

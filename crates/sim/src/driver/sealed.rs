@@ -1,76 +1,100 @@
-//! Encrypted sockets, as the real driver has them (`crates/proxy/src/tls.rs`).
+//! A worker's end of a sealed connection, as its shell takes it.
 
-use trunkline_worker::Side;
+use trunkline_worker::shell;
 
-use super::{Driver, Outside};
-use crate::{
-    sealing::{self, Seal},
-    wire::End,
-};
+use crate::sealing::{self, Seal};
 
-impl Driver {
-    /// What is read from a socket goes to the worker, unsealed.
-    pub(super) fn take_in(&mut self, out: &mut Outside<'_>, side: Side, bytes: &[u8]) {
-        let Some(socket) = self.sockets.get_mut(side) else { return };
-        let link = socket.link;
-        let Some(seal) = &mut socket.seal else {
-            return self.deliver(side, bytes);
+/// A seal, with what its stream has not taken and what its hello is not whole without.
+#[derive(Debug)]
+pub struct WorkerSeal {
+    seal: Seal,
+    waiting: Vec<u8>,
+    unsent: Vec<u8>,
+}
+
+/// Sealed bytes on their way to a link.
+#[derive(Debug, Default)]
+pub struct SealedBytes(Vec<u8>);
+
+impl shell::Records for SealedBytes {
+    fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+impl WorkerSeal {
+    /// The end that asks.
+    pub(super) fn ask() -> Self {
+        let (seal, hello) = Seal::ask();
+        Self { seal, waiting: Vec::new(), unsent: hello.to_vec() }
+    }
+
+    /// The end that is asked.
+    pub(super) fn accept() -> Self {
+        Self { seal: Seal::accept(), waiting: Vec::new(), unsent: Vec::new() }
+    }
+}
+
+impl shell::Seal for WorkerSeal {
+    type Records = SealedBytes;
+
+    fn is_up(&self) -> bool {
+        self.seal.is_up()
+    }
+
+    fn has_ended(&self) -> bool {
+        false
+    }
+
+    fn waiting_len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    fn receive(
+        &mut self,
+        bytes: &mut [u8],
+        mut sink: impl FnMut(shell::Received<'_>),
+    ) -> Result<(), String> {
+        let Some(place) = bytes.get_mut(..self.waiting.len()) else {
+            return Err("a hello has no place".to_owned());
         };
-        let unsealed = match seal.unseal(bytes) {
-            Ok(unsealed) => unsealed,
-            Err(malformed) => return self.sealing_failed(out, side, &malformed.to_string()),
-        };
-        if !unsealed.answer.is_empty() {
-            let _ = out.wire.write(link, End::Proxy, unsealed.answer, out.now);
+        place.copy_from_slice(&std::mem::take(&mut self.waiting));
+        if self.seal.may_become_up(bytes) {
+            self.waiting = bytes.to_vec();
+            return Ok(());
         }
+        let unsealed = self.seal.unseal(bytes).map_err(|malformed| malformed.to_string())?;
+        self.unsent.extend_from_slice(unsealed.answer);
         if unsealed.came_up {
-            match side {
-                Side::Client(id) => self.worker.client_tls_up(id, sealing::facts()),
-                Side::Server(id) => self.worker.server_tls_up(id, sealing::facts()),
-            }
+            sink(shell::Received::Up(sealing::facts()));
         }
         if !unsealed.plain.is_empty() {
-            self.deliver(side, &unsealed.plain);
+            sink(shell::Received::Data(&unsealed.plain));
         }
+        Ok(())
     }
 
-    fn deliver(&mut self, side: Side, bytes: &[u8]) {
-        match side {
-            Side::Client(id) => self.worker.client_read(id, bytes),
-            Side::Server(id) => self.worker.server_read(id, bytes),
-        }
+    fn unsent(&self) -> &[u8] {
+        &self.unsent
     }
 
-    /// A socket is sealed from here on; what was said in clear goes first.
-    pub(super) fn start_sealing(
-        &mut self,
-        out: &mut Outside<'_>,
-        side: Side,
-        seal: Seal,
-        hello: &[u8],
-    ) {
-        self.write(out, side);
-        let is_written = self.worker.pending(side).is_empty();
-        let received = self.worker.received(side);
-        if !is_written {
-            return self.sealing_failed(out, side, "too much was under way in clear");
-        }
-        let Some(socket) = self.sockets.get_mut(side) else { return };
-        let link = socket.link;
-        socket.seal = Some(Box::new(seal));
-        let _ = out.wire.write(link, End::Proxy, hello, out.now);
-        if !received.is_empty() {
-            self.take_in(out, side, &received);
-        }
+    fn sent(&mut self, len: usize) {
+        self.unsent.drain(..len.min(self.unsent.len()));
     }
 
-    fn sealing_failed(&mut self, out: &mut Outside<'_>, side: Side, reason: &str) {
-        if let Some(socket) = self.sockets.remove(side) {
-            out.close(socket.link);
-        }
-        match side {
-            Side::Client(id) => self.worker.client_tls_failed(id, reason),
-            Side::Server(id) => self.worker.server_tls_failed(id, reason),
-        }
+    fn keep_unsent(&mut self, rest: &[u8]) {
+        self.unsent.extend_from_slice(rest);
     }
+
+    fn seal(&mut self, text: &[u8], out: &mut SealedBytes) -> Result<(), String> {
+        out.0.extend_from_slice(&Seal::seal(text));
+        Ok(())
+    }
+
+    /// Nothing that is played says that it ends.
+    fn close(&mut self, _: &mut SealedBytes) {}
 }

@@ -72,6 +72,12 @@ pub enum Fault {
     NoNeighbours(Micros),
     /// A worker's thread does not run for so long.
     Pause(usize, Micros),
+    /// These bytes come from a client, between what it says itself.
+    ClientBabbles(usize, Vec<u8>),
+    /// These bytes come from a host, on the connection that comes at this place.
+    HostBabbles(HostId, usize, Vec<u8>),
+    /// A step of a client's session panics.
+    Abandon(usize),
 }
 
 impl Fault {
@@ -93,6 +99,9 @@ impl Fault {
             Self::CutOffMonitor(..) => "monitor_cut_off",
             Self::NoNeighbours(_) => "shared_cache_down",
             Self::Pause(..) => "pause_worker",
+            Self::ClientBabbles(..) => "client_babbles",
+            Self::HostBabbles(..) => "host_babbles",
+            Self::Abandon(_) => "abandon",
         }
     }
 }

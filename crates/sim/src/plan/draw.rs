@@ -43,6 +43,7 @@ impl Plan {
             seed,
             workers,
             scratch_len: rng.pick(&[65_536, 65_536, 16_384, 2_048, 512]).copied().unwrap_or(65_536),
+            writes_many: root.split("writes many", 0).chance(1, 3),
             reaction_us: rng.pick(&[0, 20, 200]).copied().unwrap_or(0),
             client_pipe: draw_pipe(&mut rng, 1_000),
             host_pipes,
@@ -354,7 +355,7 @@ fn a_while(rng: &mut Rng) -> Micros {
     rng.between(500, most)
 }
 
-fn draw_server_fault(rng: &mut Rng, plan: &mut Plan, at: Micros) {
+pub(super) fn draw_server_fault(rng: &mut Rng, plan: &mut Plan, at: Micros) {
     let host = HostId(rng.index(plan.cluster.hosts.len()));
     let nth = rng.index(8);
     let mut put = |at, fault| plan.faults.push((at, Fault::Server(fault)));
@@ -404,7 +405,7 @@ fn draw_promotion(rng: &mut Rng, plan: &mut Plan, at: Micros) {
     plan.acts.push((SPAN_US.max(at) + a_while(rng), Act::Publish(plan.configs.len() - 1)));
 }
 
-fn draw_link_fault(rng: &mut Rng, plan: &mut Plan, at: Micros) {
+pub(super) fn draw_link_fault(rng: &mut Rng, plan: &mut Plan, at: Micros) {
     let client = rng.index(plan.clients.len());
     let host = HostId(rng.index(plan.cluster.hosts.len()));
     let nth = rng.index(8);

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use trunkline_topology::ServerHealth;
+use trunkline_worker::shell::Connecting;
 
 use super::*;
 use crate::{
     client::ClientOutput,
-    driver::{Connecting, peer_of},
+    driver::peer_of,
     oracle::{facts::CauseKind, history::EndedBy},
     server::{Accept, ServerOutput},
     wire::{Far, ReadBytes},

@@ -53,7 +53,7 @@ impl World<'_> {
             let Some(last) = self.snapshots_at.get_mut(worker) else { return };
             let at = at.max(*last);
             *last = at;
-            let mail = Mail::Snapshot(Arc::clone(&snapshot), others.clone());
+            let mail = WorkerMail::Snapshot(Arc::clone(&snapshot), others.clone()).into();
             self.queue.put(at, Event::Post(worker, mail));
         }
     }
@@ -196,7 +196,28 @@ impl World<'_> {
                     *busy = now + us;
                 }
             }
+            Fault::ClientBabbles(client, ref bytes) => {
+                self.disturb(client);
+                if let Some(link) = self.link_of(client) {
+                    self.wire.write_all(link, End::Far, bytes, now);
+                }
+            }
+            Fault::HostBabbles(host, nth, ref bytes) => {
+                if let Some(link) = self.nth_link(host, nth) {
+                    self.wire.write_all(link, End::Far, bytes, now);
+                }
+            }
+            Fault::Abandon(client) => self.abandon(client),
         }
+    }
+
+    /// A step of a client's session panics in the hands of the worker that has it.
+    fn abandon(&mut self, client: usize) {
+        let now = self.now();
+        self.disturb(client);
+        let Some(link) = self.link_of(client) else { return };
+        let Some(worker) = self.holder(link) else { return };
+        self.queue.put(now, Event::Post(worker, Mail::Abandon(link)));
     }
 
     /// A client's connection is spoilt from outside.

@@ -51,7 +51,7 @@ impl World<'_> {
         }
         for Waiter { worker, index, generation } in waiters {
             let client = ClientId { index, generation };
-            let mail = Mail::CacheWoken(vec![client]);
+            let mail = WorkerMail::CacheWoken(vec![client]).into();
             self.queue.put(self.now() + MAIL_US, Event::Post(worker, mail));
         }
     }

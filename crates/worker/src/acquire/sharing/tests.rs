@@ -58,13 +58,14 @@ fn answers_cut_in_two_anywhere_reach_whom_they_belong_to() {
 #[test]
 fn a_server_without_profiles_or_traces_is_asked_once_to_keep_none() {
     let mut stage = stage();
-    stage.lacks = vec!["optimizer_trace", "profiling"];
+    ["optimizer_trace", "profiling"].into_iter().for_each(|name| stage.lack(name));
     let answers = shapes();
     for client in 0..3 {
         stage.ask_alone(client, &answers);
     }
-    let asks =
-        |name: &str| -> Vec<_> { stage.trackers.iter().map(|text| text.contains(name)).collect() };
+    let asks = |name: &str| -> Vec<_> {
+        stage.trackers().iter().map(|text| text.contains(name)).collect()
+    };
     // On the first connection, in its place, on the next one, and so on.
     assert_eq!(asks("optimizer_trace"), [true, false, false, false, false]);
     assert_eq!(asks("profiling"), [true, false, true, false, false]);

@@ -1,13 +1,15 @@
 //! One worker between clients and a server that are played here: no sockets and no clock.
 
 use std::{
+    collections::VecDeque,
+    io,
     net::{IpAddr, Ipv4Addr},
     sync::Arc,
 };
 
 use crate::{
-    Action, ClientId, ConnId, KillAsker, KillRequest, KillScope, Now, Peer, Shared, Side, Worker,
-    WorkerOptions, by_worker,
+    KillAsker, KillRequest, KillScope, Now, Peer, Shared, Side, Worker, WorkerOptions, by_worker,
+    shell::{Clear, Connecting, Event, Io, Mail, Place, Readiness, Request, Shell, Stream},
 };
 use trunkline_config::parse;
 use trunkline_protocol::{
@@ -26,7 +28,7 @@ use trunkline_protocol::{
     },
     response::{ReplyFormat, write::put_text_result},
 };
-use trunkline_topology::HostgroupId;
+use trunkline_topology::{HostgroupId, Server, TlsParams};
 
 /// One server that takes one connection, so that everybody has to share it.
 const CONFIG: &str = r#"
@@ -39,9 +41,9 @@ name = "app"
 password = "app"
 default_hostgroup = 10
 "#;
-/// What a driver reads at once.
-const READ_LEN_MAX: usize = 64 * 1024;
-/// Rounds of exchanges that anything may take before something is wrong.
+/// What the worker reads at once.
+const SCRATCH_LEN: usize = 64 * 1024;
+/// Batches and rounds of exchanges that anything may take before something is wrong.
 const ROUNDS_MAX: u32 = 1_000;
 /// Runs until a statement is known to be short.
 const KNOWN_AFTER: usize = 5;
@@ -107,6 +109,9 @@ fn last_packet_len(mut bytes: &[u8]) -> usize {
     last
 }
 
+/// What clients are greeted with.
+const NONCE: [u8; NONCE_LEN] = [b'm'; NONCE_LEN];
+
 const OK: OkPacket<'_> = OkPacket {
     affected_rows: 0,
     last_insert_id: 0,
@@ -116,18 +121,22 @@ const OK: OkPacket<'_> = OkPacket {
     changes: b"",
 };
 
+#[derive(Default)]
 struct PlayedClient {
-    id: ClientId,
-    format: ReplyFormat,
+    place: Option<Place>,
+    format: Option<ReplyFormat>,
+    unread: Unread,
     got: Vec<u8>,
     has_left: bool,
     /// The worker has ended it.
     is_closed: bool,
 }
 
+#[derive(Default)]
 struct PlayedServer {
-    conn: ConnId,
+    place: Option<Place>,
     format: Option<ReplyFormat>,
+    unread: Unread,
     /// Whose statements came and are not answered yet.
     asked: Vec<usize>,
     /// Set-ups that came behind them.
@@ -135,50 +144,101 @@ struct PlayedServer {
     is_lost: bool,
 }
 
-/// The worker and everybody around it.
-pub(super) struct Stage {
-    worker: Worker,
-    now: Now,
+/// What somebody has said and the worker has not read.
+#[derive(Default)]
+struct Unread {
+    bytes: VecDeque<u8>,
+    /// Nothing follows.
+    has_ended: bool,
+}
+
+impl Unread {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        let len = self.bytes.len().min(room.len());
+        if len == 0 && !self.has_ended {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        room.iter_mut().zip(self.bytes.drain(..len)).for_each(|(to, from)| *to = from);
+        Ok(len)
+    }
+}
+
+/// The worker's end of a connection, by its place in the list of clients or servers.
+#[derive(Debug)]
+enum Line {
+    Client(usize),
+    Server(usize),
+}
+
+impl Stream for Line {
+    type Seal = Clear;
+}
+
+/// Everybody around the worker.
+struct Play {
+    events: VecDeque<Event<Line>>,
+    scratch: Vec<u8>,
     clients: Vec<PlayedClient>,
+    /// Those that were accepted.
+    accepted: usize,
     servers: Vec<PlayedServer>,
-    /// The server has no such variables.
-    pub(super) lacks: Vec<&'static str>,
-    /// What it was told of trackers.
-    pub(super) trackers: Vec<String>,
+    lacks: Vec<&'static str>,
+    trackers: Vec<String>,
+}
+
+/// The worker in its shell, and everybody around it.
+pub(super) struct Stage {
+    shell: Shell<Line>,
+    now: Now,
+    play: Play,
 }
 
 impl Stage {
     pub(super) fn new() -> Self {
         let no_files = |path: &str| Err::<String, _>(format!("{path} is not there"));
         let config = parse(CONFIG, "stage.toml", &no_files).expect("the configuration");
+        let options = WorkerOptions { index: 0, workers: 1, seed: 1 };
         let worker = Worker::new(
-            WorkerOptions { index: 0, workers: 1, seed: 1 },
+            options,
             Arc::new(config.snapshot(None)),
             Arc::new(Shared::new(None, 16)),
             Arc::new(greeting()),
             Box::new(NoCompressor),
         );
+        let play = Play {
+            events: VecDeque::new(),
+            scratch: vec![0; SCRATCH_LEN],
+            clients: Vec::new(),
+            accepted: 0,
+            servers: Vec::new(),
+            lacks: Vec::new(),
+            trackers: Vec::new(),
+        };
         let now = Now { us: 1_000_000, unix_sec: 1_700_000_000 };
-        let (lacks, trackers) = Default::default();
-        let (clients, servers) = Default::default();
-        Self { worker, now, clients, servers, lacks, trackers }
+        Self { shell: Shell::new(worker, options), now, play }
+    }
+
+    /// The server has no such variable.
+    pub(super) fn lack(&mut self, variable: &'static str) {
+        self.play.lacks.push(variable);
+    }
+
+    /// What the server was told of trackers.
+    pub(super) fn trackers(&self) -> &[String] {
+        &self.play.trackers
     }
 
     pub(super) fn log_in(&mut self, more: Capabilities) {
-        let local = Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
-        let peer = Peer { client_addr: local, is_local: true, ..Peer::default() };
-        self.begin_batch();
-        let nonce = [b'm'; NONCE_LEN];
-        let id = self.worker.accept(Arc::new(peer), nonce).expect("the client is let in");
+        let client = self.play.clients.len();
         let capabilities = Capabilities::PROTOCOL_41
             | Capabilities::SECURE_CONNECTION
             | Capabilities::PLUGIN_AUTH
             | more;
-        let format = ReplyFormat::of(capabilities);
-        let (got, has_left, is_closed) = Default::default();
-        self.clients.push(PlayedClient { id, format, got, has_left, is_closed });
+        let format = Some(ReplyFormat::of(capabilities));
+        self.play.clients.push(PlayedClient { format, ..PlayedClient::default() });
+        self.play.events.push_back(Event::Knock(0));
         self.settle();
-        let scramble = native::scramble(&native::stage1(b"app"), &nonce);
+        let scramble = native::scramble(&native::stage1(b"app"), &NONCE);
         let response = HandshakeResponse {
             capabilities,
             packet_len_max: 1 << 24,
@@ -192,14 +252,13 @@ impl Stage {
         };
         let mut out = Vec::new();
         response.put(&mut out, 1);
-        self.begin_batch();
-        self.worker.client_read(id, &out);
+        self.play.say(&Line::Client(client), &out);
         self.settle();
     }
 
     /// A client asks, and has its answer.
     pub(super) fn ask_alone(&mut self, client: usize, answers: &[Answer]) {
-        self.clients.iter_mut().for_each(|client| client.got.clear());
+        self.play.clients.iter_mut().for_each(|client| client.got.clear());
         self.ask(client);
         self.serve_and_expect(client, answers);
     }
@@ -207,7 +266,7 @@ impl Stage {
     /// Has the statement run until it may share a connection.
     pub(super) fn make_known(&mut self) {
         let answer = Answer::Rows { rows: 1, len: 1 };
-        let answers = vec![answer; self.clients.len()];
+        let answers = vec![answer; self.play.clients.len()];
         for _ in 0..KNOWN_AFTER {
             self.ask(0);
             self.serve_whole(&answers);
@@ -216,12 +275,12 @@ impl Stage {
 
     /// All clients ask at once; the bytes of the server's answers, in the order of its queue.
     pub(super) fn ask_all(&mut self, answers: &[Answer]) -> Vec<u8> {
-        self.clients.iter_mut().for_each(|client| client.got.clear());
-        for client in 0..self.clients.len() {
+        self.play.clients.iter_mut().for_each(|client| client.got.clear());
+        for client in 0..self.play.clients.len() {
             self.ask(client);
         }
-        let server = self.servers.iter().find(|server| !server.is_lost).expect("a server");
-        let queue: Vec<_> = (0..self.clients.len()).collect();
+        let server = self.play.servers.iter().find(|server| !server.is_lost).expect("a server");
+        let queue: Vec<_> = (0..self.play.clients.len()).collect();
         assert_eq!(server.asked, queue, "not all are in flight on one connection");
         let format = server.format.expect("it is logged in");
         let mut bytes = Vec::new();
@@ -231,29 +290,29 @@ impl Stage {
         bytes
     }
 
-    /// The server says this, as it comes from a socket, as long as the worker listens.
+    /// The server says this, as long as the worker listens. Each part is one read that is not
+    /// repeated: clients get what it brings before the next, so that nobody falls behind.
     pub(super) fn answer(&mut self, bytes: &[u8]) {
-        for part in bytes.chunks(READ_LEN_MAX) {
-            let Some(server) = self.servers.iter().find(|server| !server.is_lost) else { return };
-            let conn = server.conn;
-            self.begin_batch();
-            self.worker.server_read(conn, part);
+        for part in bytes.chunks(SCRATCH_LEN - 1) {
+            let server = self.play.servers.iter().position(|server| !server.is_lost);
+            let Some(server) = server else { return };
+            self.play.say(&Line::Server(server), part);
             self.settle();
         }
     }
 
     /// All names may mean something else by now: nothing is proven to be harmless to send again.
     pub(super) fn outdate_proofs(&mut self) {
-        self.worker.catalog().age(HostgroupId(10));
+        self.shell.worker().catalog().age(HostgroupId(10));
     }
 
     /// An administrator ends a client's session.
     pub(super) fn kill(&mut self, client: usize) {
         let number = u32::try_from(client).expect("small") + 1;
         let asker = KillAsker { worker: 0, client: None, ticket: 1 };
-        self.begin_batch();
         let scope = KillScope::Session;
-        self.worker.kill_asked(KillRequest { number, scope, user: None, asker });
+        let request = Box::new(KillRequest { number, scope, user: None, asker });
+        self.play.events.push_back(Event::Mail(Mail::Kill(request)));
         self.settle();
     }
 
@@ -265,29 +324,28 @@ impl Stage {
 
     /// A client goes without a word.
     pub(super) fn leave(&mut self, client: usize) {
-        if !std::mem::replace(&mut self.clients[client].has_left, true) {
-            self.begin_batch();
-            self.worker.client_closed(self.clients[client].id);
+        if !std::mem::replace(&mut self.play.clients[client].has_left, true) {
+            self.play.end(&Line::Client(client));
             self.settle();
         }
     }
 
     /// Everybody who has stayed has its answer, and nothing else.
     pub(super) fn expect_all(&mut self, answers: &[Answer]) {
-        self.servers.iter_mut().for_each(|server| server.asked.clear());
+        self.play.servers.iter_mut().for_each(|server| server.asked.clear());
         for (client, answer) in answers.iter().enumerate() {
             self.expect(client, answer);
         }
     }
 
     fn expect(&self, client: usize, answer: &Answer) {
-        let played = &self.clients[client];
+        let played = &self.play.clients[client];
         if played.has_left {
             return;
         }
         assert!(!played.is_closed, "client {client} was closed");
         let mut expected = Vec::new();
-        answer.put(&mut expected, played.format, client);
+        answer.put(&mut expected, played.format.expect("it has logged in"), client);
         assert!(
             played.got == expected,
             "client {client} got {:?}\nand not {:?}",
@@ -298,15 +356,15 @@ impl Stage {
 
     /// The connection ends behind so many bytes of its answers. What is asked again is answered.
     pub(super) fn lose_and_serve(&mut self, answers: &[Answer], end: usize) {
-        let Some(server) = self.servers.iter_mut().find(|server| !server.is_lost) else {
+        let Some(place) = self.play.servers.iter().position(|server| !server.is_lost) else {
             // The worker has closed it, as nobody was left who waits for it.
             return;
         };
+        let server = &mut self.play.servers[place];
         server.is_lost = true;
-        let (conn, format) = (server.conn, server.format.expect("it is logged in"));
+        let format = server.format.expect("it is logged in");
         let queue = std::mem::take(&mut server.asked);
-        self.begin_batch();
-        self.worker.server_closed(conn, "the connection was closed");
+        self.play.end(&Line::Server(place));
         self.settle();
         let again = self.serve_whole(answers);
         let mut begin = 0;
@@ -316,7 +374,7 @@ impl Stage {
             let (is_whole, has_begun) = (begin + bytes.len() <= end, begin < end);
             begin += bytes.len();
             let asked = again.iter().filter(|other| **other == client).count();
-            if self.clients[client].has_left {
+            if self.play.clients[client].has_left {
                 assert!(is_whole || asked == 0, "client {client} has left and was asked for");
             } else if is_whole || !has_begun {
                 assert_eq!(asked, usize::from(!is_whole), "client {client} was asked for");
@@ -333,9 +391,9 @@ impl Stage {
     /// What has begun ends with the error that says so, or in the middle of a packet, where
     /// nothing can be said, with the end of the session.
     fn expect_lost(&self, client: usize, answer: &Answer) {
-        let played = &self.clients[client];
+        let played = &self.play.clients[client];
         let mut expected = Vec::new();
-        answer.put(&mut expected, played.format, client);
+        answer.put(&mut expected, played.format.expect("it has logged in"), client);
         if played.is_closed && expected.starts_with(&played.got) {
             return;
         }
@@ -347,15 +405,14 @@ impl Stage {
     }
 
     pub(super) fn connections(&self) -> usize {
-        self.servers.len()
+        self.play.servers.len()
     }
 
     fn ask(&mut self, client: usize) {
         let mut packet = Vec::new();
         let text = format!("SELECT c, d FROM s.t WHERE id={client}");
         put_payload(&mut packet, 0, &[b"\x03", text.as_bytes()].concat());
-        self.begin_batch();
-        self.worker.client_read(self.clients[client].id, &packet);
+        self.play.say(&Line::Client(client), &packet);
         self.settle();
     }
 
@@ -364,14 +421,13 @@ impl Stage {
         let (mut served, mut rest_ms) = (Vec::new(), REST_MS);
         for _ in 0..ROUNDS_MAX {
             let is_asked = |server: &&mut PlayedServer| !server.is_lost && !server.asked.is_empty();
-            let Some(server) = self.servers.iter_mut().find(is_asked) else {
+            let Some(server) = self.play.servers.iter_mut().find(is_asked) else {
                 // Who got an error may hold the connection for a second, to ask for its warnings.
                 if rest_ms == 0 {
                     return served;
                 }
                 rest_ms -= REST_STEP_MS;
                 self.now.us += REST_STEP_MS * 1_000;
-                self.begin_batch();
                 self.settle();
                 continue;
             };
@@ -389,78 +445,51 @@ impl Stage {
         panic!("statements are asked again and again");
     }
 
-    /// One µs on: nothing that is played here is slow.
-    fn begin_batch(&mut self) {
-        self.now.us += 1;
-        self.worker.begin_batch(self.now);
-    }
-
-    /// Plays the driver until nothing is left to do.
+    /// Batches until nothing is left to do, one µs after the other: nobody here is slow.
     fn settle(&mut self) {
         for _ in 0..ROUNDS_MAX {
-            self.worker.tick();
-            let actions = self.worker.take_actions();
-            let mut is_quiet = actions.is_empty();
-            actions.into_iter().for_each(|action| self.act(action));
-            while let Some(side) = self.worker.next_dirty() {
-                is_quiet = false;
-                let bytes = self.worker.pending(side).to_vec();
-                self.worker.wrote(side, bytes.len());
-                match side {
-                    Side::Client(id) => {
-                        let client = self.clients.iter_mut().find(|client| client.id == id);
-                        client.expect("a client").got.extend_from_slice(&bytes);
-                    }
-                    Side::Server(id) => self.hear(id, &bytes),
-                }
-            }
-            if is_quiet {
+            self.now.us += 1;
+            self.shell.batch(&mut self.play, self.now);
+            if self.play.events.is_empty() && self.shell.wait_within_ms() > 0 {
                 return;
             }
         }
         panic!("the exchange does not come to an end");
     }
+}
 
-    fn act(&mut self, action: Action) {
-        match action {
-            Action::Open { conn, .. } => {
-                let asked = Vec::new();
-                let (set_ups, is_lost) = Default::default();
-                self.servers.push(PlayedServer { conn, format: None, asked, set_ups, is_lost });
-                self.worker.server_connected(conn);
-                let mut out = Vec::new();
-                greeting().put(&mut out, 0);
-                self.worker.server_read(conn, &out);
-            }
-            Action::AskCatalog(ask) => {
-                let catalog = self.worker.catalog();
-                let waiters = catalog.settle_as_tables(&ask.names, ask.asked_ms);
-                let clients = by_worker(waiters).into_values().flatten().collect();
-                self.worker.catalog_told(clients);
-            }
-            Action::CloseServer { conn, .. } => {
-                let server = self.servers.iter_mut().find(|server| server.conn == conn);
-                server.expect("a connection").is_lost = true;
-            }
-            Action::CloseClient { client: id, .. } => {
-                let client = self.clients.iter_mut().find(|client| client.id == id);
-                client.expect("a client").is_closed = true;
-            }
-            // Nothing is ever full here, and an open connection has no bytes when it is probed.
-            Action::Probe(_)
-            | Action::TellAdministrator { .. }
-            | Action::Pause(_)
-            | Action::Resume(_)
-            | Action::Wipe
-            | Action::Log(_) => {}
-            other => panic!("the worker asks for {other:?}"),
+impl Play {
+    /// Somebody says this.
+    fn say(&mut self, line: &Line, bytes: &[u8]) {
+        self.unread(line).bytes.extend(bytes);
+        self.tell(line, false);
+    }
+
+    /// Somebody goes without a word.
+    fn end(&mut self, line: &Line) {
+        self.unread(line).has_ended = true;
+        self.tell(line, true);
+    }
+
+    fn tell(&mut self, line: &Line, ended: bool) {
+        let place = match line {
+            Line::Client(at) => self.clients[*at].place,
+            Line::Server(at) => self.servers[*at].place,
+        };
+        let readiness = Readiness { readable: true, writable: false, ended };
+        self.events.extend(place.map(|place| Event::Ready(place, readiness)));
+    }
+
+    fn unread(&mut self, line: &Line) -> &mut Unread {
+        match line {
+            Line::Client(at) => &mut self.clients[*at].unread,
+            Line::Server(at) => &mut self.servers[*at].unread,
         }
     }
 
     /// The server is asked something; statements are answered later.
-    fn hear(&mut self, conn: ConnId, mut bytes: &[u8]) {
-        let server = self.servers.iter_mut().find(|server| server.conn == conn);
-        let server = server.expect("a connection");
+    fn hear(&mut self, at: usize, mut bytes: &[u8]) {
+        let server = &mut self.servers[at];
         let mut out = Vec::new();
         while let Some((header, payload, rest)) = split_packet(bytes) {
             bytes = rest;
@@ -493,7 +522,114 @@ impl Stage {
         }
         assert!(bytes.is_empty(), "half a packet was written");
         if !out.is_empty() {
-            self.worker.server_read(conn, &out);
+            self.say(&Line::Server(at), &out);
+        }
+    }
+}
+
+impl Io for Play {
+    type Stream = Line;
+
+    fn next_event(&mut self) -> Option<Event<Line>> {
+        self.events.pop_front()
+    }
+
+    fn accept(&mut self, _: usize) -> io::Result<(Line, Peer)> {
+        if self.accepted == self.clients.len() {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        self.accepted += 1;
+        let local = Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let peer = Peer { client_addr: local, is_local: true, ..Peer::default() };
+        Ok((Line::Client(self.accepted - 1), peer))
+    }
+
+    fn nonce(&mut self) -> [u8; NONCE_LEN] {
+        NONCE
+    }
+
+    fn register(&mut self, stream: &mut Line, side: Side) -> io::Result<()> {
+        match stream {
+            Line::Client(at) => self.clients[*at].place = Some(Place::of(side)),
+            Line::Server(at) => self.servers[*at].place = Some(Place::of(side)),
+        }
+        Ok(())
+    }
+
+    fn detach(&mut self, _: &mut Line) -> bool {
+        false
+    }
+
+    fn close(&mut self, stream: Line, _: &str) {
+        match stream {
+            Line::Client(at) => self.clients[at].is_closed = true,
+            Line::Server(at) => self.servers[at].is_lost = true,
+        }
+    }
+
+    fn scratch(&mut self) -> &mut [u8] {
+        &mut self.scratch
+    }
+
+    fn read(&mut self, stream: &mut Line, from: usize) -> io::Result<usize> {
+        let Self { clients, servers, scratch, .. } = self;
+        let unread = match stream {
+            Line::Client(at) => &mut clients[*at].unread,
+            Line::Server(at) => &mut servers[*at].unread,
+        };
+        unread.read(&mut scratch[from..])
+    }
+
+    fn write(&mut self, stream: &mut Line, bytes: &[u8]) -> io::Result<usize> {
+        match stream {
+            Line::Client(at) => self.clients[*at].got.extend_from_slice(bytes),
+            Line::Server(at) => self.hear(*at, bytes),
+        }
+        Ok(bytes.len())
+    }
+
+    fn connect(&mut self, _: Side, _: &Server, attempt: usize) -> Option<Result<Line, String>> {
+        if attempt > 0 {
+            return None;
+        }
+        let mut server = PlayedServer::default();
+        let mut bytes = Vec::new();
+        greeting().put(&mut bytes, 0);
+        server.unread.bytes.extend(bytes);
+        self.servers.push(server);
+        Some(Ok(Line::Server(self.servers.len() - 1)))
+    }
+
+    fn connecting(&mut self, _: &mut Line, _: Place) -> Connecting {
+        Connecting::Done
+    }
+
+    fn accept_tls(&mut self, _: &mut Line) -> Result<Clear, String> {
+        panic!("the worker offers TLS")
+    }
+
+    fn connect_tls(
+        &mut self,
+        _: &mut Line,
+        _: &Server,
+        _: &Arc<TlsParams>,
+    ) -> Result<Clear, String> {
+        panic!("the worker asks for TLS")
+    }
+
+    fn post(&mut self, to: usize, _: Mail<Line>) -> Option<Mail<Line>> {
+        panic!("there is no worker {to}")
+    }
+
+    fn ask(&mut self, worker: &mut Worker, request: Request) {
+        match request {
+            Request::AskCatalog(ask) => {
+                let waiters = worker.catalog().settle_as_tables(&ask.names, ask.asked_ms);
+                let clients = by_worker(waiters).into_values().flatten().collect();
+                worker.catalog_told(clients);
+            }
+            Request::TellAdministrator(..) | Request::Log(_) => {}
+            other => panic!("the worker asks for {other:?}"),
         }
     }
 }
