@@ -264,3 +264,6 @@ impl Exchange {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -105,3 +105,6 @@ impl Effects {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

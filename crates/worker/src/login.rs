@@ -474,3 +474,6 @@ impl Accounts for LoginAccounts<'_> {
         self.is_encrypted
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -264,3 +264,6 @@ impl Core {
         self.let_go_on(conn_id);
     }
 }
+
+#[cfg(test)]
+mod tests;

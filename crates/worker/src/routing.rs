@@ -43,3 +43,6 @@ impl Router {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -565,3 +565,6 @@ pub(crate) enum Purpose {
     /// Anything else that a server answers.
     Other,
 }
+
+#[cfg(test)]
+mod tests;

@@ -337,3 +337,6 @@ fn has_parts(statement: &Statement) -> bool {
             || matches!(analysis.kind, StatementKind::Call | StatementKind::Execute)
     })
 }
+
+#[cfg(test)]
+mod tests;

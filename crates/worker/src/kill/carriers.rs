@@ -379,3 +379,6 @@ impl Exchange {
         true
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -418,3 +418,6 @@ fn servers(out: &mut Rows, snapshot: &Snapshot, hostgroup: HostgroupId, now_ms: 
         out.push("server", format!("{address}, weight {weight}, {state}"));
     }
 }
+
+#[cfg(test)]
+mod tests;

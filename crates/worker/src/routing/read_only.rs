@@ -201,3 +201,6 @@ fn ends_for_writer(analysis: &Analysis, flavor: Flavor) -> bool {
         _ => false,
     })
 }
+
+#[cfg(test)]
+mod tests;

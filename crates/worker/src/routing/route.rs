@@ -508,3 +508,6 @@ fn holds_reads_only(lease: &Lease) -> bool {
 pub(super) fn is_of_reads(reason: PinReason) -> bool {
     matches!(reason, PinReason::FoundRows | PinReason::Warnings)
 }
+
+#[cfg(test)]
+mod tests;

@@ -137,3 +137,6 @@ fn may(hidden: Hidden) -> String {
         false => format!("{source}, which may {}", words.join(", ")),
     }
 }
+
+#[cfg(test)]
+mod tests;
