@@ -4,3 +4,6 @@ pub(crate) mod address_limits;
 pub(crate) mod arrival;
 pub(crate) mod host_names;
 mod tls;
+
+#[cfg(test)]
+mod tests;

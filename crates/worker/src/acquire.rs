@@ -5,3 +5,6 @@ mod lease;
 mod past;
 pub(crate) mod sharing;
 mod start;
+
+#[cfg(test)]
+mod tests;

@@ -257,3 +257,6 @@ pub(crate) fn read_error(payload: &[u8]) -> Option<(u16, String)> {
     let text = text.strip_prefix(b"#").and_then(|rest| rest.get(5..)).unwrap_or(text);
     Some((code, String::from_utf8_lossy(text).into_owned()))
 }
+
+#[cfg(test)]
+mod tests;

@@ -263,3 +263,6 @@ impl Exchange {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

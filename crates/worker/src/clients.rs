@@ -93,3 +93,6 @@ impl Clients {
         self.table.get_mut(id)
     }
 }
+
+#[cfg(test)]
+mod tests;

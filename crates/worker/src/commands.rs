@@ -6,3 +6,6 @@ mod internal_session;
 mod names;
 pub(crate) mod prepared;
 mod submit;
+
+#[cfg(test)]
+mod tests;

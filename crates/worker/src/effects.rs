@@ -112,3 +112,6 @@ impl Effects {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -19,3 +19,6 @@ pub(crate) mod send;
 mod shared;
 mod state;
 mod timed_out;
+
+#[cfg(test)]
+mod tests;

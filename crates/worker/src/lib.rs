@@ -100,3 +100,6 @@ pub use time::Now;
 pub use trunkline_pool::ConnId;
 pub use upkeep::moving::MovedClient;
 pub use worker::{Worker, WorkerOptions};
+
+#[cfg(test)]
+mod tests;

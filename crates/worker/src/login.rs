@@ -466,3 +466,6 @@ impl Accounts for LoginAccounts<'_> {
         self.is_encrypted
     }
 }
+
+#[cfg(test)]
+mod tests;

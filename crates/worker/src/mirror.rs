@@ -488,3 +488,6 @@ pub(crate) fn kin_of(snapshot: &Snapshot, first: HostgroupId) -> Vec<HostgroupId
         kin.extend(found);
     }
 }
+
+#[cfg(test)]
+mod tests;

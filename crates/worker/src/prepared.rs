@@ -38,3 +38,6 @@ use reading::state_for;
 pub(crate) use reading::{Reading, has_literals};
 pub(crate) use send::{put_statement, runs_among_others};
 pub(crate) use server_stmts::{Fit, Last, ServerStmts};
+
+#[cfg(test)]
+mod tests;

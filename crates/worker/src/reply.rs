@@ -319,3 +319,6 @@ impl Core {
         self.let_go_on(conn_id);
     }
 }
+
+#[cfg(test)]
+mod tests;

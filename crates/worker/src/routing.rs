@@ -47,3 +47,6 @@ impl Router {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

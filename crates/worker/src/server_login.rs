@@ -313,3 +313,6 @@ fn names_changes(greeting: &Greeting) -> bool {
     let version = ServerVersion::of_greeting(&greeting.server_version);
     greeting.flavor() == Flavor::MySql || version < ServerVersion::new(11, 0)
 }
+
+#[cfg(test)]
+mod tests;

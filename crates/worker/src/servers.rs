@@ -141,3 +141,6 @@ impl Accounts {
         self.keys.get(id.0 as usize)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -341,3 +341,6 @@ pub(crate) fn reported_gtid(outcome: &Outcome) -> Option<Gtid> {
     }
     found
 }
+
+#[cfg(test)]
+mod tests;

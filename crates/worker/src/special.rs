@@ -3,3 +3,6 @@
 pub(crate) mod binlog;
 pub(crate) mod fast_forward;
 pub(crate) mod local_infile;
+
+#[cfg(test)]
+mod tests;

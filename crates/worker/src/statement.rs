@@ -41,3 +41,6 @@ impl Statements {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -365,3 +365,6 @@ fn own_wait_timeout(state: &SessionState) -> Option<u64> {
     let seconds: u64 = text.trim().parse().ok()?;
     Some(seconds.max(1).saturating_mul(1_000))
 }
+
+#[cfg(test)]
+mod tests;

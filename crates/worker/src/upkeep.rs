@@ -18,3 +18,6 @@ pub(crate) struct Upkeep {
     pub(crate) conns_swept_ms: u64,
     pub(crate) waiters_checked_ms: u64,
 }
+
+#[cfg(test)]
+mod tests;

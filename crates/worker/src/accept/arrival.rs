@@ -270,3 +270,6 @@ impl Exchange {
 
 /// The number of an answer to a client's first packet.
 const FIRST_ANSWER_SEQ: u8 = 2;
+
+#[cfg(test)]
+mod tests;

@@ -52,3 +52,6 @@ pub(crate) fn numbered(bytes: &[u8], format: ReplyFormat) -> Option<Vec<u8>> {
     let fed = relay.feed(bytes, &mut out).ok()?;
     (fed.ended && fed.consumed == bytes.len()).then_some(out)
 }
+
+#[cfg(test)]
+mod tests;

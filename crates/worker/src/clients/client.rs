@@ -629,3 +629,6 @@ pub(crate) enum Purpose {
     /// Anything else that a server answers.
     Other,
 }
+
+#[cfg(test)]
+mod tests;

@@ -336,3 +336,6 @@ fn has_parts(statement: &Statement) -> bool {
             || matches!(analysis.kind, StatementKind::Call | StatementKind::Execute)
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -382,3 +382,6 @@ impl Exchange {
         true
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -110,3 +110,6 @@ fn refusal(limit: &Limit) -> String {
     };
     format!("the limit of {} statements a second for {of} is exceeded", limit.rate)
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,8 +5,6 @@ mod effects;
 mod proof;
 mod reasons;
 mod rules;
-#[cfg(test)]
-mod tests;
 
 use trunkline_catalog::{Catalog, Proof};
 use trunkline_config::Snapshot;
@@ -391,3 +389,6 @@ fn servers(out: &mut Rows, snapshot: &Snapshot, hostgroup: HostgroupId, now_ms: 
         out.push("server", format!("{address}, weight {weight}, {state}"));
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -207,3 +207,6 @@ fn ends_for_writer(analysis: &Analysis, flavor: Flavor) -> bool {
         _ => false,
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -274,3 +274,6 @@ pub(crate) fn put_text(frames: &mut Vec<u8>, text_len: usize, text: &[u8]) {
     frames.clear();
     put_payload(frames, 0, &payload);
 }
+
+#[cfg(test)]
+mod tests;

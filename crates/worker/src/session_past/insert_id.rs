@@ -233,3 +233,6 @@ pub(crate) fn reported_insert_id(outcome: &Outcome) -> Option<u64> {
         _ => None,
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -207,3 +207,6 @@ fn remembered(
     read.number_codes();
     Some(read)
 }
+
+#[cfg(test)]
+mod tests;

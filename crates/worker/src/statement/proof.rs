@@ -447,3 +447,6 @@ pub fn by_worker(waiters: impl IntoIterator<Item = Waiter>) -> BTreeMap<usize, V
     }
     workers
 }
+
+#[cfg(test)]
+mod tests;

@@ -241,3 +241,6 @@ fn new_writer(former: &Snapshot, today: &Snapshot, hostgroup: HostgroupId) -> Op
     let group = today.reader_group(hostgroup)?;
     former.reader_group(hostgroup).is_none().then_some(group.writer_hostgroup)
 }
+
+#[cfg(test)]
+mod tests;

@@ -185,3 +185,6 @@ pub(crate) fn reported_timeout(statement: &Statement, outcome: &Outcome) -> bool
         Some(Ending::Killed) | None => false,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -135,3 +135,6 @@ fn kill(target: KillTarget, id: KillId) -> String {
 fn text(name: &[u8]) -> String {
     String::from_utf8_lossy(name).into_owned()
 }
+
+#[cfg(test)]
+mod tests;

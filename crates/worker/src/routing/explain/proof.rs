@@ -140,3 +140,6 @@ fn may(hidden: Hidden) -> String {
         false => format!("{source}, which may {}", words.join(", ")),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,88 @@
+use super::*;
+use crate::tests::TestWorker;
+
+#[test]
+fn so_many_sets_are_remembered_of_a_session_the_latest_last() {
+    let mut world = TestWorker::new();
+    let client = world.log_in();
+    let session = world.session(client);
+    (0..20).for_each(|text| session.remember_set(text));
+    session.remember_set(10);
+    let expected: Vec<u64> = (4..10).chain(11..20).chain([10]).collect();
+    assert_eq!(session.settings.accepted_sets, expected);
+}
+
+#[test]
+fn a_stage_has_the_connection_that_it_is_on() {
+    let conn = ConnId { index: 3, generation: 1 };
+    let held = Stage::held(Awaits::Time, Route::Reader(HostgroupId(20)), 0);
+    assert!([held, Stage::Queued, Stage::Returning].iter().all(|stage| stage.conn().is_none()));
+    let on = [Stage::Synchronising, Stage::Preparing, Stage::Sent, Stage::Shared];
+    assert!(on.into_iter().all(|stage| stage(conn).conn() == Some(conn)));
+}
+
+/// An execution with these flags.
+fn execution(flags: u8) -> Box<Statement> {
+    let mut world = TestWorker::new();
+    let frames = [10, 0, 0, 0, 0x17, 1, 0, 0, 0, flags, 1, 0, 0, 0];
+    world.core().statement(&frames, ResponseShape::Query, Purpose::Execute)
+}
+
+#[test]
+fn an_execution_says_whether_it_opens_a_cursor() {
+    assert!(!execution(0).opens_cursor());
+    assert!(execution(1).opens_cursor());
+}
+
+#[test]
+fn nothing_but_an_execution_opens_a_cursor() {
+    let mut statement = execution(1);
+    statement.command.purpose = Purpose::Query;
+    assert!(!statement.opens_cursor());
+}
+
+#[test]
+fn a_client_that_sends_ahead_is_known_by_what_waits() {
+    let mut world = TestWorker::new();
+    let client = world.log_in();
+    let client = world.core().clients.get_mut(client).expect("a client");
+    assert!(!client.has_sent_ahead());
+    client.io.has_more = true;
+    assert!(client.has_sent_ahead());
+    client.io.has_more = false;
+    client.io.inbox.push(1);
+    assert!(client.has_sent_ahead());
+}
+
+#[test]
+fn a_session_is_of_the_family_that_its_texts_are_read_for() {
+    let mut world = TestWorker::new();
+    let client = world.log_in();
+    let session = world.session(client);
+    assert_eq!(session.flavor(), Flavor::MariaDb);
+    session.settings.modes.flavor_mariadb = false;
+    assert_eq!(session.flavor(), Flavor::MySql);
+}
+
+#[test]
+fn a_session_is_in_a_transaction_where_a_lease_is() {
+    let mut world = TestWorker::new();
+    let client = world.log_in();
+    let conn = ConnId { index: 3, generation: 1 };
+    let lease = Lease {
+        hostgroup: HostgroupId(10),
+        conn,
+        pins: Pins::default(),
+        is_in_trans: true,
+        only_reads: false,
+        begun_apart: false,
+        has_written: false,
+        pinned_by: None,
+    };
+    let session = world.session(client);
+    session.leases.push(lease);
+    assert!(!session.is_in_transaction());
+    session.lease_mut(conn).expect("a lease").pins.pin(PinReason::Transaction);
+    assert_eq!(session.transaction_lease().map(|lease| lease.conn), Some(conn));
+    session.leases.clear();
+}

@@ -1,0 +1,234 @@
+use trunkline_protocol::command::execute::LAST_STMT_ID;
+
+use super::client_stmts::LongData;
+use crate::{
+    ClientId,
+    tests::{Reply, TWO_SERVERS, TestWorker},
+};
+
+/// A client prepares a text; the server gives it this id.
+fn prepare(world: &mut TestWorker, client: ClientId, text: &str, server_id: u32) {
+    world.send(client, &[b"\x16", text.as_bytes()].concat());
+    world.reply(&format!("PREPARE {text}"), Reply::Prepared(server_id, 0));
+}
+
+fn execute(world: &mut TestWorker, client: ClientId, stmt_id: u32) {
+    let payload = [&[0x17][..], &stmt_id.to_le_bytes(), &[0, 1, 0, 0, 0]].concat();
+    world.send(client, &payload);
+}
+
+const TEXT: &str = "INSERT INTO s.t VALUES (1)";
+
+#[test]
+fn a_client_gets_an_id_of_its_own_for_what_a_server_prepared() {
+    let mut world = TestWorker::new();
+    let client = world.log_in();
+    prepare(&mut world, client, TEXT, 77);
+    let got = world.got(client);
+    assert_eq!(got.get(4..9), Some(&[0, 1, 0, 0, 0][..]));
+}
+
+#[test]
+fn an_execution_names_the_servers_statement() {
+    let mut world = TestWorker::new();
+    let client = world.log_in();
+    prepare(&mut world, client, TEXT, 77);
+    world.got(client);
+    execute(&mut world, client, 1);
+    world.reply("EXECUTE 77", Reply::Ok);
+    assert_eq!(world.answer(client), "ok");
+}
+
+#[test]
+fn a_text_that_is_prepared_on_a_connection_is_not_prepared_there_again() {
+    let mut world = TestWorker::new();
+    let (one, other) = (world.log_in(), world.log_in());
+    prepare(&mut world, one, TEXT, 77);
+    world.send(other, &[b"\x16", TEXT.as_bytes()].concat());
+    // A server says of each text anew what is in it.
+    world.reply(&format!("PREPARE {TEXT}"), Reply::Prepared(78, 0));
+    for client in [one, other] {
+        execute(&mut world, client, 1);
+        let asked = world.asked();
+        assert!(asked[0].starts_with("EXECUTE"), "{asked:?}");
+        world.reply(&asked[0], Reply::Ok);
+    }
+    assert_eq!(world.times_heard("PREPARE"), 2);
+}
+
+#[test]
+fn a_statement_is_prepared_anew_where_its_connection_has_gone() {
+    let mut world = TestWorker::new();
+    let client = world.log_in();
+    prepare(&mut world, client, TEXT, 77);
+    world.got(client);
+    let conn = world.conns()[0];
+    world.lose(conn);
+    execute(&mut world, client, 1);
+    world.reply(&format!("PREPARE {TEXT}"), Reply::Prepared(5, 0));
+    world.reply("EXECUTE 5", Reply::Ok);
+    assert_eq!(world.answer(client), "ok");
+}
+
+#[test]
+fn what_a_server_can_not_prepare_its_client_has_not() {
+    let mut world = TestWorker::new();
+    let client = world.log_in();
+    world.send(client, b"\x16SELEC");
+    world.reply("PREPARE SELEC", Reply::Error(1064, "You have an error in your SQL syntax"));
+    assert!(world.answer(client).starts_with("error 1064"));
+    assert_eq!(world.session(client).prepared.len(), 0);
+}
+
+#[test]
+fn an_id_that_a_client_does_not_have_is_unknown() {
+    let mut world = TestWorker::new();
+    let client = world.log_in();
+    execute(&mut world, client, 5);
+    let expected =
+        "error 1243: Unknown prepared statement handler (5) given to mysqld_stmt_execute";
+    assert_eq!(world.answer(client), expected);
+}
+
+#[test]
+fn another_clients_statement_is_unknown() {
+    let mut world = TestWorker::new();
+    let (one, other) = (world.log_in(), world.log_in());
+    prepare(&mut world, one, TEXT, 77);
+    execute(&mut world, other, 1);
+    assert!(world.answer(other).starts_with("error 1243"));
+}
+
+#[test]
+fn a_statement_that_was_closed_is_unknown() {
+    let mut world = TestWorker::new();
+    let client = world.log_in();
+    prepare(&mut world, client, TEXT, 77);
+    world.got(client);
+    world.send(client, b"\x19\x01\0\0\0");
+    assert_eq!(world.answer(client), "");
+    execute(&mut world, client, 1);
+    assert!(world.answer(client).starts_with("error 1243"));
+}
+
+#[test]
+fn a_client_has_so_many_statements_and_no_more() {
+    let mut world = TestWorker::with(&format!("max_stmts_per_client = 1\n{TWO_SERVERS}"));
+    let client = world.log_in();
+    prepare(&mut world, client, TEXT, 77);
+    world.got(client);
+    world.send(client, b"\x16SELECT 2");
+    let answer = world.answer(client);
+    assert!(answer.starts_with("error 1461") && answer.contains("current value: 1"), "{answer}");
+}
+
+#[test]
+fn a_kill_can_not_be_prepared() {
+    let mut world = TestWorker::new();
+    let client = world.log_in();
+    world.send(client, b"\x16KILL ?");
+    assert!(world.answer(client).starts_with("error 1295"));
+    assert_eq!(world.opened(), 0);
+}
+
+#[test]
+fn a_statement_without_a_cursor_has_no_rows_to_fetch() {
+    let mut world = TestWorker::new();
+    let client = world.log_in();
+    prepare(&mut world, client, TEXT, 77);
+    world.got(client);
+    world.send(client, b"\x1C\x01\0\0\0\x0A\0\0\0");
+    assert_eq!(world.answer(client), "error 1421: The statement (1) has no open cursor");
+}
+
+#[test]
+fn a_reset_of_a_statement_is_answered_without_a_server() {
+    let mut world = TestWorker::new();
+    let client = world.log_in();
+    prepare(&mut world, client, TEXT, 77);
+    world.got(client);
+    world.send(client, b"\x1A\x01\0\0\0");
+    assert_eq!(world.answer(client), "ok");
+    assert_eq!(world.asked(), [""; 0]);
+}
+
+#[test]
+fn minus_one_is_the_statement_prepared_last() {
+    let mut world = TestWorker::new();
+    let client = world.log_in();
+    prepare(&mut world, client, TEXT, 77);
+    world.got(client);
+    execute(&mut world, client, LAST_STMT_ID);
+    assert_eq!(world.asked(), ["EXECUTE 77"]);
+}
+
+#[test]
+fn a_session_that_is_reset_has_no_statements_and_no_id_comes_again() {
+    let mut world = TestWorker::new();
+    let client = world.log_in();
+    prepare(&mut world, client, TEXT, 77);
+    world.got(client);
+    world.send(client, b"\x1F");
+    world.answer(client);
+    execute(&mut world, client, 1);
+    assert!(world.answer(client).starts_with("error 1243"));
+    assert_eq!(world.session(client).prepared.next_id(), 2);
+}
+
+fn long(parameters: &[u16]) -> LongData {
+    let mut long = LongData::default();
+    for parameter in parameters {
+        long.begins.push(long.frames.len());
+        long.frames.extend_from_slice(&[9, 0, 0, 0, 0x18, 1, 0, 0, 0]);
+        long.frames.extend_from_slice(&parameter.to_le_bytes());
+        long.frames.extend_from_slice(b"xy");
+    }
+    long
+}
+
+#[test]
+fn long_data_is_of_the_parameters_that_its_pieces_name() {
+    let long = long(&[0, 300, 0]);
+    assert!(long.has(0) && long.has(300));
+    assert!(!long.has(1) && !long.has(44));
+}
+
+#[test]
+fn long_data_without_a_piece_is_of_no_parameter() {
+    assert!(!long(&[]).has(0));
+}
+
+#[test]
+fn statements_at_rest_may_move_with_their_session() {
+    let mut world = TestWorker::new();
+    let client = world.log_in();
+    prepare(&mut world, client, TEXT, 77);
+    let stmts = &mut world.session(client).prepared;
+    assert!(stmts.is_mobile());
+    stmts.add_long_data(1, 9, b"frames", usize::MAX);
+    assert!(!stmts.is_mobile(), "something was sent ahead");
+}
+
+#[test]
+fn a_statement_with_an_open_cursor_does_not_move() {
+    let mut world = TestWorker::new();
+    let client = world.log_in();
+    prepare(&mut world, client, TEXT, 77);
+    let conn = world.conns()[0];
+    let stmts = &mut world.session(client).prepared;
+    stmts.get_mut(1).expect("a statement").cursor = Some(conn);
+    assert!(!stmts.is_mobile());
+}
+
+#[test]
+fn a_copy_of_one_statement_is_alone_and_without_long_data() {
+    let mut world = TestWorker::new();
+    let client = world.log_in();
+    prepare(&mut world, client, TEXT, 77);
+    prepare(&mut world, client, "INSERT INTO s.t VALUES (2)", 78);
+    let stmts = &mut world.session(client).prepared;
+    let copy = super::ClientStmts::copy_of(stmts.get(2).expect("a statement")).expect("a copy");
+    assert_eq!((copy.len(), copy.resolve(2), copy.resolve(1)), (1, Some(2), None));
+    stmts.add_long_data(2, 9, b"frames", usize::MAX);
+    assert!(super::ClientStmts::copy_of(stmts.get(2).expect("a statement")).is_none());
+}

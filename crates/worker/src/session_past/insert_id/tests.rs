@@ -1,0 +1,148 @@
+use super::*;
+use crate::{ClientId, tests::TestWorker};
+
+const CONN: ConnId = ConnId { index: 0, generation: 1 };
+
+fn session() -> (TestWorker, ClientId) {
+    let mut world = TestWorker::new();
+    let client = world.log_in();
+    (world, client)
+}
+
+fn replied(id: u64) -> Outcome {
+    Outcome { last_insert_id: id, ..Outcome::default() }
+}
+
+/// Has a session learn of a statement of this text.
+fn learn(world: &mut TestWorker, client: ClientId, text: &str, outcome: &Outcome) -> bool {
+    let mut statement = world.statement(text);
+    statement.meaning.proof.hidden = Hidden::empty();
+    world.session(client).learn_insert_id(false, &statement, outcome)
+}
+
+#[test]
+fn an_id_that_was_generated_is_sure() {
+    let (mut world, client) = session();
+    assert!(learn(&mut world, client, "INSERT INTO t (a) VALUES (1)", &replied(41)));
+    let session = world.session(client);
+    assert_eq!(session.last_insert_id, 41);
+    assert!(session.past.knows_insert_id());
+}
+
+#[test]
+fn an_id_that_the_text_may_have_given_is_reported_only() {
+    let (mut world, client) = session();
+    assert!(learn(&mut world, client, "INSERT INTO t (a) VALUES (41)", &replied(41)));
+    assert!(world.session(client).past.is_insert_id_reported());
+}
+
+#[test]
+fn a_statement_without_an_id_changes_nothing() {
+    let (mut world, client) = session();
+    learn(&mut world, client, "INSERT INTO t (a) VALUES (1)", &replied(41));
+    assert!(!learn(&mut world, client, "DELETE FROM t", &replied(0)));
+    assert_eq!(world.session(client).last_insert_id, 41);
+}
+
+#[test]
+fn what_may_leave_an_id_untold_leaves_it_on_its_connection() {
+    let (mut world, client) = session();
+    assert!(learn(&mut world, client, "CALL p()", &replied(0)));
+    assert_eq!(world.session(client).past.insert_id, InsertId::OnConnection);
+}
+
+#[test]
+fn a_trigger_may_have_given_the_id() {
+    let (mut world, client) = session();
+    let mut statement = world.statement("INSERT INTO t (a) VALUES (1)");
+    statement.meaning.proof.hidden = Hidden::GIVES_VALUES;
+    world.session(client).learn_insert_id(false, &statement, &replied(41));
+    assert!(world.session(client).past.is_insert_id_reported());
+}
+
+#[test]
+fn what_is_only_prepared_leaves_no_id() {
+    let (mut world, client) = session();
+    let mut statement = world.statement("INSERT INTO t (a) VALUES (1)");
+    statement.command.purpose = Purpose::Prepare;
+    assert!(!world.session(client).learn_insert_id(false, &statement, &replied(41)));
+}
+
+fn reported(base: u64, reported: &[u64]) -> InsertId {
+    InsertId::Reported { base, reported: reported.to_vec() }
+}
+
+/// What a session takes the id for that its connection gave.
+fn taken(before: InsertId, given: Option<u64>) -> u64 {
+    let (mut world, client) = session();
+    let session = world.session(client);
+    session.last_insert_id = 5;
+    session.past.insert_id = before;
+    take_insert_id(session, CONN, given);
+    session.last_insert_id
+}
+
+#[test]
+fn a_given_id_that_was_reported_is_the_sessions() {
+    assert_eq!(taken(reported(1, &[7, 8]), Some(7)), 7);
+}
+
+#[test]
+fn a_given_id_that_was_never_reported_is_anothers() {
+    assert_eq!(taken(reported(1, &[7, 8]), Some(9)), 1);
+}
+
+#[test]
+fn an_id_on_the_connection_is_what_that_gives() {
+    assert_eq!(taken(InsertId::OnConnection, Some(9)), 9);
+    assert_eq!(taken(InsertId::OnConnection, None), 5);
+}
+
+#[test]
+fn a_sure_id_is_not_overwritten() {
+    assert_eq!(taken(InsertId::Sure, Some(9)), 5);
+}
+
+#[test]
+fn a_connection_that_gave_another_id_is_not_where_it_was_left() {
+    let (mut world, client) = session();
+    let session = world.session(client);
+    session.last_insert_id = 5;
+    session.insert_conn = Some((CONN, 1));
+    take_insert_id(session, CONN, Some(5));
+    assert_eq!(session.insert_conn, Some((CONN, 1)));
+    take_insert_id(session, CONN, Some(6));
+    assert_eq!(session.insert_conn, None);
+}
+
+#[test]
+fn so_many_reported_ids_are_told_apart() {
+    let (mut world, client) = session();
+    let session = world.session(client);
+    for id in 1..=20 {
+        let next = session.reported(id > 1, id);
+        // Behind the first all are on the same connection, where they are added.
+        session.past.insert_id = next;
+    }
+    let InsertId::Reported { base, reported } = &session.past.insert_id else {
+        panic!("{:?}", session.past.insert_id)
+    };
+    assert_eq!((*base, reported.len(), reported.last()), (0, REPORTED_MAX, Some(&20)));
+}
+
+#[test]
+fn an_id_is_read_from_what_a_set_reports() {
+    let mut changes = vec![0, 18, 14];
+    changes.extend_from_slice(b"last_insert_id");
+    changes.extend_from_slice(b"\x0241");
+    let outcome = Outcome { changes, ..Outcome::default() };
+    assert_eq!(reported_insert_id(&outcome), Some(41));
+    assert_eq!(reported_insert_id(&Outcome::default()), None);
+}
+
+#[test]
+fn statements_that_generate_ids_are_known_by_their_kind() {
+    use StatementKind as Kind;
+    assert!([Kind::Insert, Kind::Replace, Kind::Load].into_iter().all(gives_values));
+    assert!(![Kind::Update, Kind::Select, Kind::Call].into_iter().any(gives_values));
+}

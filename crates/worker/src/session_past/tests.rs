@@ -1,0 +1,170 @@
+use trunkline_protocol::error::ErrorKind;
+use trunkline_sql::analysis::Depends;
+
+use super::*;
+use crate::tests::{ONE_CONNECTION, Reply, TestWorker};
+
+const HERE: (ConnId, u64) = (ConnId { index: 0, generation: 1 }, 3);
+
+/// Session state that tells this GTID as its server does.
+fn reports(gtid: &str) -> Outcome {
+    let mut entry = vec![9];
+    entry.extend_from_slice(b"last_gtid");
+    entry.push(u8::try_from(gtid.len()).expect("short"));
+    entry.extend_from_slice(gtid.as_bytes());
+    let mut changes = vec![0, u8::try_from(entry.len()).expect("short")];
+    changes.extend(entry);
+    Outcome { changes, ..Outcome::default() }
+}
+
+#[test]
+fn a_gtid_is_read_from_its_three_parts() {
+    assert_eq!(reported_gtid(&reports("1-22-333")), Some((1, 22, 333)));
+}
+
+#[test]
+fn what_is_no_gtid_is_not_read_as_one() {
+    for text in ["", "1-2", "a-b-c", "1-2-", "4294967296-1-1"] {
+        assert_eq!(reported_gtid(&reports(text)), None, "{text}");
+    }
+    assert_eq!(reported_gtid(&Outcome::default()), None);
+}
+
+#[test]
+fn a_session_in_which_nothing_ran_has_nothing_to_be_asked_for() {
+    let past = LastStatement::default();
+    assert!(past.is_plain(false));
+    assert!(!past.has_conditions());
+    assert_eq!(past.recalled().row_count, Some(0));
+}
+
+#[test]
+fn what_no_reply_told_is_no_plain_past() {
+    assert!(!LastStatement::default().is_plain(true), "the number of rows found");
+    let known = LastStatement { found_rows: Some(1), ..LastStatement::default() };
+    assert!(known.is_plain(true));
+    let awaited = LastStatement { awaits_insert_id: Some(HERE.0), ..LastStatement::default() };
+    assert!(!awaited.is_plain(false));
+}
+
+#[test]
+fn an_error_of_the_proxys_own_is_what_is_asked_for_next() {
+    let mut past = LastStatement::default();
+    past.conditions.warnings = 5;
+    past.failed(&ErrorKind::UnknownCommand.says("Unknown command"));
+    let told = past.recalled();
+    assert_eq!(
+        (told.row_count, told.warning_count, told.error_count),
+        (Some(-1), Some(1), Some(1))
+    );
+}
+
+#[test]
+fn what_the_proxy_carried_out_itself_leaves_its_row_count() {
+    let mut past = LastStatement::default();
+    past.failed(&ErrorKind::UnknownCommand.says("Unknown command"));
+    past.succeeded(0);
+    let told = past.recalled();
+    assert_eq!((told.row_count, told.warning_count, told.error_count), (Some(0), Some(0), Some(0)));
+    assert!(past.is_row_count_apart);
+}
+
+#[test]
+fn conditions_are_told_until_they_are_shown() {
+    let mut past = LastStatement::default();
+    past.conditions.warnings = 2;
+    past.conditions.error = Some(Box::new(ErrorKind::UnknownCommand.says("x").into()));
+    assert_eq!(past.told_conditions(), 3);
+    past.has_shown();
+    assert_eq!(past.told_conditions(), 0);
+    assert!(past.has_conditions(), "they can be asked for still");
+}
+
+#[test]
+fn a_reset_leaves_the_rows_found_and_nothing_else() {
+    let mut past = LastStatement {
+        found_rows: Some(7),
+        found_conn: Some(HERE),
+        last_gtid: (1, 2, 3),
+        ..LastStatement::default()
+    };
+    past.conditions.warnings = 2;
+    past.counts_rows_apart(9);
+    let after = past.after_reset();
+    assert_eq!((after.found_rows, after.found_conn), (Some(7), Some(HERE)));
+    assert_eq!((after.recalled().row_count, after.last_gtid), (Some(0), (0, 0, 0)));
+    assert!(!after.has_conditions());
+}
+
+#[test]
+fn a_session_that_moves_leaves_its_connections_behind() {
+    let past = LastStatement { found_rows: Some(7), found_conn: Some(HERE), ..Default::default() };
+    let past = past.elsewhere();
+    assert_eq!((past.found_rows, past.found_conn), (Some(7), None));
+}
+
+#[test]
+fn only_who_reads_what_is_fetched_waits_for_it() {
+    let awaited = LastStatement { awaits_found_rows: Some(HERE.0), ..LastStatement::default() };
+    assert!(awaited.awaits(Depends::FOUND_ROWS, false));
+    assert!(!awaited.awaits(Depends::ROW_COUNT, false));
+    assert!(awaited.awaits(Depends::empty(), true), "code may read anything");
+}
+
+#[test]
+fn what_is_lost_is_what_new_sessions_have() {
+    assert_eq!(LastStatement::default().recalled().found_rows, Some(0));
+}
+
+#[test]
+fn the_last_gtid_is_the_one_that_was_learnt_last() {
+    let mut past = LastStatement::default();
+    assert!(past.is_last_gtid((0, 0, 0)));
+    past.learn_gtid((0, 1, 5));
+    assert!(past.is_last_gtid((0, 1, 5)) && !past.is_last_gtid((0, 1, 4)));
+}
+
+#[test]
+fn a_row_count_is_told_though_its_connection_has_served_others() {
+    let mut world = TestWorker::with(ONE_CONNECTION);
+    let (one, other) = (world.log_in(), world.log_in());
+    let three = trunkline_protocol::packet::ok::OkPacket { affected_rows: 3, ..crate::tests::OK };
+    world.run(one, "DELETE FROM s.t", Reply::Says(three));
+    world.run(other, "INSERT INTO s.t VALUES (1)", Reply::Ok);
+    world.ask(one, "SELECT ROW_COUNT()");
+    let asked = world.asked();
+    assert!(asked[0].contains('3') && !asked[0].contains("SELECT ROW_COUNT()"), "{asked:?}");
+}
+
+#[test]
+fn an_insert_id_is_told_though_its_connection_has_served_others() {
+    let mut world = TestWorker::with(ONE_CONNECTION);
+    let (one, other) = (world.log_in(), world.log_in());
+    let id = trunkline_protocol::packet::ok::OkPacket { last_insert_id: 41, ..crate::tests::OK };
+    world.run(one, "INSERT INTO s.t (a) VALUES (1)", Reply::Says(id));
+    world.run(other, "INSERT INTO s.t VALUES (1)", Reply::Ok);
+    assert_eq!(world.session(one).last_insert_id, 41);
+    world.ask(one, "SELECT LAST_INSERT_ID()");
+    assert_eq!(world.times_heard("SET @@SESSION.last_insert_id=(SELECT 41 FROM"), 1);
+}
+
+#[test]
+fn a_clients_number_is_its_connection_id() {
+    let mut world = TestWorker::new();
+    let client = world.log_in();
+    world.ask(client, "SELECT CONNECTION_ID()");
+    let asked = world.asked();
+    assert!(asked[0].starts_with("SELECT CAST(1 AS UNSIGNED)"), "{asked:?}");
+}
+
+#[test]
+fn warnings_that_were_lost_are_told_as_lost() {
+    let mut world = TestWorker::new();
+    let client = world.log_in();
+    let warns = trunkline_protocol::packet::ok::OkPacket { warnings: 2, ..crate::tests::OK };
+    world.run(client, "INSERT INTO s.t VALUES (1)", Reply::Says(warns));
+    world.pass_ms(2_500);
+    let conn = world.conns()[0];
+    world.lose(conn);
+    assert_eq!(world.answered(client, "SHOW WARNINGS"), "rows Warning");
+}

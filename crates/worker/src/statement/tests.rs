@@ -1,0 +1,156 @@
+use std::rc::Rc;
+
+use trunkline_config::Settings;
+use trunkline_sql::{
+    token::{Encoding, Modes},
+    version::ServerVersion,
+};
+
+use super::analysis::{Analyses, digest_settings};
+
+fn analyses() -> Analyses {
+    Analyses::new(&Settings::default())
+}
+
+#[test]
+fn texts_that_differ_in_literals_share_one_analysis() {
+    let mut analyses = analyses();
+    let one = analyses.know(b"SELECT a FROM t WHERE id = 1", &Modes::default());
+    let other = analyses.know(b"SELECT a FROM t WHERE id = 22", &Modes::default());
+    assert!(Rc::ptr_eq(&one, &other));
+}
+
+#[test]
+fn texts_of_another_structure_have_their_own() {
+    let mut analyses = analyses();
+    let one = analyses.know(b"SELECT a FROM t WHERE id = 1", &Modes::default());
+    let other = analyses.know(b"SELECT a FROM t WHERE id > 1", &Modes::default());
+    assert_ne!(one.digest, other.digest);
+}
+
+#[test]
+fn what_depends_on_literals_is_not_remembered() {
+    let mut analyses = analyses();
+    let one = analyses.know(b"SET @a = 1", &Modes::default());
+    let other = analyses.know(b"SET @a = 1", &Modes::default());
+    assert!(!Rc::ptr_eq(&one, &other));
+    assert_ne!(one.analysis, analyses.know(b"SET @a = 2", &Modes::default()).analysis);
+}
+
+#[test]
+fn a_text_read_in_other_modes_is_another_one() {
+    let mut analyses = analyses();
+    let plain = Modes::default();
+    let one = analyses.know(b"SELECT a FROM t", &plain);
+    for modes in [
+        Modes { flavor_mariadb: true, ..plain },
+        Modes { ignore_space: true, ..plain },
+        Modes { encoding: Encoding::Latin, ..plain },
+    ] {
+        assert!(!Rc::ptr_eq(&one, &analyses.know(b"SELECT a FROM t", &modes)), "{modes:?}");
+    }
+    assert!(Rc::ptr_eq(&one, &analyses.know(b"SELECT a FROM t", &plain)));
+}
+
+#[test]
+fn what_a_mode_leaves_open_is_not_remembered_where_it_matters() {
+    let mut analyses = analyses();
+    let guess = Modes { guesses_quotes: true, ..Modes::default() };
+    let plain = analyses.know(b"SELECT a FROM t", &guess);
+    assert!(Rc::ptr_eq(&plain, &analyses.know(b"SELECT a FROM t", &guess)));
+    let quoted = analyses.know(b"SELECT \"a\" FROM t", &guess);
+    assert!(!Rc::ptr_eq(&quoted, &analyses.know(b"SELECT \"a\" FROM t", &guess)));
+}
+
+#[test]
+fn settings_that_make_other_digests_outdate_all() {
+    let mut analyses = analyses();
+    let before = analyses.know(b"SELECT A FROM t", &Modes::default());
+    analyses.configure(&Settings::default());
+    assert_eq!(analyses.edition(), before.edition, "nothing has changed");
+    analyses.configure(&Settings { query_digests_lowercase: true, ..Settings::default() });
+    let after = analyses.know(b"SELECT A FROM t", &Modes::default());
+    assert_ne!(before.edition, after.edition);
+    assert_eq!(&*after.digest_text, b"select a from t");
+}
+
+#[test]
+fn a_version_of_the_servers_outdates_all_where_it_is_another() {
+    let mut analyses = analyses();
+    let edition = analyses.edition();
+    analyses.learn_version(ServerVersion::UNKNOWN);
+    assert_eq!(analyses.edition(), edition);
+    analyses.learn_version(ServerVersion::new(10, 11));
+    assert_ne!(analyses.edition(), edition);
+    assert_eq!(analyses.version(), ServerVersion::new(10, 11));
+}
+
+#[test]
+fn texts_that_a_lower_case_digest_makes_one_are_told_apart() {
+    let settings = Settings { query_digests_lowercase: true, ..Settings::default() };
+    let mut analyses = Analyses::new(&settings);
+    let one = analyses.know(b"SELECT a FROM t", &Modes::default());
+    let other = analyses.know(b"SELECT a FROM T", &Modes::default());
+    assert_eq!(one.digest, other.digest);
+    assert_ne!(one.analysis, other.analysis);
+}
+
+#[test]
+fn comments_that_ask_for_something_are_known() {
+    let mut analyses = analyses();
+    let known = analyses.know(b"SELECT /* hostgroup=7 */ 1", &Modes::default());
+    let hints = known.hints.as_ref().expect("hints");
+    assert_eq!(hints.hostgroup, Some(7));
+    assert!(analyses.know(b"SELECT 1", &Modes::default()).hints.is_none());
+}
+
+#[test]
+fn what_is_for_a_server_is_told_from_what_the_proxy_answers() {
+    let mut analyses = analyses();
+    let mut is_ordinary =
+        |text: &str| analyses.know(text.as_bytes(), &Modes::default()).is_ordinary;
+    assert!(is_ordinary("SELECT a FROM t") && is_ordinary("INSERT INTO t VALUES (1)"));
+    for text in ["KILL 5", "EXPLAIN SELECT 1", "PROXYSQL INTERNAL SESSION", "BEGIN", "SET @a = 1"] {
+        assert!(!is_ordinary(text), "{text}");
+    }
+}
+
+#[test]
+fn statements_whose_replies_may_hide_an_insert_id_are_known() {
+    let mut analyses = analyses();
+    let mut hides =
+        |text: &str| analyses.know(text.as_bytes(), &Modes::default()).may_leave_insert_id;
+    for text in [
+        "CALL p()",
+        "SELECT LAST_INSERT_ID(5)",
+        "SET last_insert_id = 5",
+        "INSERT INTO t VALUES (1) RETURNING a",
+        "DO 1; DO 2",
+    ] {
+        assert!(hides(text), "{text}");
+    }
+    assert!(!hides("INSERT INTO t VALUES (1)") && !hides("SELECT 1"));
+}
+
+#[test]
+fn a_text_that_may_be_read_otherwise_is_nothing_certain() {
+    let mut analyses = analyses();
+    let one = analyses.know(b"SELECT a FROM t", &Modes::default());
+    let other = analyses.know(b"SELECT f(a) FROM t", &Modes::default());
+    assert!(one.is_as(&one) && !one.is_as(&other));
+    let either = one.or_otherwise(&other);
+    assert!(!either.is_ordinary && !either.looks_at_nothing && !either.nameless.reads);
+    assert_eq!(either.digest, one.digest);
+}
+
+#[test]
+fn digests_are_made_as_the_settings_say() {
+    let settings = Settings {
+        query_digests_no_digits: true,
+        query_digests_grouping_limit: 100_000,
+        ..Settings::default()
+    };
+    let digests = digest_settings(&settings);
+    assert!(digests.no_digits);
+    assert_eq!(digests.grouping_limit, u16::MAX);
+}
