@@ -23,8 +23,8 @@ pub(crate) const SCARCE_LEN_MAX: usize = 16 * 1024;
 const UNWANTED_LEN_MAX: usize = 1024 * 1024;
 
 impl Servers {
-    /// What has become of `len` bytes of the reply in front: it may have just asked for its client's
-    /// file.
+    /// What has become of `len` bytes of the reply in front: it may have just asked for its
+    /// client's file.
     fn fed(&mut self, id: ConnId, len: usize) -> Fed {
         let front = self.conns.get_mut(id).and_then(|conn| conn.in_flight.front_mut());
         match front.and_then(|front| front.relay.take_file_request()) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use trunkline_pool::{AccountId, Choice, ConnId, ConnState, Slot, SlotId, Waiter};
 use trunkline_protocol::packet::greeting::Flavor;
-use trunkline_topology::{HostgroupId, RefusalCause};
+use trunkline_topology::{HostgroupId, RefusalCause, ServerState};
 
 use crate::{
     ClientId,
@@ -467,6 +467,7 @@ impl Core {
         let mut slots = self.servers.pool.slots().map(|(_, slot)| slot);
         let has_room = slots.any(|slot| {
             slot.server.key.hostgroup == hostgroup
+                && slot.server.health.state(now_ms) == ServerState::Online
                 && slot.server.health.connections() < slot.server.max_connections
         });
         match has_room {

@@ -201,7 +201,6 @@ fn a_statement_that_names_its_server_goes_to_no_other() {
 }
 
 #[test]
-#[ignore = "the room of servers that are offline is taken for room"]
 fn who_waits_in_vain_is_not_told_of_room_on_servers_that_are_offline() {
     let config = TWO_SERVERS
         .replace(":3306\"", ":3306\"\nmax_connections = 1")

@@ -194,8 +194,8 @@ fn running(client: &mut Client) -> Option<(&mut Statement, &mut Session)> {
     }
 }
 
-/// Whether what a client wants to run can be run on a connection that others use too, and on this one
-/// without preparing it first.
+/// Whether what a client wants to run can be run on a connection that others use too, and on this
+/// one without preparing it first.
 pub(crate) fn runs_among_others(client: &Client, conn: Option<&Conn>) -> bool {
     let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session) else {
         return false;

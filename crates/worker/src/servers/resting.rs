@@ -24,7 +24,7 @@ impl Servers {
 }
 
 impl Core {
-    /// A connection has become free. It rests, unless somebody waits for its like, or nobody has use
+    /// A connection has become free. It rests, unless somebody waits for its like or nobody has use
     /// for it: what becomes of it then is found when this event is over.
     pub(crate) fn freed(&mut self, conn_id: ConnId) {
         let Some(conn) = self.servers.conns.get_mut(conn_id) else {
