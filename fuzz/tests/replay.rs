@@ -112,5 +112,5 @@ targets!(
     set_statement: 200_000,
     config_file: 20_000,
     rule_patterns: 15_000,
-    worker: 400,
+    worker: 150,
 );

@@ -149,7 +149,7 @@ fn answers_go_before_everything() {
         (in_transaction().refused_by_limit(3), SELECT, Err(Nowhere::Limited(3))),
         (app().with(rule(30)).refused_by_limit(0), comment, Err(Nowhere::Limited(0))),
     ]);
-    let answer = |rows: &str| app().with(rows.to_owned()).guarded().ruling(SELECT).answer;
+    let answer = |rows: &str| app().with(rows).guarded().ruling(SELECT).answer;
     assert_eq!(answer(&format!("{error}{denying}")), Some(Said::Error("no".into())));
     assert_eq!(answer(&format!("{ok}{denying}")), Some(Said::Ok("done".into())));
     assert_eq!(answer(denying), Some(Said::Denied));
