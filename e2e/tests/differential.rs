@@ -310,7 +310,7 @@ fn check(server: &Server, name: &str, wanted: Capabilities) -> Result<()> {
     check_before(server, name, wanted, Capabilities::EMPTY, "")
 }
 
-/// The same with a client that compresses, and further keys for the server's table.
+/// Checks with a client that compresses, and further keys for the server's table.
 fn check_before(
     server: &Server,
     name: &str,

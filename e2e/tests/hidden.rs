@@ -94,7 +94,7 @@ pub fn check(flavour: Flavour, test: &str, cases: &[Case]) -> Result<()> {
     check_on(shared_server(flavour)?, "", cases)
 }
 
-/// The same on a server of one's own, with `settings` of the proxy.
+/// Runs the cases on a server of one's own, with `settings` of the proxy, and says which differ.
 pub fn check_on(server: &Server, settings: &str, cases: &[Case]) -> Result<()> {
     make_other(server)?;
     let mut wrong = Vec::new();

@@ -116,7 +116,7 @@ fn statement(chance: &mut Chance, modes: &Modes) -> String {
     format!("SELECT{gap}{items}{}{from}{}", chance.pick(&GAPS), chance.pick(&["", " ", " -- '"]))
 }
 
-/// The same with a comment where a token ends and white space follows.
+/// The text with a comment wherever a token ends and white space follows.
 fn marked(text: &str, tokens: &[Token<'_>]) -> String {
     let mut out = String::new();
     let mut at = 0;

@@ -324,7 +324,7 @@ impl Wire {
         Ok(())
     }
 
-    /// The same connection again, to send from another thread.
+    /// This connection once more, to send from another thread.
     pub fn second(&self) -> Result<Wire> {
         let stream = match &self.stream {
             Stream::Tcp(stream) => Stream::Tcp(stream.try_clone()?),

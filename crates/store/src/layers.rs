@@ -114,7 +114,7 @@ impl Store {
         })
     }
 
-    /// The same for one table, with rows that are made as they are written.
+    /// Replaces all rows of one table of a schema, with rows that are made as they are written.
     ///
     /// # Errors
     /// As [`Self::fill`].

@@ -32,7 +32,8 @@ impl HaProxy {
         HaProxy::start_with(server_port, "")
     }
 
-    /// The same with further words for its server, such as `send-proxy`.
+    /// Relays a free port on loopback to `server_port`, with further words for its server, such as
+    /// `send-proxy`.
     ///
     /// # Errors
     /// When HAProxy isn't installed or doesn't get ready.

@@ -24,8 +24,8 @@ pub fn can_overlay() -> bool {
     tried.is_ok_and(|output| output.status.success())
 }
 
-/// The same command, in a mount namespace of its own where these lie over the system's files. It is
-/// the same process, so signals reach the program.
+/// A command in a mount namespace of its own where these lie over the system's files. It is one
+/// process, so signals reach the program.
 #[must_use]
 pub fn overlaid(command: &Command, overlays: &[Overlay]) -> Command {
     let mut outer = Command::new("unshare");

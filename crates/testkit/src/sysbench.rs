@@ -83,7 +83,7 @@ impl Sysbench {
         Sysbench { script: script.to_owned(), args, seconds: 1 }
     }
 
-    /// The same over a Unix socket instead.
+    /// Connects over a Unix socket instead of TCP.
     #[must_use]
     pub fn socket(mut self, path: &Path) -> Sysbench {
         self.args

@@ -13,7 +13,7 @@ use crate::{
     show,
 };
 
-/// The same for programs.
+/// Shows what came of a check as JSON, for programs.
 fn show_json(checked: Result<Read, Vec<String>>) -> ExitCode {
     let (errors, warnings, code) = match checked {
         Ok(read) => (Vec::new(), read.warnings, ExitCode::SUCCESS),

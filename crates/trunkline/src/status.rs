@@ -58,7 +58,7 @@ pub fn ask(
     Ok(ExitCode::SUCCESS)
 }
 
-/// The same for a part of the page, which `json` writes.
+/// Asks a running proxy for a page, and shows it as JSON (`json`) or for people (`text`).
 pub fn ask_for<T: DeserializeOwned>(
     proxy: &ProxyArgs,
     path: &str,

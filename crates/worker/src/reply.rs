@@ -49,7 +49,8 @@ impl Servers {
 enum Fed {
     /// So many of them belonged to the reply in front.
     Whole(usize),
-    /// The same, and it asks for its client's file, in packets numbered from this one on.
+    /// So many of them did, and the reply asks for its client's file, in packets numbered from this
+    /// one on.
     AsksForFile(usize, u8),
     /// They can't be understood.
     Broken,

@@ -16,7 +16,7 @@ use trunkline_protocol::{
     codec::compressed::{Compressor, Corrupt, Method},
     codec::frame::put_payload,
     packet::greeting::NONCE_LEN,
-    response::ResponseShape,
+    response::{Outcome, ResponseShape},
 };
 use trunkline_sql::{
     analysis::{Analysis, analyse},
@@ -508,6 +508,17 @@ impl TestWorker {
             }
         }
     }
+}
+
+/// What a reply reports that tells this GTID.
+pub(crate) fn tells_gtid(gtid: &str) -> Outcome {
+    let mut entry = vec![9];
+    entry.extend_from_slice(b"last_gtid");
+    entry.push(u8::try_from(gtid.len()).expect("short"));
+    entry.extend_from_slice(gtid.as_bytes());
+    let mut changes = vec![0, u8::try_from(entry.len()).expect("short")];
+    changes.extend(entry);
+    Outcome { changes, ..Outcome::default() }
 }
 
 /// Nothing is compressed.

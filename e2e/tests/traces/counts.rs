@@ -60,7 +60,7 @@ const LINES: [&[&str]; 34] = [
     &["DELETE FROM note", "CREATE OR REPLACE VIEW v AS SELECT 7 AS a", "SELECT ROW_COUNT()"],
 ];
 
-/// The same for blocks, which count for themselves.
+/// Programs with blocks, which count for themselves.
 const BLOCKS: [&[&str]; 4] = [
     &[
         "SELECT 1",

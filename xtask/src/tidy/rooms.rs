@@ -93,7 +93,7 @@ fn own_folder(path: &Path) -> String {
     first.unwrap_or_default().trim_end_matches(".rs").to_owned()
 }
 
-/// The same, with one name for those files that call all folders.
+/// The folder of a file; files that call all folders have one name, `worker`.
 fn folder_of(path: &Path) -> String {
     let folder = own_folder(path);
     match OUTERMOST.contains(&folder.as_str()) {

@@ -93,7 +93,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The same told byte by byte.
+    /// The length of what is plain at the beginning of `rest`, told byte by byte.
     fn slowly(rest: &[u8]) -> usize {
         let is_soft = |byte: u8| {
             matches!(byte, b'.' | b'*' | b'<' | b'=' | b'>' | 0x80..)

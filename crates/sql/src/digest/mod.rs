@@ -134,7 +134,7 @@ impl Digester {
         self.finish(seen, settings)
     }
 
-    /// The same without its short cuts, byte by byte.
+    /// The digest of a text, without short cuts, byte by byte.
     #[cfg(test)]
     fn digest_slowly<'a>(&'a mut self, text: &'a [u8], settings: &Settings) -> Digest<'a> {
         self.spacer.begin(settings);

@@ -15,7 +15,7 @@ use super::{
     dirt::{Dirt, may_last},
     trackers::ask_trackers,
 };
-use crate::tests::{Reply, TWO_SERVERS, TestWorker, analysis, snapshot};
+use crate::tests::{Reply, TWO_SERVERS, TestWorker, analysis, snapshot, tells_gtid};
 
 fn account(user: &str) -> AccountKey {
     AccountKey { user: user.into(), backend: None, behaviour: Capabilities::EMPTY }
@@ -180,26 +180,15 @@ fn so_many_sets_are_remembered_of_a_connection_the_latest_last() {
     assert_eq!(conn.left.accepted_sets, expected);
 }
 
-/// What a reply reports that tells this GTID.
-fn tells(gtid: &str) -> Outcome {
-    let mut entry = vec![9];
-    entry.extend_from_slice(b"last_gtid");
-    entry.push(u8::try_from(gtid.len()).expect("short"));
-    entry.extend_from_slice(gtid.as_bytes());
-    let mut changes = vec![0, u8::try_from(entry.len()).expect("short")];
-    changes.extend(entry);
-    Outcome { changes, ..Outcome::default() }
-}
-
 #[test]
 fn a_gtid_that_a_connection_has_told_before_is_not_new() {
     let mut fixture = Fixture::new();
     let id = fixture.open();
     let conn = fixture.conn(id);
-    assert_eq!(conn.new_gtid(&tells("0-1-5")), Some((0, 1, 5)));
-    assert_eq!(conn.new_gtid(&tells("0-1-5")), None);
+    assert_eq!(conn.new_gtid(&tells_gtid("0-1-5")), Some((0, 1, 5)));
+    assert_eq!(conn.new_gtid(&tells_gtid("0-1-5")), None);
     assert_eq!(conn.new_gtid(&Outcome::default()), None);
-    assert_eq!(conn.new_gtid(&tells("0-1-6")), Some((0, 1, 6)));
+    assert_eq!(conn.new_gtid(&tells_gtid("0-1-6")), Some((0, 1, 6)));
 }
 
 #[test]

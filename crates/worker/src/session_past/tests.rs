@@ -2,30 +2,19 @@ use trunkline_protocol::error::ErrorKind;
 use trunkline_sql::analysis::Depends;
 
 use super::*;
-use crate::tests::{ONE_CONNECTION, Reply, TestWorker};
+use crate::tests::{ONE_CONNECTION, Reply, TestWorker, tells_gtid};
 
 const HERE: (ConnId, u64) = (ConnId { index: 0, generation: 1 }, 3);
 
-/// Session state that tells this GTID as its server does.
-fn reports(gtid: &str) -> Outcome {
-    let mut entry = vec![9];
-    entry.extend_from_slice(b"last_gtid");
-    entry.push(u8::try_from(gtid.len()).expect("short"));
-    entry.extend_from_slice(gtid.as_bytes());
-    let mut changes = vec![0, u8::try_from(entry.len()).expect("short")];
-    changes.extend(entry);
-    Outcome { changes, ..Outcome::default() }
-}
-
 #[test]
 fn a_gtid_is_read_from_its_three_parts() {
-    assert_eq!(reported_gtid(&reports("1-22-333")), Some((1, 22, 333)));
+    assert_eq!(reported_gtid(&tells_gtid("1-22-333")), Some((1, 22, 333)));
 }
 
 #[test]
 fn what_is_no_gtid_is_not_read_as_one() {
     for text in ["", "1-2", "a-b-c", "1-2-", "4294967296-1-1"] {
-        assert_eq!(reported_gtid(&reports(text)), None, "{text}");
+        assert_eq!(reported_gtid(&tells_gtid(text)), None, "{text}");
     }
     assert_eq!(reported_gtid(&Outcome::default()), None);
 }

@@ -11,7 +11,6 @@ use std::{
 use trunkline_config::{Snapshot, parse};
 use trunkline_protocol::{
     Capabilities,
-    codec::compressed::{Compressor, Corrupt, Method},
     packet::{
         greeting::{Greeting, NONCE_LEN},
         status,
@@ -20,7 +19,7 @@ use trunkline_protocol::{
 use trunkline_topology::{Server, TlsParams};
 
 use super::*;
-use crate::{ConnId, KillAsker, KillRequest, KillScope, Peer, Shared};
+use crate::{ConnId, KillAsker, KillRequest, KillScope, Peer, Shared, tests::NoCompressor};
 
 const CONFIG: &str = r#"
 [[server]]
@@ -433,24 +432,5 @@ fn greeting() -> Greeting {
         charset: 45,
         status: status::AUTOCOMMIT,
         auth_plugin: "mysql_native_password".into(),
-    }
-}
-
-/// Nothing is compressed here.
-struct NoCompressor;
-
-impl Compressor for NoCompressor {
-    fn compress(&mut self, _: Method, _: &[u8], _: &mut Vec<u8>) -> bool {
-        false
-    }
-
-    fn decompress(
-        &mut self,
-        _: Method,
-        _: &[u8],
-        _: usize,
-        _: &mut Vec<u8>,
-    ) -> Result<(), Corrupt> {
-        Err(Corrupt)
     }
 }

@@ -35,7 +35,7 @@ pub(crate) enum Reply<'a> {
     Says(OkPacket<'a>),
     /// One column of these values.
     Rows(&'a [&'a str]),
-    /// The same with these status flags at its end.
+    /// One column of these values, with these status flags at its end.
     RowsIn(&'a [&'a str], u16),
     Error(u16, &'a str),
     /// A statement is prepared under this id, with so many parameters and no columns.

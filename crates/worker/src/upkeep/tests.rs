@@ -141,18 +141,20 @@ fn who_waits_for_a_hostgroup_is_served_by_a_server_that_comes() {
     assert_eq!(world.address_asked("INSERT INTO s.t VALUES (1)"), "127.0.0.1:3309");
 }
 
+/// [`TWO_SERVERS`], with the second and the user in a hostgroup of their own.
+fn elsewhere() -> String {
+    let second = "address = \"127.0.0.1:3307\"";
+    TWO_SERVERS
+        .replace(&format!("hostgroup = 10\n{second}"), &format!("hostgroup = 30\n{second}"))
+        .replace("default_hostgroup = 10", "default_hostgroup = 30")
+}
+
 #[test]
 fn a_session_follows_its_user_to_another_hostgroup() {
     let mut world = TestWorker::new();
     let client = world.log_in();
     world.run(client, "INSERT INTO s.t VALUES (1)", Reply::Ok);
-    let config = TWO_SERVERS
-        .replace(
-            "hostgroup = 10\naddress = \"127.0.0.1:3307\"",
-            "hostgroup = 30\naddress = \"127.0.0.1:3307\"",
-        )
-        .replace("default_hostgroup = 10", "default_hostgroup = 30");
-    reload(&mut world, &config);
+    reload(&mut world, &elsewhere());
     world.ask(client, "INSERT INTO s.t VALUES (2)");
     assert_eq!(world.address_asked("INSERT INTO s.t VALUES (2)"), "127.0.0.1:3307");
 }
@@ -162,13 +164,7 @@ fn what_a_session_holds_is_lost_where_its_user_goes_elsewhere() {
     let mut world = TestWorker::new();
     let client = world.log_in();
     world.run(client, "CREATE TEMPORARY TABLE s.x (a INT)", Reply::Ok);
-    let config = TWO_SERVERS
-        .replace(
-            "hostgroup = 10\naddress = \"127.0.0.1:3307\"",
-            "hostgroup = 30\naddress = \"127.0.0.1:3307\"",
-        )
-        .replace("default_hostgroup = 10", "default_hostgroup = 30");
-    reload(&mut world, &config);
+    reload(&mut world, &elsewhere());
     let answer = world.answered(client, "SELECT 1");
     assert!(answer.contains("default hostgroup is another one now"), "{answer}");
     assert!(answer.contains("temporary_table"), "{answer}");

@@ -10,15 +10,13 @@ use std::{
 use crate::{
     KillAsker, KillRequest, KillScope, Now, Peer, Shared, Side, Worker, WorkerOptions, by_worker,
     shell::{Clear, Connecting, Event, Io, Mail, Place, Readiness, Request, Shell, Stream},
+    tests::NoCompressor,
 };
 use trunkline_config::parse;
 use trunkline_protocol::{
     auth::native,
     capability::Capabilities,
-    codec::{
-        compressed::{Compressor, Corrupt, Method},
-        frame::{put_payload, split_packet},
-    },
+    codec::frame::{put_payload, split_packet},
     packet::{
         err::put_err,
         greeting::{Greeting, NONCE_LEN},
@@ -653,24 +651,5 @@ fn greeting() -> Greeting {
         charset: 45,
         status: status::AUTOCOMMIT,
         auth_plugin: "mysql_native_password".into(),
-    }
-}
-
-/// Nothing is compressed here.
-struct NoCompressor;
-
-impl Compressor for NoCompressor {
-    fn compress(&mut self, _: Method, _: &[u8], _: &mut Vec<u8>) -> bool {
-        false
-    }
-
-    fn decompress(
-        &mut self,
-        _: Method,
-        _: &[u8],
-        _: usize,
-        _: &mut Vec<u8>,
-    ) -> Result<(), Corrupt> {
-        Err(Corrupt)
     }
 }
