@@ -76,7 +76,13 @@ impl Worker {
         self.commands.exchange.core.env.now = now.into();
     }
 
-    /// What the driver has to do; call until `None` after each batch.
+    /// Whether there is something for the driver to do.
+    #[inline]
+    pub fn has_actions(&self) -> bool {
+        !self.commands.exchange.core.fx.actions.is_empty()
+    }
+
+    /// What the driver has to do; call until there is nothing, after each batch.
     #[inline]
     pub fn take_actions(&mut self) -> Vec<Action> {
         std::mem::take(&mut self.commands.exchange.core.fx.actions)

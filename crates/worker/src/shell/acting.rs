@@ -7,12 +7,16 @@ use crate::{Action, ClientId, ConnId};
 
 impl<S: Stream> Shell<S> {
     /// Carries out actions until there is none.
+    #[inline]
     pub(super) fn act(&mut self, io: &mut impl Io<Stream = S>) {
-        loop {
+        if self.worker.has_actions() {
+            self.carry_out_all(io);
+        }
+    }
+
+    fn carry_out_all(&mut self, io: &mut impl Io<Stream = S>) {
+        while self.worker.has_actions() {
             let mut actions = self.worker.take_actions();
-            if actions.is_empty() {
-                return self.worker.recycle_actions(actions);
-            }
             for action in actions.drain(..) {
                 self.carry_out(io, action);
             }
