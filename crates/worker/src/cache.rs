@@ -370,7 +370,7 @@ impl Core {
             return None;
         };
         let known = statement.meaning.known.as_deref()?;
-        let session: &mut Session = client.session.as_deref_mut()?;
+        let session: &mut Session = client.session.as_mut()?;
         let is_fit = self.env.shared.cache().is_on()
             && is_cacheable(&known.analysis, statement.meaning.proof, order)
             && is_free(session)

@@ -3,6 +3,7 @@
 mod answers;
 pub(crate) mod balance;
 pub(crate) mod client;
+pub(crate) mod session;
 mod statement;
 
 use std::{

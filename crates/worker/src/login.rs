@@ -311,7 +311,7 @@ impl Exchange {
         let state = self.core.servers.states.intern(state);
         let mut session = Session::new(login, SessionSettings::new(state, modes));
         session.prepared = stmts.unwrap_or_default();
-        client.session = Some(Box::new(session));
+        client.session.begin(Box::new(session));
         client.phase = Phase::Idle;
         self.core.begin_autocommit(client);
         self.core.fx.stats.counters.clients_authenticated += 1;

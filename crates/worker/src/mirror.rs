@@ -301,7 +301,7 @@ impl Core {
         client: &mut Client,
         statement: &Statement,
     ) -> Option<Box<Session>> {
-        let session = client.session.as_deref()?;
+        let session = client.session.as_ref()?;
         let prepared = match statement.prepared.stmt_id {
             None => ClientStmts::default(),
             Some(stmt_id) => ClientStmts::copy_of(session.prepared.get(stmt_id)?)?,
@@ -378,7 +378,7 @@ impl Exchange {
         };
         let id = self.core.clients.table.insert_with(|id| {
             let mut client = Client::new(id, origin, Phase::Idle, active_ms);
-            client.session = Some(session);
+            client.session.begin(session);
             client.is_mirror = true;
             client
         });

@@ -50,6 +50,7 @@ pub(crate) trait Lender: Sized {
     ) -> Option<R> {
         let mut client = self.clients().table.lend(id)?;
         let done = catch_unwind(AssertUnwindSafe(|| work(self, &mut client)));
+        debug_assert!(done.is_err() || client.is_consistent(), "{:?}", client.phase);
         self.clients().table.take_back(id, client);
         match done {
             Ok(result) => Some(result),
@@ -126,7 +127,7 @@ mod tests {
     #[test]
     fn a_client_that_a_panic_comes_from_is_there_again() {
         let mut part = Part(Clients::default());
-        let id = part.0.table.insert_with(|id| Client::new(id, origin(), Phase::Idle, 0));
+        let id = part.0.table.insert_with(|id| Client::new(id, origin(), Phase::Closing, 0));
         let panics = catch_unwind(AssertUnwindSafe(|| {
             part.with_client(id, |_, client| {
                 client.active_ms = 7;

@@ -174,7 +174,7 @@ impl TestWorker {
     /// What the worker knows of a client that has logged in.
     pub(crate) fn session(&mut self, id: ClientId) -> &mut Session {
         let client = self.core().clients.get_mut(id).expect("a client");
-        client.session.as_deref_mut().expect("a session")
+        client.session.as_mut().expect("a session")
     }
 
     /// A statement of this text, understood and not sent.

@@ -133,7 +133,7 @@ impl Core {
     fn judge_again(&mut self, client: &mut Client) {
         let now_ms = self.env.now.ms();
         let is_limited = self.env.snapshot.settings.failed_logins_max > 0;
-        let is_judged = is_limited && client.session.is_none();
+        let is_judged = is_limited && !client.session.is_some();
         let addr = client.origin.peer.client_addr.filter(|_| is_judged);
         let wait_ms = addr.map_or(0, |addr| self.env.shared.addresses().blocked_ms(addr, now_ms));
         if wait_ms > 0 && client.origin.arrival == Arrival::Admitted {

@@ -80,7 +80,8 @@ impl Core {
     /// How many may be in flight on the connection that the client's statement shares; `None` when
     /// it has to be alone.
     fn depth_max(&self, client: &Client, hostgroup: HostgroupId) -> Option<usize> {
-        let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session) else {
+        let (Phase::Running(statement), Some(session)) = (&client.phase, client.session.as_ref())
+        else {
             return None;
         };
         let known = statement.meaning.known.as_ref()?;

@@ -27,6 +27,7 @@ use crate::{
     accept::arrival::Arrival,
     action::Peer,
     cache::CacheFill,
+    clients::session::ClientSession,
     compressed::Packing,
     mirror::{CopyOf, MirrorSide},
     outbox::Outbox,
@@ -58,12 +59,13 @@ pub(crate) struct Client {
     pub(crate) io: ClientIo,
     /// When it was last heard of, ms.
     pub(crate) active_ms: u64,
-    pub(crate) session: Option<Box<Session>>,
+    pub(crate) session: ClientSession,
     /// When its statement is looked at again, ms; 0 never.
     pub(crate) timer_ms: u64,
     /// Commands since its worker last looked how busy it is.
     pub(crate) recent_commands: u32,
-    pub(crate) change: UserChange,
+    /// Changes of user that have failed.
+    pub(crate) failed_changes: u8,
     /// There is no socket: it runs one copy of another client's statement, and nobody reads what
     /// comes of it.
     pub(crate) is_mirror: bool,
@@ -105,17 +107,6 @@ pub(crate) struct ClientIo {
     pub(crate) waiting_held: usize,
 }
 
-/// A change of user, under way or tried.
-#[derive(Debug, Default)]
-pub(crate) struct UserChange {
-    /// It has asked for another user, and is not told yet what came of it.
-    pub(crate) changes_user: bool,
-    /// Changes of user that have failed.
-    pub(crate) failed_changes: u8,
-    /// The session before the change of user that is under way, without connections.
-    pub(crate) former: Option<Box<Session>>,
-}
-
 impl Client {
     /// A client without a session.
     pub(crate) fn new(id: ClientId, origin: Origin, phase: Phase, active_ms: u64) -> Self {
@@ -125,11 +116,24 @@ impl Client {
             phase,
             io: ClientIo::default(),
             active_ms,
-            session: None,
+            session: ClientSession::None,
             timer_ms: 0,
             recent_commands: 0,
-            change: UserChange::default(),
+            failed_changes: 0,
             is_mirror: false,
+        }
+    }
+
+    /// Whether what it is doing and the session that it has go together.
+    pub(crate) fn is_consistent(&self) -> bool {
+        use ClientSession::{Changing, Left, None, Open, Tried};
+        match &self.phase {
+            Phase::Login(_) => matches!(self.session, None | Changing(_) | Left(_)),
+            Phase::Idle | Phase::AwaitKill(_) | Phase::AwaitNames(_) | Phase::Forward(_) => {
+                matches!(self.session, Open(_))
+            }
+            Phase::Running(_) => matches!(self.session, Open(_) | Tried { .. }),
+            Phase::Closing => matches!(self.session, None),
         }
     }
 

@@ -286,7 +286,7 @@ impl Core {
         }
         let session = client.session.as_mut();
         session.is_some_and(|session| {
-            let Session { settings, prepared, .. } = &mut **session;
+            let Session { settings, prepared, .. } = session;
             let SessionSettings { reading, state, .. } = settings;
             prepared.get(stmt_id).is_some_and(|stmt| stmt.read_as.is_none())
                 && reading.is_that_of(entry, state, &mut self.servers.states)
@@ -387,7 +387,7 @@ impl Exchange {
     ) -> Rc<Known> {
         let modes = self.core.modes(client).unwrap_or_default();
         let Some(session) = client.session.as_mut() else { return Rc::clone(known) };
-        let Session { settings, prepared, .. } = &mut **session;
+        let Session { settings, prepared, .. } = session;
         let SessionSettings { reading, state, .. } = settings;
         let is_same = reading.is_that_of(entry, state, &mut self.core.servers.states);
         let now = reading.of(state, entry.has_literals, &mut self.core.servers.states);

@@ -219,7 +219,7 @@ impl Exchange {
     /// sends before it has read the error, is meant for a session in which it has run: unless it
     /// only reads, the session ends where something was sent ahead, or would change its meaning.
     pub(crate) fn fail_unsent(&mut self, client: &mut Client, error: ClientError) {
-        let ends = match (&client.phase, &client.session) {
+        let ends = match (&client.phase, client.session.as_ref()) {
             (Phase::Running(statement), Some(session)) => {
                 !statement.meaning.is_read
                     && (client.has_sent_ahead() || makes_state(statement, session))

@@ -88,6 +88,7 @@ impl Exchange {
             exchange.core.clients.set_timer(client, 0);
             exchange.leave_statement(client);
             exchange.core.end_session(client);
+            client.phase = Phase::Closing;
         });
         if let Some(mut client) = self.core.clients.table.remove(id) {
             client.io.outbox.discard(&mut self.core.fx.buffers);

@@ -12,7 +12,6 @@ use crate::{
     effects::Wake,
     env::Env,
     login::SCHEMAS_MAX,
-    login::change_user::go_back,
     rooms::{Core, Exchange},
 };
 
@@ -42,16 +41,12 @@ impl Core {
     }
 
     pub(crate) fn keep_user(&mut self, client: &mut Client) -> bool {
-        let keeps = self.env.keeps_user();
-        if !(keeps && client.change.changes_user) {
+        if !self.env.keeps_user() || !client.session.is_changing() {
             return false;
         }
         self.free_leases(client);
-        if let Some(former) = client.change.former.take() {
-            client.session = Some(go_back(former, client.session.take()));
-        }
-        client.change.changes_user = false;
-        client.change.failed_changes = client.change.failed_changes.saturating_add(1);
+        client.session.go_back();
+        client.failed_changes = client.failed_changes.saturating_add(1);
         client.phase = Phase::Idle;
         self.begin_anew(client, SERVERS_CHARSET);
         true
@@ -70,7 +65,7 @@ impl Core {
 impl Exchange {
     /// Acknowledges the login.
     pub(crate) fn welcome(&mut self, client: &mut Client, seq: u8) {
-        client.forget_former();
+        client.session.confirm();
         let Some(session) = client.session.as_ref() else {
             return;
         };
@@ -98,14 +93,6 @@ impl Exchange {
         self.core.write_client(client, |out| {
             error.put(out, seq);
         });
-    }
-}
-
-impl Client {
-    /// The change has succeeded, or the first login.
-    fn forget_former(&mut self) {
-        self.change.former = None;
-        self.change.changes_user = false;
     }
 }
 

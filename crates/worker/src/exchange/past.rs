@@ -51,7 +51,8 @@ impl Exchange {
     /// Refuses a statement that has a connection already, if it reads an id which was lost with
     /// another one meanwhile. True when it has.
     pub(super) fn refuses_lost_insert_id(&mut self, client: &mut Client) -> bool {
-        let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session) else {
+        let (Phase::Running(statement), Some(session)) = (&client.phase, client.session.as_ref())
+        else {
             return false;
         };
         // What is only prepared does not read it.

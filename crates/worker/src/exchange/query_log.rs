@@ -139,7 +139,7 @@ impl Exchange {
         if client.is_mirror {
             return;
         };
-        let (Some(session), Some(known)) = (client.session.as_deref(), &statement.meaning.known)
+        let (Some(session), Some(known)) = (client.session.as_ref(), &statement.meaning.known)
         else {
             return;
         };
@@ -201,7 +201,7 @@ impl Core {
         if client.is_mirror {
             return;
         }
-        let session = client.session.as_deref();
+        let session = client.session.as_ref();
         if event == CLOSED && session.is_none() {
             // It was refused, which was said.
             return;

@@ -153,7 +153,8 @@ impl Exchange {
             return self.exchange(client, conn_id);
         }
         let awaits_reset = is_dirty && self.core.reset_before(client, conn_id);
-        let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session) else {
+        let (Phase::Running(statement), Some(session)) = (&client.phase, client.session.as_ref())
+        else {
             return;
         };
         let Some(conn) = self.core.servers.conns.get(conn_id) else {
@@ -268,7 +269,8 @@ impl Exchange {
     pub(crate) fn send_statement(&mut self, client: &mut Client, conn_id: ConnId, stage: Stage) {
         let now_us = self.core.env.now.us;
         self.core.send_ahead(client, conn_id);
-        let (Phase::Running(statement), Some(session)) = (&mut client.phase, &mut client.session)
+        let (Phase::Running(statement), Some(session)) =
+            (&mut client.phase, client.session.as_mut())
         else {
             return;
         };
@@ -392,7 +394,8 @@ impl Core {
         let Some(conn) = self.servers.conns.get(conn_id) else {
             return false;
         };
-        let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session) else {
+        let (Phase::Running(statement), Some(session)) = (&client.phase, client.session.as_ref())
+        else {
             return false;
         };
         let looks = |analysis: &Analysis| {
@@ -455,7 +458,7 @@ impl Core {
         let slot =
             self.servers.conns.get(conn_id).and_then(|conn| self.servers.pool.slot(conn.slot));
         slot.is_some_and(Slot::is_out)
-            && matches!((&client.phase, &client.session), (Phase::Running(statement), Some(session))
+            && matches!((&client.phase, client.session.as_ref()), (Phase::Running(statement), Some(session))
                 if may_leave(session, statement, conn_id))
     }
 
@@ -520,7 +523,8 @@ impl Core {
 
     /// What is prepared on the connection and not needed goes before the statement.
     fn send_ahead(&mut self, client: &mut Client, conn_id: ConnId) {
-        let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session) else {
+        let (Phase::Running(statement), Some(session)) = (&client.phase, client.session.as_ref())
+        else {
             return;
         };
         let is_next = sets_next_transaction(statement);

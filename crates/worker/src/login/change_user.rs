@@ -12,7 +12,7 @@ use trunkline_session::frontend::{ClientHandshake, Refusal};
 use trunkline_topology::User;
 
 use crate::{
-    clients::client::{Client, Phase, Session},
+    clients::client::{Client, Phase},
     login::LoginAccounts,
     rooms::{Core, Exchange},
     shared::UserPlace,
@@ -25,11 +25,11 @@ impl Exchange {
     /// `COM_CHANGE_USER`.
     pub(crate) fn change_user(&mut self, client: &mut Client, payload: &[u8]) {
         let keeps = self.core.env.keeps_user();
-        let Some(session) = client.session.as_ref() else {
+        let Some(capabilities) = client.session.as_ref().map(|it| it.login.capabilities) else {
             return;
         };
-        client.change.changes_user = true;
-        if keeps && client.change.failed_changes >= FAILED_MAX {
+        client.session.begin_change();
+        if keeps && client.failed_changes >= FAILED_MAX {
             return self.refuse_change(
                 client,
                 1,
@@ -43,7 +43,7 @@ impl Exchange {
             client.origin.tls.is_some(),
         );
         let (handshake, step) = ClientHandshake::change_user(
-            session.login.capabilities,
+            capabilities,
             client.origin.nonce,
             payload,
             0,
@@ -68,8 +68,9 @@ impl Core {
         }
         self.log_session(client, "MySQL_Client_Close", String::new);
         self.free_leases(client);
-        client.change.former = client.session.take();
-        let soiled = client.change.former.as_mut().map(|former| std::mem::take(&mut former.soiled));
+        client.session.leave();
+        let former = client.session.former_mut();
+        let soiled = former.map(|former| std::mem::take(&mut former.soiled));
         self.reset_soiled(client.id, soiled.unwrap_or_default());
     }
 
@@ -93,17 +94,9 @@ impl Core {
 
     /// The new session's place under its user's cap: the old one's, where it is the same user's.
     pub(super) fn place_of_user(&mut self, client: &mut Client, user: &User) -> Option<UserPlace> {
-        let former = client.change.former.as_mut();
+        let former = client.session.former_mut();
         let same = former.filter(|former| former.login.user.key() == user.key());
         let own = same.and_then(|former| former.login.place.take());
         own.or_else(|| self.env.shared.take_user(&user.key(), user.max_connections))
     }
-}
-
-/// The session before the change. One of the same user has had its place meanwhile.
-pub(crate) fn go_back(mut former: Box<Session>, now: Option<Box<Session>>) -> Box<Session> {
-    if former.login.place.is_none() {
-        former.login.place = now.and_then(|now| now.login.place);
-    }
-    former
 }

@@ -84,7 +84,7 @@ impl Exchange {
         Arc::make_mut(&mut client.origin.peer).host_name = name;
         let peer = Arc::clone(&client.origin.peer);
         // Who is logged in already was judged when it came.
-        if client.session.is_none() && !self.core.env.is_allowed(&peer) {
+        if !client.session.is_some() && !self.core.env.is_allowed(&peer) {
             self.core.fx.stats.counters.client_refused(ClientRefusal::AddressNotAllowed);
             let error = Turned::NotAllowed.error(&peer.host());
             return self.refuse(client, answer_seq, error);

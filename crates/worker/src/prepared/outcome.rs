@@ -134,7 +134,8 @@ impl Core {
             slot.server.health.add_stmt();
         }
         self.fx.stats.counters.statements_prepared += 1;
-        if let (Phase::Running(statement), Some(session)) = (&mut client.phase, &client.session)
+        if let (Phase::Running(statement), Some(session)) =
+            (&mut client.phase, client.session.as_ref())
             && statement.prepared.runs_last
             && let Some(conn) = self.servers.conns.get_mut(conn_id)
         {

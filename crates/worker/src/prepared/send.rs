@@ -188,7 +188,7 @@ impl Core {
 }
 
 fn running(client: &mut Client) -> Option<(&mut Statement, &mut Session)> {
-    match (&mut client.phase, &mut client.session) {
+    match (&mut client.phase, client.session.as_mut()) {
         (Phase::Running(statement), Some(session)) => Some((statement, session)),
         _ => None,
     }
@@ -197,7 +197,8 @@ fn running(client: &mut Client) -> Option<(&mut Statement, &mut Session)> {
 /// Whether what a client wants to run can be run on a connection that others use too, and on this
 /// one without preparing it first.
 pub(crate) fn runs_among_others(client: &Client, conn: Option<&Conn>) -> bool {
-    let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session) else {
+    let (Phase::Running(statement), Some(session)) = (&client.phase, client.session.as_ref())
+    else {
         return false;
     };
     let stmt = statement.prepared.stmt_id.and_then(|stmt_id| session.prepared.get(stmt_id));

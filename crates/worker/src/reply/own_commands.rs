@@ -83,7 +83,8 @@ impl Exchange {
         conn_id: ConnId,
         outcome: Outcome,
     ) {
-        let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session) else {
+        let (Phase::Running(statement), Some(session)) = (&client.phase, client.session.as_ref())
+        else {
             return;
         };
         let stmt = statement.prepared.stmt_id.and_then(|stmt_id| session.prepared.get(stmt_id));

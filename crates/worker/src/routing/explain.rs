@@ -273,7 +273,7 @@ impl Core {
 impl Exchange {
     /// `EXPLAIN ROUTE`: what would become of a statement of this session.
     pub(crate) fn answer_route(&mut self, client: &mut Client, sql: &[u8]) {
-        let Some(session) = client.session.as_deref() else {
+        let Some(session) = client.session.as_ref() else {
             return;
         };
         let Some(modes) = self.core.modes(client) else { return };

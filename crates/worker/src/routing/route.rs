@@ -158,7 +158,7 @@ impl Commands {
     ) -> (Ruling, Option<Vec<u8>>) {
         let core = &mut self.exchange.core;
         let snapshot = &core.env.snapshot;
-        let Some(session) = client.session.as_deref_mut() else {
+        let Some(session) = client.session.as_mut() else {
             return Default::default();
         };
         let asker = Asker::of(&client.origin.peer, session);
@@ -231,7 +231,7 @@ impl Core {
         proof: Proof,
         asked: &Asked<'_>,
     ) -> Decided {
-        let Some(session) = client.session.as_deref() else { return Decided::without_session() };
+        let Some(session) = client.session.as_ref() else { return Decided::without_session() };
         let aim = match statement {
             Some((known, Asking::Prepare)) => {
                 Aim::Prepare { computes: may_compute(known, proof, self.env.greeting.flavor()) }

@@ -165,7 +165,8 @@ impl Core {
         let Some(conn) = self.servers.conns.get_mut(conn_id) else {
             return;
         };
-        let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session) else {
+        let (Phase::Running(statement), Some(session)) = (&client.phase, client.session.as_ref())
+        else {
             return;
         };
         let is_others = conn.left.last_gtid.is_some_and(|gtid| !session.past.is_last_gtid(gtid));

@@ -56,7 +56,7 @@ impl Core {
             }
         };
         let client_addr = client.origin.peer.client_addr;
-        let session = client.session.as_deref();
+        let session = client.session.as_ref();
         SessionRow {
             id: client.origin.number,
             worker: u32::try_from(self.env.options.index).unwrap_or(u32::MAX),

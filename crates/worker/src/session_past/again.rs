@@ -84,7 +84,8 @@ impl Core {
     /// In front of a statement that asks for warnings: runs again what left them, if they went with
     /// a shared connection.
     pub(crate) fn run_again(&mut self, client: &mut Client, conn_id: ConnId) {
-        let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session) else {
+        let (Phase::Running(statement), Some(session)) = (&client.phase, client.session.as_ref())
+        else {
             return;
         };
         let known = statement.meaning.known.as_ref();

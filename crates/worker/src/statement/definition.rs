@@ -135,7 +135,7 @@ fn words<'a>(text: &'a [u8], modes: &'a Modes) -> Option<Vec<Cow<'a, [u8]>>> {
 impl Client {
     /// Whether a text runs one that is prepared, or computed, and may define something.
     fn runs_definition(&self, analysis: &Analysis, text: &[u8], modes: &Modes) -> bool {
-        let session = self.session.as_deref();
+        let session = self.session.as_ref();
         let Some(session) = session else { return false };
         let is_hidden =
             || analysis.statements != 1 || hides_definition(text, modes, known_variables(session));

@@ -255,7 +255,7 @@ impl Core {
             let validity = Validity::without_age(version);
             return Some(Proven { group, proof: known.nameless, validity });
         }
-        let session = client.session.as_deref()?;
+        let session = client.session.as_ref()?;
         let place = place_of(session, asking, group);
         let (proof, validity) = known.proofs.find(place, version, self.env.now.ms())?;
         Some(Proven { group, proof, validity })
@@ -277,7 +277,8 @@ impl Core {
 
     #[cold]
     fn prove_outdated(&mut self, client: &mut Client) -> bool {
-        let (Phase::Running(statement), Some(session)) = (&client.phase, &client.session) else {
+        let (Phase::Running(statement), Some(session)) = (&client.phase, client.session.as_ref())
+        else {
             return false;
         };
         let Some(known) = statement.meaning.known.clone() else { return false };
@@ -310,7 +311,7 @@ impl Core {
         asking: Asking<'_>,
         group: HostgroupId,
     ) -> Option<Judgement> {
-        let session = client.session.as_deref()?;
+        let session = client.session.as_ref()?;
         let place = place_of(session, asking, group);
         let judged = prove(&known.analysis, place, self.env.shared.catalog(), self.env.now.ms());
         if judged.missing.is_empty() && judged.due.is_empty() {
@@ -380,7 +381,7 @@ impl Exchange {
         asking: Asking<'_>,
         frames: &[u8],
     ) -> Option<Proven> {
-        let Some(session) = client.session.as_deref_mut() else {
+        let Some(session) = client.session.as_mut() else {
             return Some(self.core.proof_at(client, known, asking, HostgroupId::default()));
         };
         let default = session.login.user.default_hostgroup;

@@ -129,9 +129,9 @@ impl Core {
             .and_then(|session| self.servers.logins.accounts.key(session.login.account))
             .cloned();
         let Some(account) = account else { return };
-        let Some(client) = self.clients.table.remove(id) else { return };
+        let Some(mut client) = self.clients.table.remove(id) else { return };
         self.clients.numbers.remove(&client.origin.number);
-        let Some(session) = client.session else { return };
+        let Some(session) = client.session.take() else { return };
         let mut session = *session;
         self.reset_soiled(id, std::mem::take(&mut session.soiled));
         debug_assert!(session.leases.is_empty() && session.lost.is_none());
@@ -229,7 +229,7 @@ impl Exchange {
         };
         let id = self.core.clients.table.insert_with(|id| {
             let mut client = Client::new(id, origin, Phase::Idle, active_ms);
-            client.session = Some(Box::new(own));
+            client.session.begin(Box::new(own));
             client
         });
         self.core.clients.numbers.insert(number, id);
@@ -253,7 +253,7 @@ fn is_mobile(client: &Client) -> bool {
     let session = client.session.as_ref();
     client.origin.has_place
         && !client.is_mirror
-        && client.change.failed_changes == 0
+        && client.failed_changes == 0
         && client.io.packing.is_none()
         && session.is_some_and(|session| {
             session.leases.is_empty()

@@ -97,7 +97,7 @@ impl Core {
     /// users go now. Those of a user that is gone stay where they are, but for a hostgroup that has
     /// become the readers' since `before`.
     pub(super) fn follow_user(&mut self, client: &mut Client, before: Option<&Snapshot>) {
-        for session in [&mut client.session, &mut client.change.former].into_iter().flatten() {
+        for session in client.session.each_mut() {
             let former = session.login.user.default_hostgroup;
             let user = match self.env.snapshot.today(&session.login.user) {
                 Some(today) if Arc::ptr_eq(today, &session.login.user) => continue,
@@ -167,7 +167,8 @@ impl Exchange {
         };
         for id in self.core.clients.table.keys_where(is_unsent) {
             let Some(client) = self.core.clients.get_mut(id) else { continue };
-            let (Phase::Running(statement), Some(session)) = (&mut client.phase, &client.session)
+            let (Phase::Running(statement), Some(session)) =
+                (&mut client.phase, client.session.as_ref())
             else {
                 continue;
             };
@@ -201,7 +202,8 @@ impl Exchange {
         let forwards = |client: &Client| matches!(client.phase, Phase::Forward(_));
         for id in self.core.clients.table.keys_where(forwards) {
             let Some(client) = self.core.clients.get(id) else { continue };
-            let (Phase::Forward(conn), Some(session)) = (&client.phase, &client.session) else {
+            let (Phase::Forward(conn), Some(session)) = (&client.phase, client.session.as_ref())
+            else {
                 continue;
             };
             // A replica that is sent a binary log stays.
