@@ -141,7 +141,6 @@ fn gauges(worker: u32) -> WorkerGauges {
         leased: 2,
         shared: 0,
         resetting: 1,
-        draining: 0,
     };
     WorkerGauges {
         clients_encrypted: 2,

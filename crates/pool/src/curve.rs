@@ -7,9 +7,9 @@ use std::{
 };
 
 use crate::{
-    AccountId, Choice, ConnId,
+    AccountId, ConnId,
     ConnState::{Connecting, Idle, Shared, Unlisted},
-    Pool, SlotId,
+    Pool, SharedChoice, SlotId,
     group::tests::{GROUP, NEW, server},
 };
 
@@ -189,17 +189,17 @@ impl World {
         let depth = |conn: ConnId| conns.get(&conn.index).map(VecDeque::len);
         let now_ms = self.now_us / 1_000;
         match self.pool.choose_shared(GROUP, ACCOUNT, now_ms, DEPTH_MAX, depth) {
-            Some(Choice::Join(_, conn)) => self.follow(conn.index, since_us),
-            Some(Choice::Idle(_, conn)) => {
+            Some(SharedChoice::Join(_, conn)) => self.follow(conn.index, since_us),
+            Some(SharedChoice::Idle(conn)) => {
                 self.waiting.push_front(since_us);
                 self.share(conn.index);
             }
-            Some(Choice::Open(_)) => {
+            Some(SharedChoice::Open(_)) => {
                 self.slot().relist(ACCOUNT, NEW, Unlisted, Connecting);
                 self.waiting.push_back(since_us);
                 self.at(OPEN_US, Event::Opened);
             }
-            Some(_) | None => self.waiting.push_back(since_us),
+            None => self.waiting.push_back(since_us),
         }
     }
 

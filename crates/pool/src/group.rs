@@ -20,10 +20,30 @@ pub enum Choice {
     /// Close this idle connection, which left the idle list, and open one of the wanted account in
     /// its place: it can't be logged in as that account, and the cap leaves no room beside it.
     Replace(SlotId, ConnId),
-    /// Send the statement behind those in flight on this shared connection.
-    Join(SlotId, ConnId),
     /// Wait; the cause is what a refusal at the deadline would say.
     Wait(RefusalCause),
+}
+
+/// What to do for a statement that may follow others on their connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SharedChoice {
+    /// Send it behind those in flight on this connection to this server.
+    Join(SlotId, ConnId),
+    /// Begin with this idle connection, which left the idle list.
+    Idle(ConnId),
+    /// Open a connection to this server; its place under the global cap is taken already.
+    Open(SlotId),
+}
+
+/// What to do for a connection that is to serve one session alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DedicatedChoice {
+    /// Open a connection to this server; its place under the global cap is taken already.
+    Open(SlotId),
+    /// Close this idle connection, which left the idle list, and open one in its place.
+    Replace(SlotId, ConnId),
+    /// There is none, for this cause.
+    None(RefusalCause),
 }
 
 /// A hostgroup as one worker sees it.
@@ -258,7 +278,7 @@ impl<C: Copy + PartialEq> Pool<C> {
         now_ms: u64,
         depth_max: usize,
         depth: impl Fn(ConnId) -> Option<usize>,
-    ) -> Option<Choice> {
+    ) -> Option<SharedChoice> {
         let drawn = self.draw(hostgroup, now_ms).ok()?;
         let slot = self.slots.get_mut(drawn.0)?;
         let mut in_flight = 0;
@@ -274,41 +294,41 @@ impl<C: Copy + PartialEq> Pool<C> {
         slot.shared_width().keep_at_least(by_load);
         if slot.shared().len() < slot.shared_width().max() as usize {
             if let Some(conn) = slot.pop_idle(account) {
-                return Some(Choice::Idle(drawn, conn));
+                return Some(SharedChoice::Idle(conn));
             }
             if least.is_none_or(|(depth, _)| depth > 0)
                 && slot.connecting() == 0
                 && slot.server.health.try_take_connection(slot.server.max_connections)
             {
-                return Some(Choice::Open(drawn));
+                return Some(SharedChoice::Open(drawn));
             }
         }
         let (depth, conn) = least.filter(|(depth, _)| *depth < depth_max)?;
         if depth > 0 {
             slot.shared_width().note_full();
         }
-        Some(Choice::Join(drawn, conn))
+        Some(SharedChoice::Join(drawn, conn))
     }
 
     /// Chooses for a connection that serves one session alone: opened, in place of an idle one if
     /// need be, or none at all.
-    pub fn choose_dedicated(&mut self, hostgroup: HostgroupId, now_ms: u64) -> Choice {
+    pub fn choose_dedicated(&mut self, hostgroup: HostgroupId, now_ms: u64) -> DedicatedChoice {
         let drawn = match self.draw(hostgroup, now_ms) {
             Ok(drawn) => drawn,
-            Err(cause) => return Choice::Wait(cause),
+            Err(cause) => return DedicatedChoice::None(cause),
         };
         let others = self.online(hostgroup, now_ms);
         let by_preference = || std::iter::once(drawn).chain(others.iter().copied());
         let has_place =
             |slot: &Slot| slot.server.health.try_take_connection(slot.server.max_connections);
         if let Some(id) = by_preference().find(|id| self.slots.get(id.0).is_some_and(has_place)) {
-            return Choice::Open(id);
+            return DedicatedChoice::Open(id);
         }
         let replaced = by_preference().find_map(|id| {
             let conn = self.slots.get_mut(id.0)?.take_oldest_idle(|_| true)?;
-            Some(Choice::Replace(id, conn))
+            Some(DedicatedChoice::Replace(id, conn))
         });
-        replaced.unwrap_or(Choice::Wait(RefusalCause::AllAtMaxConnections))
+        replaced.unwrap_or(DedicatedChoice::None(RefusalCause::AllAtMaxConnections))
     }
 
     fn online(&self, hostgroup: HostgroupId, now_ms: u64) -> Vec<SlotId> {
@@ -479,7 +499,7 @@ pub(crate) mod tests {
         assert_eq!(choose(&mut pool), Choice::Replace(id, conn));
         assert_eq!(choose(&mut pool), Choice::Wait(RefusalCause::AllAtMaxConnections));
         pool.slot_mut(id).expect("slot").relist(AccountId(9), conn, Unlisted, Idle);
-        assert_eq!(pool.choose_dedicated(GROUP, 0), Choice::Replace(id, conn));
+        assert_eq!(pool.choose_dedicated(GROUP, 0), DedicatedChoice::Replace(id, conn));
     }
 
     #[test]
@@ -509,11 +529,11 @@ pub(crate) mod tests {
             pool.choose_shared(GROUP, ACCOUNT, 0, 64, |_| Some(depth))
         };
         for index in [3, 2] {
-            assert_eq!(share(&mut pool, 1), Some(Choice::Idle(one, conn(index))));
+            assert_eq!(share(&mut pool, 1), Some(SharedChoice::Idle(conn(index))));
             pool.slot_mut(one).expect("slot").relist(ACCOUNT, conn(index), Unlisted, Shared);
         }
-        assert!(matches!(share(&mut pool, 8), Some(Choice::Join(..))));
-        assert_eq!(share(&mut pool, 30), Some(Choice::Idle(one, conn(1))));
+        assert!(matches!(share(&mut pool, 8), Some(SharedChoice::Join(..))));
+        assert_eq!(share(&mut pool, 30), Some(SharedChoice::Idle(conn(1))));
         pool.slot_mut(one).expect("slot").relist(ACCOUNT, conn(1), Unlisted, Shared);
         let deep = pool.choose_shared(GROUP, ACCOUNT, 0, 1, |_| Some(1));
         assert_eq!(deep, None, "what is full takes no more");

@@ -12,7 +12,7 @@ mod slot;
 mod waiters;
 mod width;
 
-pub use group::{Choice, Pool};
+pub use group::{Choice, DedicatedChoice, Pool, SharedChoice};
 pub use slot::{AccountId, ConnId, ConnState, Counts, Slot, SlotId};
 pub use waiters::{Waiter, Waiters};
 pub use width::{WORKING_MAX, Width};

@@ -295,20 +295,17 @@ pub struct Connections {
     pub shared: u64,
     /// Being brought back to a known state.
     pub resetting: u64,
-    /// Reading the rest of an abandoned answer.
-    pub draining: u64,
 }
 
 impl Connections {
     /// Every state's name with its number.
-    pub fn by_state(&self) -> [(&'static str, u64); 6] {
+    pub fn by_state(&self) -> [(&'static str, u64); 5] {
         [
             ("connecting", self.connecting),
             ("idle", self.idle),
             ("leased", self.leased),
             ("shared", self.shared),
             ("resetting", self.resetting),
-            ("draining", self.draining),
         ]
     }
 
@@ -318,7 +315,6 @@ impl Connections {
         self.leased += other.leased;
         self.shared += other.shared;
         self.resetting += other.resetting;
-        self.draining += other.draining;
     }
 }
 
@@ -367,7 +363,6 @@ impl ServerRow {
                 leased: gauges.leased,
                 shared: gauges.shared,
                 resetting: gauges.resetting,
-                draining: gauges.draining,
             },
             counters: stats.counters,
             latency: stats.latency,

@@ -318,8 +318,6 @@ pub struct ServerGauges {
     pub shared: u64,
     /// Connections being brought back to a known state.
     pub resetting: u64,
-    /// Connections that read the rest of an abandoned answer.
-    pub draining: u64,
 }
 
 #[cfg(test)]

@@ -154,7 +154,7 @@ fn pool(out: &mut Exposition<'_>, servers: &[ServerRow]) {
     };
     let used = |row: &ServerRow| {
         let now = &row.connections;
-        now.leased + now.shared + now.resetting + now.draining
+        now.leased + now.shared + now.resetting
     };
     let conns = series(&[("free", |row| row.connections.idle), ("used", used)], "status");
     put(out, "proxysql_connpool_conns", gauge, "Connections to servers now.", &conns);

@@ -344,7 +344,7 @@ fn connection_pool(report: &Report) -> Vec<Vec<Value>> {
             text(&host),
             number(port),
             text(state_name(row.state)),
-            number(now.leased + now.shared + now.resetting + now.draining),
+            number(now.leased + now.shared + now.resetting),
             number(now.idle),
             number(row.counters.connect_ok),
             number(row.counters.connect_err),

@@ -121,7 +121,7 @@ fn servers(text: &mut String, servers: &[ServerRow], waiting: &BTreeMap<u32, u64
     ]);
     for server in servers {
         let now = &server.connections;
-        let leased = now.leased + now.shared + now.resetting + now.draining;
+        let leased = now.leased + now.shared + now.resetting;
         let at = |quantile| duration(server.latency.quantile(quantile));
         table.row(vec![
             server.hostgroup.to_string(),

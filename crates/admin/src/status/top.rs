@@ -152,7 +152,7 @@ fn servers(text: &mut String, span: &Span<'_>, width: usize) -> usize {
             row.address.clone(),
             state_name(row.state).to_owned(),
             count(now.idle),
-            count(now.leased + now.shared + now.resetting + now.draining),
+            count(now.leased + now.shared + now.resetting),
             count(row.connections_max),
             count(*rate),
             duration(latency.quantile(0.5)),

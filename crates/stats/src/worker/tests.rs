@@ -21,7 +21,6 @@ fn server(slot: usize, hostgroup: u32) -> ServerGauges {
         leased: 1,
         shared: 0,
         resetting: 0,
-        draining: 0,
     }
 }
 

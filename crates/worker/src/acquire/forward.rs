@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use trunkline_pool::{Choice, ConnId, ConnState};
+use trunkline_pool::{ConnId, ConnState, DedicatedChoice};
 use trunkline_protocol::{
     capability::{Capabilities, Compression},
     error::ErrorKind,
@@ -34,13 +34,13 @@ impl Exchange {
         let Some(session) = client.session.as_ref() else { return };
         let (hostgroup, account) = (session.login.user.default_hostgroup, session.login.account);
         let choice = self.core.servers.pool.choose_dedicated(hostgroup, self.core.env.now.ms());
-        let opened = match self.core.servers.chosen(choice) {
-            Choice::Open(slot) => self.core.open(slot, hostgroup, account, client),
-            Choice::Replace(slot, conn) => {
+        let opened = match choice {
+            DedicatedChoice::Open(slot) => self.core.open(slot, hostgroup, account, client),
+            DedicatedChoice::Replace(slot, conn) => {
+                self.core.servers.taken(conn);
                 self.core.replace(slot, conn, hostgroup, account, client)
             }
-            Choice::Idle(..) | Choice::Join(..) | Choice::ChangeUser(..) => None,
-            Choice::Wait(cause) => return self.refuse_forward(client, hostgroup, cause),
+            DedicatedChoice::None(cause) => return self.refuse_forward(client, hostgroup, cause),
         };
         let Some(conn_id) = opened else {
             return self.refuse_forward(client, hostgroup, RefusalCause::AllAtMaxConnections);

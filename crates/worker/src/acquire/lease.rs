@@ -88,7 +88,7 @@ impl Exchange {
                     self.core.replace(slot, conn, hostgroup, account, client);
                 }
             }
-            Choice::Join(_, conn) | Choice::Idle(_, conn) => self.lease_proven(client, conn),
+            Choice::Idle(_, conn) => self.lease_proven(client, conn),
             Choice::Wait(RefusalCause::AllAtMaxConnections)
                 if has_plant!(self.core, CapOffByOne)
                     && self.opens_beyond(client, hostgroup, account) => {}
@@ -325,7 +325,7 @@ impl Exchange {
             return true;
         }
         match self.core.choose(client, hostgroup, account) {
-            Choice::Join(_, conn) | Choice::Idle(_, conn) => {
+            Choice::Idle(_, conn) => {
                 self.core.servers.pool.waiters(hostgroup).take(|it| it.client == client.id);
                 self.core.count_queue_time(waiter.since_us);
                 self.lease(client, conn);

@@ -12,7 +12,7 @@ pub(crate) mod coalesce;
 use std::sync::Arc;
 
 use trunkline_catalog::Catalog;
-use trunkline_pool::{AccountId, Choice, ConnId, ConnState};
+use trunkline_pool::{AccountId, ConnId, ConnState, SharedChoice};
 use trunkline_sql::analysis::Depends;
 use trunkline_topology::{HostgroupId, Pipeline, RefusalCause};
 
@@ -195,8 +195,8 @@ impl Exchange {
         };
         let choice =
             pool.choose_shared(hostgroup, account, self.core.env.now.ms(), depth_max, depth);
-        match choice.map(|choice| self.core.servers.chosen(choice)) {
-            Some(Choice::Join(slot, conn)) => {
+        match choice {
+            Some(SharedChoice::Join(slot, conn)) => {
                 let epoch =
                     self.core.servers.pool.slot(slot).map(|slot| slot.server.health.epoch());
                 if epoch != self.core.servers.conns.get(conn).map(|conn| conn.server.epoch) {
@@ -204,19 +204,18 @@ impl Exchange {
                 }
                 self.join(client, conn);
             }
-            Some(Choice::Idle(_, conn_id)) => {
+            Some(SharedChoice::Idle(conn_id)) => {
+                self.core.servers.taken(conn_id);
                 let conn = self.core.servers.conns.get(conn_id);
                 let is_shared =
                     conn.is_some_and(|conn| self.core.has_room_for(client, conn, depth_max));
                 self.lease_as(client, conn_id, is_shared);
             }
-            Some(Choice::Open(slot)) => {
+            Some(SharedChoice::Open(slot)) => {
                 self.enqueue(client, hostgroup, account, RefusalCause::ConnectTimeout);
                 self.core.open(slot, hostgroup, account, client);
             }
-            Some(Choice::ChangeUser(..) | Choice::Replace(..) | Choice::Wait(_)) | None => {
-                return false;
-            }
+            None => return false,
         }
         true
     }

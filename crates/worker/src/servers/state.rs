@@ -60,7 +60,7 @@ impl Servers {
     }
 
     #[inline]
-    fn taken(&mut self, id: ConnId) {
+    pub(crate) fn taken(&mut self, id: ConnId) {
         if let Some(conn) = self.conns.get_mut(id) {
             debug_assert_eq!(conn.list, ConnState::Idle);
             conn.list = ConnState::Unlisted;

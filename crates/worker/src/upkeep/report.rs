@@ -42,7 +42,6 @@ impl Commands {
                 leased: u64::from(counts.sum(ConnState::is_leased)),
                 shared: u64::from(counts.of(ConnState::Shared)),
                 resetting: u64::from(counts.sum(ConnState::is_resetting)),
-                draining: 0,
             }
         });
         let waiting = self
