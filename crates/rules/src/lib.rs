@@ -50,8 +50,7 @@ pub use firewall::{
 };
 pub use hits::Hits;
 pub use limit::{
-    Admission, BUCKETS_MAX, Limit, LimitAsk, LimitCounters, LimitError, LimitScope, Limits,
-    RATE_MAX,
+    Admission, BUCKETS_MAX, Limit, LimitAsk, LimitCounters, LimitScope, Limits, RATE_MAX,
 };
 pub use memory::{Memory, MemoryCounters};
 pub use rewrite::GROWTH_MAX;

@@ -8,15 +8,14 @@
 //! A bucket is one number, the time at which it would be full if nothing more came (the generic
 //! cell rate algorithm, ITU-T I.371), so it needs no timer.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, num::NonZeroU32};
 
 use foldhash::fast::FixedState;
-use thiserror::Error;
 
 /// Buckets of one limit, one for each user or digest that is not full; those who come while
 /// there are more share one.
 pub const BUCKETS_MAX: usize = 65_536;
-/// The highest rate, a second.
+/// The highest rate that a configuration can have, a second.
 pub const RATE_MAX: u32 = 10_000_000;
 /// How often buckets that are full again are looked for, µs.
 const SWEEP_EVERY_US: u64 = 1_000_000;
@@ -37,23 +36,12 @@ pub enum LimitScope {
 pub struct Limit {
     /// What it is about.
     pub scope: LimitScope,
-    /// Statements a second; 1 to [`RATE_MAX`].
-    pub rate: u32,
-    /// Statements that may come at once; at least 1.
-    pub burst: u32,
+    /// Statements a second.
+    pub rate: NonZeroU32,
+    /// Statements that may come at once.
+    pub burst: NonZeroU32,
     /// How long a statement may wait, ms; 0 refuses at once.
     pub wait_max_ms: u32,
-}
-
-/// Why a limit is not taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub enum LimitError {
-    /// The rate is not 1 to [`RATE_MAX`].
-    #[error("rate must be 1 to {RATE_MAX}, not {0}")]
-    Rate(u32),
-    /// A bucket without a token lets nothing pass.
-    #[error("burst must be at least 1")]
-    Burst,
 }
 
 /// One statement, as far as limits look at it.
@@ -125,27 +113,9 @@ enum Which<'a> {
 impl Limits {
     /// These limits, of which this worker has one share of `workers`: its buckets fill so much
     /// slower, and hold so much less, but at least one token.
-    ///
-    /// # Errors
-    /// Each limit that is wrong, with its place in the list.
-    pub fn new(limits: &[Limit], workers: u32) -> Result<Self, Vec<(usize, LimitError)>> {
-        let mut errors = Vec::new();
-        let mut compiled = Vec::with_capacity(limits.len());
-        for (place, limit) in limits.iter().enumerate() {
-            match Buckets::new(limit, workers.max(1)) {
-                Ok(buckets) => compiled.push(buckets),
-                Err(error) => errors.push((place, error)),
-            }
-        }
-        match errors.is_empty() {
-            true => Ok(Self { limits: compiled }),
-            false => Err(errors),
-        }
-    }
-
-    /// No limit at all.
-    pub fn none() -> Self {
-        Self { limits: Vec::new() }
+    pub fn new(limits: &[Limit], workers: u32) -> Self {
+        let workers = u64::from(workers.max(1));
+        Self { limits: limits.iter().map(|limit| Buckets::new(limit, workers)).collect() }
     }
 
     /// Whether nothing is limited.
@@ -188,25 +158,21 @@ impl Limits {
 }
 
 impl Buckets {
-    fn new(limit: &Limit, workers: u32) -> Result<Self, LimitError> {
-        if limit.rate == 0 || limit.rate > RATE_MAX {
-            return Err(LimitError::Rate(limit.rate));
-        }
-        let burst = limit.burst.checked_sub(1).ok_or(LimitError::Burst)?;
+    fn new(limit: &Limit, workers: u64) -> Self {
         // A share of the burst, rounded up to whole tokens.
-        let burst = u64::from(burst + 1).div_ceil(workers.into()) - 1;
-        let interval_ns = 1_000_000_000 * u64::from(workers) / u64::from(limit.rate);
-        Ok(Self {
+        let burst = u64::from(limit.burst.get()).div_ceil(workers);
+        let interval_ns = 1_000_000_000 * workers / u64::from(limit.rate.get());
+        Self {
             scope: limit.scope.clone(),
             interval_ns,
-            reserve_ns: interval_ns.saturating_mul(burst),
+            reserve_ns: interval_ns.saturating_mul(burst - 1),
             wait_max_ns: u64::from(limit.wait_max_ms) * 1_000_000,
             shared: 0,
             by_user: HashMap::default(),
             by_digest: HashMap::default(),
             swept_us: 0,
             counters: LimitCounters::default(),
-        })
+        }
     }
 
     /// The bucket that the statement takes from; `None` when the limit is not about it.
@@ -287,11 +253,12 @@ mod tests {
     const SECOND: u64 = 1_000_000;
 
     fn limit(scope: LimitScope, rate: u32, burst: u32, wait_max_ms: u32) -> Limit {
-        Limit { scope, rate, burst, wait_max_ms }
+        let number = |number| NonZeroU32::new(number).expect("at least 1");
+        Limit { scope, rate: number(rate), burst: number(burst), wait_max_ms }
     }
 
     fn limits(list: &[Limit]) -> Limits {
-        Limits::new(list, 1).expect("limits")
+        Limits::new(list, 1)
     }
 
     #[test]
@@ -362,7 +329,7 @@ mod tests {
         let list = [limit(LimitScope::User(None), 100, 10, 0)];
         let admitted: usize = (0..4)
             .map(|_| {
-                let mut limits = Limits::new(&list, 4).expect("limits");
+                let mut limits = Limits::new(&list, 4);
                 let times = (0..SECOND).step_by(1_000);
                 times.filter(|now_us| limits.admit(&ASK, *now_us) == Admission::Now).count()
             })
@@ -384,16 +351,5 @@ mod tests {
         // When they are full again they make room.
         assert_eq!(limits.admit(&digest(1 << 42), 5 * SECOND), Admission::Now);
         assert!(limits.limits[0].by_digest.len() < 10);
-    }
-
-    #[test]
-    fn limits_that_say_nothing_sensible_are_refused() {
-        let list = [
-            limit(LimitScope::User(None), 0, 1, 0),
-            limit(LimitScope::User(None), 1, 1, 0),
-            limit(LimitScope::User(None), 1, 0, 0),
-        ];
-        let errors = Limits::new(&list, 1).expect_err("two of them");
-        assert_eq!(errors, [(0, LimitError::Rate(0)), (2, LimitError::Burst)]);
     }
 }

@@ -1,8 +1,9 @@
 //! `[[firewall_user]]`, `[[firewall_rule]]` and `[[limit]]`.
 
+use std::num::NonZeroU32;
+
 use trunkline_rules::{
-    Firewall, FirewallMode, FirewallRule, FirewallUser, Limit, LimitScope, Limits, RATE_MAX,
-    read_digest,
+    Firewall, FirewallMode, FirewallRule, FirewallUser, Limit, LimitScope, RATE_MAX, read_digest,
 };
 
 use crate::{
@@ -104,8 +105,8 @@ impl Draft for FirewallRuleDraft {
 pub(super) struct LimitDraft {
     scope: String,
     name: String,
-    rate: Option<u32>,
-    burst: Option<u32>,
+    rate: Option<NonZeroU32>,
+    burst: Option<NonZeroU32>,
     wait_max_ms: u32,
     is_off: bool,
 }
@@ -118,8 +119,8 @@ impl Draft for LimitDraft {
         flag("active", |it, is_so| it.is_off = !is_so),
         needed(text("scope", |it, text| it.scope = text)),
         text("name", |it, text| it.name = text),
-        needed(number("rate", 1, RATE_MAX, |it, rate| it.rate = Some(rate))),
-        number("burst", 1, u32::MAX, |it, burst| it.burst = Some(burst)),
+        needed(number("rate", 1, RATE_MAX, |it, rate| it.rate = NonZeroU32::new(rate))),
+        number("burst", 1, u32::MAX, |it, burst| it.burst = NonZeroU32::new(burst)),
         number("wait_max_ms", 0, WAIT_MAX_MS, |it, ms| it.wait_max_ms = ms),
         comment(),
     ];
@@ -133,15 +134,7 @@ impl Draft for LimitDraft {
         });
         let (Some(scope), Some(rate), false) = (scope, self.rate, self.is_off) else { return };
         let (burst, wait_max_ms) = (self.burst.unwrap_or(rate), self.wait_max_ms);
-        let limit = Limit { scope, rate, burst, wait_max_ms };
-        match Limits::new(std::slice::from_ref(&limit), 1) {
-            Ok(_) => entries.guards.limits.push(limit),
-            Err(errors) => {
-                let reasons: Vec<String> =
-                    errors.iter().map(|(_, error)| error.to_string()).collect();
-                row.error(ErrorKind::Invalid, "rate", reasons.join(", "));
-            }
-        }
+        entries.guards.limits.push(Limit { scope, rate, burst, wait_max_ms });
     }
 }
 

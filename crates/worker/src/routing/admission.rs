@@ -18,8 +18,7 @@ use crate::{
 /// One worker's share of the limits.
 pub(crate) fn share_of(guards: &Guards, workers: usize) -> Limits {
     let workers = u32::try_from(workers).unwrap_or(u32::MAX);
-    // They were found right when the configuration was read.
-    Limits::new(&guards.limits, workers).unwrap_or_else(|_| Limits::none())
+    Limits::new(&guards.limits, workers)
 }
 
 impl Core {
