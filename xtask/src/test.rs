@@ -5,9 +5,10 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::num::NonZero;
+use std::panic::resume_unwind;
 use std::path::Path;
 use std::process::Stdio;
-use std::thread::available_parallelism;
+use std::thread::{self, available_parallelism};
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
@@ -37,15 +38,17 @@ struct Tally {
 
 /// Gets the servers and drivers, builds, tests, and closes with one line.
 pub fn run(root: &Path, arguments: &Arguments) -> Result<()> {
-    servers::ensure()?;
-    if let Err(error) = drivers::ensure(root) {
-        // Registries of other languages may be out of reach where ours are not.
-        println!("{SKIPPED_PREFIX}drivers: {error:#}");
-    }
-    // All targets, as the tests select features: otherwise dependencies were compiled twice.
-    let mut build = cargo(root);
-    build.args(["build", "--workspace", "--all-targets"]);
-    step("building", &mut build)?;
+    // What is fetched is waited for more than it is computed.
+    let built = thread::scope(|scope| {
+        let building = scope.spawn(|| build(root));
+        servers::ensure()?;
+        if let Err(error) = drivers::ensure(root) {
+            // Registries of other languages may be out of reach where ours are not.
+            println!("{SKIPPED_PREFIX}drivers: {error:#}");
+        }
+        building.join().unwrap_or_else(|panic| resume_unwind(panic))
+    });
+    built?;
 
     let start = Instant::now();
     let mut test = cargo(root);
@@ -85,6 +88,13 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<()> {
         step("planted bugs", &mut plants)?;
     }
     Ok(())
+}
+
+/// All targets, as the tests select features: otherwise dependencies were compiled twice.
+fn build(root: &Path) -> Result<()> {
+    let mut build = cargo(root);
+    build.args(["build", "--workspace", "--all-targets"]);
+    step("building", &mut build)
 }
 
 impl Tally {
