@@ -457,9 +457,11 @@ impl Core {
     pub(crate) fn is_taken_out(&self, client: &Client, conn_id: ConnId) -> bool {
         let slot =
             self.servers.conns.get(conn_id).and_then(|conn| self.servers.pool.slot(conn.slot));
-        slot.is_some_and(Slot::is_out)
-            && matches!((&client.phase, client.session.as_ref()), (Phase::Running(statement), Some(session))
-                if may_leave(session, statement, conn_id))
+        let (Phase::Running(statement), Some(session)) = (&client.phase, client.session.as_ref())
+        else {
+            return false;
+        };
+        slot.is_some_and(Slot::is_out) && may_leave(session, statement, conn_id)
     }
 
     /// An operator has taken the server out of its hostgroup: it may be another one's replica by
