@@ -279,7 +279,7 @@ impl Conversation {
         let Some(tls) = &mut self.tls else { return Ok(()) };
         let inbox = &mut self.inbox;
         let mut sink = |received: Received<'_>| match received {
-            Received::Data(bytes) => inbox.extend_from_slice(bytes),
+            Received::Data(bytes, _) => inbox.extend_from_slice(bytes),
             Received::Up(_) => {}
         };
         let bytes = self.scratch.get_mut(..len).unwrap_or_default();

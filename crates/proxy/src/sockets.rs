@@ -80,7 +80,9 @@ impl shell::Seal for Encryption {
         self.0.receive(bytes, &mut |received| {
             sink(match received {
                 trunkline_net::Received::Up(facts) => shell::Received::Up(facts),
-                trunkline_net::Received::Data(bytes) => shell::Received::Data(bytes),
+                trunkline_net::Received::Data(bytes, has_more) => {
+                    shell::Received::Data(bytes, has_more)
+                }
             });
         })
     }

@@ -57,6 +57,7 @@ impl Commands {
             false => self.client_read_plain(client, bytes),
             true => self.packed_client_read(client, bytes),
         }
+        client.io.follows = false;
     }
 
     /// Bytes from a client, unpacked.
@@ -93,12 +94,15 @@ impl Commands {
             return;
         };
         let input = joined(&mut received, bytes);
+        let more_follows = client.io.follows;
         let mut at = 0;
         while self.exchange.core.takes_packets(client) {
             // In pieces: one packet may hold millions of commands, and answers may have to wait.
             if let Some(piece) = piece_of(&plain, used) {
                 used += piece.len();
+                client.io.follows = more_follows || used < plain.len() || at < input.len();
                 self.client_read_plain(client, piece);
+                client.io.follows = more_follows;
                 continue;
             }
             plain.clear();

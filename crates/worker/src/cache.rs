@@ -40,6 +40,7 @@ use crate::{
     cache::capture::Capture,
     clients::client::{Awaits, Client, Held, Phase, Purpose, Session, Stage, Statement},
     commands::command::is_split,
+    env::Env,
     prepared::know_columns,
     rooms::{Core, Exchange, Lender},
     routing::route::Route,
@@ -49,6 +50,17 @@ mod shared;
 
 /// How many bytes at a key's beginning mean something to this process only.
 const LOCAL_LEN: usize = 16;
+
+/// What a key begins with: the servers that are asked and the defaults of their sessions, as far as
+/// they are known here. A reload may give a hostgroup other servers; a `SET GLOBAL` or a server's
+/// restart gives sessions other defaults.
+fn local_part(env: &Env, hostgroup: HostgroupId) -> [u8; LOCAL_LEN] {
+    let mut part = [0; LOCAL_LEN];
+    let (servers, globals) = part.split_at_mut(LOCAL_LEN / 2);
+    servers.copy_from_slice(&servers_hash(&env.snapshot, hostgroup).to_le_bytes());
+    globals.copy_from_slice(&env.shared.globals_set().to_le_bytes());
+    part
+}
 
 /// Which servers a hostgroup has, and since which start of each.
 fn servers_hash(snapshot: &Snapshot, hostgroup: HostgroupId) -> u64 {
@@ -112,6 +124,18 @@ impl CacheOrder {
 
     pub(crate) fn ttl_us(self) -> u64 {
         u64::from(self.ttl_ms) * 1_000
+    }
+}
+
+impl CacheFill {
+    /// Whether its key is one of now: a reload, a restart or a `SET GLOBAL` may have come while the
+    /// statement waited.
+    pub(crate) fn is_of_now(&self, env: &Env) -> bool {
+        let parts = self.key.split_first_chunk::<LOCAL_LEN>();
+        parts.is_some_and(|(local, rest)| {
+            let hostgroup = rest.first_chunk().map(|id| HostgroupId(u32::from_le_bytes(*id)));
+            hostgroup.is_some_and(|hostgroup| *local == local_part(env, hostgroup))
+        })
     }
 }
 
@@ -381,20 +405,17 @@ impl Core {
         if !is_fit {
             return None;
         }
-        // A reload may give a hostgroup other servers, and a user another account on them; a
-        // `SET GLOBAL` or a server's restart gives sessions other defaults.
-        key.extend_from_slice(&servers_hash(&self.env.snapshot, *hostgroup).to_le_bytes());
-        key.extend_from_slice(&self.env.shared.globals_set().to_le_bytes());
-        debug_assert_eq!(key.len(), LOCAL_LEN);
+        key.extend_from_slice(&local_part(&self.env, *hostgroup));
         key.extend_from_slice(&hostgroup.0.to_le_bytes());
+        // A reload may give a user another account.
         put(key, self.servers.logins.accounts.key(session.login.account)?.server_user().as_bytes());
         put(key, session.login.user.key().as_bytes());
         let behaviour = session.login.capabilities.intersection(crate::login::BEHAVIOUR);
         key.extend_from_slice(&behaviour.bits().to_le_bytes());
         key.push(u8::from(session.settings.modes.no_backslash_escapes));
         match has_plant!(self, CacheForgetsInput) {
-            false => put_state(key, &session.settings.state),
-            true => put_settings(key, &session.settings.state),
+            false => put_state(key, &session.settings.state, order.is_always),
+            true => put_settings(key, &session.settings.state, order.is_always),
         }
         match statement.command.purpose {
             Purpose::Query => {
@@ -473,14 +494,14 @@ const WITHOUT_PART: [&str; 7] = [
 ];
 
 /// Appends a session's state. User variables are left out: a statement that reads any is not
-/// cached.
-fn put_state(key: &mut Vec<u8>, state: &SessionState) {
+/// cached. `reads_any`: the statement may read any system variable.
+fn put_state(key: &mut Vec<u8>, state: &SessionState, reads_any: bool) {
     put(key, state.schema.name());
-    put_settings(key, state);
+    put_settings(key, state, reads_any);
 }
 
 /// The state beside the schema.
-fn put_settings(key: &mut Vec<u8>, state: &SessionState) {
+fn put_settings(key: &mut Vec<u8>, state: &SessionState, reads_any: bool) {
     let (kind, bytes): (u8, &[u8]) = match &state.charset {
         Charset::Collation(id) => (b'c', &id.to_le_bytes()),
         Charset::Names(text) => (b'n', text),
@@ -489,7 +510,7 @@ fn put_settings(key: &mut Vec<u8>, state: &SessionState) {
     };
     key.push(kind);
     put(key, bytes);
-    let matters = |name: &str| !WITHOUT_PART.contains(&name);
+    let matters = |name: &str| reads_any || !WITHOUT_PART.contains(&name);
     for (name, value) in state.variables().iter().filter(|(name, _)| matters(name)) {
         put(key, name.as_bytes());
         put(key, value);

@@ -235,6 +235,13 @@ impl Worker {
         self.after_client(id, |commands, client| commands.on_client_read(client, bytes))
     }
 
+    /// Behind the bytes that are read next from a client come more that have arrived already.
+    pub fn more_follows(&mut self, id: ClientId) {
+        if let Some(client) = self.commands.exchange.core.clients.get_mut(id) {
+            client.io.follows = true;
+        }
+    }
+
     /// A client's socket ended or failed.
     pub fn client_closed(&mut self, id: ClientId) {
         self.after(|worker| worker.commands.exchange.on_client_closed(id))

@@ -344,7 +344,7 @@ impl Exchange {
             Phase::Running(statement) => match statement.stage {
                 Stage::Held(_) | Stage::Queued | Stage::Returning => {
                     self.core.pool_leave(client);
-                    self.fail_statement(client, ErrorKind::Interrupted.says(INTERRUPTED));
+                    self.fail_interrupted(client);
                     None
                 }
                 Stage::Synchronising(_) | Stage::Preparing(_) => {
@@ -366,7 +366,10 @@ impl Exchange {
                 self.core.clients.set_timer(client, 0);
                 client.phase = Phase::Idle;
                 self.core.answer_error(client, ErrorKind::Interrupted.says(INTERRUPTED));
-                self.core.wake_commands(client);
+                match client.has_sent_ahead() {
+                    true => self.close_client(client),
+                    false => self.core.wake_commands(client),
+                }
                 None
             }
             Phase::Login(_) | Phase::Idle | Phase::AwaitKill(_) | Phase::Closing => None,

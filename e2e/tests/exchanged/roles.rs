@@ -221,9 +221,15 @@ fn issue_16_a_write_that_waits_for_its_schema_leaves_a_server_that_is_taken_out(
     with_two(name, check_hung)
 }
 
-/// What ends a transaction and goes on behind it does not go on where the server was taken out.
+/// What ends a transaction and goes on behind it does not go on where the server was taken out, or
+/// where its user is no more.
 fn check_chain(one: &Server, other: &Server) -> Result<()> {
     tables([one, other])?;
+    chains(one, other, &config(other, one, 10), "taken out")?;
+    chains(one, other, &config(one, other, 20), "another one now")
+}
+
+fn chains(one: &Server, other: &Server, changed: &str, why: &str) -> Result<()> {
     let statements = ["COMMIT AND CHAIN", "BEGIN", "CREATE TABLE made (a INT)", "COMMIT"];
     let proxy = Trunkline::start(&config(one, other, 10))?;
     let mut sessions = Vec::new();
@@ -236,11 +242,11 @@ fn check_chain(one: &Server, other: &Server) -> Result<()> {
         session.sql("INSERT INTO t VALUES (1)")?;
         sessions.push((session, statement));
     }
-    reload(&proxy, &config(other, one, 10))?;
+    reload(&proxy, changed)?;
     for (session, statement) in &mut sessions {
         session.sql("INSERT INTO t VALUES (2)")?;
         let told = fails(session, statement, 2013)?;
-        ensure!(told.contains("taken out"), "{told}");
+        ensure!(told.contains(why), "{told}");
     }
     let found =
         one.value("SELECT COUNT(*) FROM information_schema.tables WHERE table_name = 'made'")?;

@@ -149,7 +149,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
         let Some(tls) = self.tls.as_mut() else { return Err(End::Gone) };
         let inbox = &mut self.inbox;
         let received = tls.receive(bytes, &mut |received| match received {
-            Received::Data(text) => inbox.extend_from_slice(text),
+            Received::Data(text, _) => inbox.extend_from_slice(text),
             Received::Up(_) => {}
         });
         let unsent = tls.unsent().to_vec();

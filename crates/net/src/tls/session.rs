@@ -47,8 +47,15 @@ enum Conn {
 pub enum Received<'a> {
     /// The handshake is over.
     Up(TlsFacts),
-    /// Bytes that the other end sent through it.
-    Data(&'a [u8]),
+    /// Bytes that the other end sent through it, and whether more has arrived behind their record.
+    Data(&'a [u8], bool),
+}
+
+/// Whether anything has come behind the first record.
+fn has_more_records(bytes: &[u8]) -> bool {
+    // Type, version, length (RFC 8446, 5.1).
+    let [_, _, _, high, low, rest @ ..] = bytes else { return false };
+    rest.len() > usize::from(u16::from_be_bytes([*high, *low]))
 }
 
 /// What a step has led to.
@@ -169,8 +176,9 @@ impl Tls {
             // Texts may come in the same step as the end of the handshake, which goes first.
             let mut early = Vec::new();
             let is_up = self.is_up;
+            let has_more = has_more_records(rest);
             let mut take = |text: &[u8]| match is_up {
-                true => sink(Received::Data(text)),
+                true => sink(Received::Data(text, has_more)),
                 false => early.extend_from_slice(text),
             };
             let (discarded, turn) = self.conn.turn(rest, &mut self.unsent, &mut take);
@@ -187,7 +195,7 @@ impl Tls {
                 sink(Received::Up(self.facts()));
             }
             if !early.is_empty() {
-                sink(Received::Data(&early));
+                sink(Received::Data(&early, has_more));
             }
             match turn {
                 Turn::Again => {}

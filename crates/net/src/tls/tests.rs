@@ -61,7 +61,7 @@ fn take(to: &mut Tls, bytes: &[u8], heard: &mut Heard) {
     scratch[begin..end].copy_from_slice(bytes);
     let result = to.receive(&mut scratch[..end], &mut |received| match received {
         Received::Up(facts) => heard.up = Some(facts),
-        Received::Data(data) => {
+        Received::Data(data, _) => {
             assert!(heard.up.is_some(), "bytes before the handshake is over");
             heard.data.extend_from_slice(data);
         }

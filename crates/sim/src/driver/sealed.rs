@@ -73,7 +73,7 @@ impl shell::Seal for WorkerSeal {
             sink(shell::Received::Up(sealing::facts()));
         }
         if !unsealed.plain.is_empty() {
-            sink(shell::Received::Data(&unsealed.plain));
+            sink(shell::Received::Data(&unsealed.plain, false));
         }
         Ok(())
     }

@@ -246,6 +246,7 @@ impl Exchange {
             is_in_trans: false,
             only_reads: false,
             begun_apart: false,
+            is_left: false,
             has_written: false,
             pinned_by: None,
         });

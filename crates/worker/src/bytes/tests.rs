@@ -1,6 +1,6 @@
 use crate::{
     Side,
-    tests::{Reply, TestWorker, local_peer},
+    tests::{ONE_CONNECTION, Reply, TestWorker, local_peer},
 };
 
 #[test]
@@ -96,4 +96,21 @@ fn a_client_whose_tls_failed_has_gone() {
     assert_eq!(world.worker.clients(), 0);
     assert!(world.logged().iter().any(|it| it.ends_with("failed: no shared cipher")));
     assert_eq!(world.core().fx.stats.counters.client_tls_failed, 0, "it had not asked for TLS");
+}
+
+#[test]
+fn what_is_announced_behind_a_piece_is_sent_ahead_of_it() {
+    let rule = "[[rule]]\nid = 1\nmatch_pattern = \"^BEGIN\"\nerror_msg = \"not here\"\n";
+    for follows in [false, true] {
+        let mut world = TestWorker::with(&format!("{ONE_CONNECTION}{rule}"));
+        let client = world.log_in();
+        world.happens(|worker| {
+            if follows {
+                worker.more_follows(client);
+            }
+        });
+        world.ask(client, "BEGIN");
+        assert_eq!(world.answer(client), "error 1148: not here");
+        assert_eq!(world.is_closed(client), follows, "what follows is meant for a transaction");
+    }
 }

@@ -19,7 +19,7 @@ fn state(schema: &str, variables: &[(&str, &str)]) -> SessionState {
 
 fn key_of(state: &SessionState) -> Vec<u8> {
     let mut key = Vec::new();
-    put_state(&mut key, state);
+    put_state(&mut key, state, false);
     key
 }
 

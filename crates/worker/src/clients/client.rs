@@ -98,6 +98,9 @@ pub(crate) struct ClientIo {
     pub(crate) inbox: Vec<u8>,
     /// More has come behind the command that is being looked at, and is not in the inbox.
     pub(crate) has_more: bool,
+    /// More has come behind the piece that is being read: another packet of a client that
+    /// compresses, another record of TLS.
+    pub(crate) follows: bool,
     pub(crate) outbox: Outbox,
     /// Compression, where it was agreed on.
     pub(crate) packing: Option<Box<Packing>>,
@@ -140,7 +143,7 @@ impl Client {
     /// Whether commands have come, or a part of one, that wait behind the one under way.
     pub(crate) fn has_sent_ahead(&self) -> bool {
         let packed = self.io.packing.as_deref().map_or(0, Packing::waiting_len);
-        !self.io.inbox.is_empty() || self.io.has_more || packed > 0
+        !self.io.inbox.is_empty() || self.io.has_more || self.io.follows || packed > 0
     }
 
     /// The only server that its statement is to run on.
@@ -273,6 +276,9 @@ pub(crate) struct Lease {
     pub(crate) only_reads: bool,
     /// Its transaction began with an access mode or isolation level of its own.
     pub(crate) begun_apart: bool,
+    /// Its hostgroup is not the session's any more: its transaction may end, and nothing goes on
+    /// behind that.
+    pub(crate) is_left: bool,
     /// A statement has run in its transaction that writes, or may by its text.
     pub(crate) has_written: bool,
     /// The statement that pinned it, and when, µs; `None` while nothing does.
@@ -351,6 +357,12 @@ impl Session {
 
     pub(crate) fn lease_mut(&mut self, conn: ConnId) -> Option<&mut Lease> {
         self.leases.iter_mut().find(|lease| lease.conn == conn)
+    }
+
+    /// Whether the hostgroup of a connection that it holds is not its own any more.
+    #[inline]
+    pub(crate) fn has_left(&self, conn: ConnId) -> bool {
+        self.leases.iter().any(|lease| lease.conn == conn && lease.is_left)
     }
 
     /// The lease that is in a transaction.

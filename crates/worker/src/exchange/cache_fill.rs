@@ -65,11 +65,15 @@ impl Core {
         outcome: &Outcome,
     ) -> Option<Reply> {
         let order = statement.target.directives.cache?;
+        let conn = self.servers.conns.get(conn_id)?;
         let settings = &self.env.snapshot.settings;
         let flags = outcome.status?;
         let has_warnings = outcome.warnings > 0;
         let stores_empty = order.stores_empty.unwrap_or(settings.query_cache_stores_empty_result);
-        let is_fit = outcome.error.is_none()
+        let is_of_now = self.servers.pool.slot(conn.slot).is_some_and(|slot| !slot.is_out())
+            && fill.is_of_now(&self.env);
+        let is_fit = is_of_now
+            && outcome.error.is_none()
             && outcome.result_sets == 1
             && Changes::new(&outcome.changes).all(is_passing)
             && !reports_change(outcome)
@@ -80,7 +84,7 @@ impl Core {
         if !is_fit {
             return None;
         }
-        let format = self.servers.conns.get(conn_id)?.server.format;
+        let format = conn.server.format;
         let mut bytes = numbered(fill.copy.bytes()?, format)?;
         if has_warnings || !outcome.changes.is_empty() {
             bytes = bare(bytes, format)?;

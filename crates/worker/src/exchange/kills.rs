@@ -73,6 +73,22 @@ impl Exchange {
         }
     }
 
+    /// Ends a statement that a `KILL QUERY` met before it was sent. What its client has sent ahead
+    /// is meant for a session in which it has run: unless it only reads, the session ends with it.
+    pub(crate) fn fail_interrupted(&mut self, client: &mut Client) {
+        let is_read =
+            matches!(&client.phase, Phase::Running(statement) if statement.meaning.is_read);
+        let ends = !is_read && client.has_sent_ahead();
+        let error = ErrorKind::Interrupted.says(INTERRUPTED);
+        match ends {
+            true => {
+                self.tell_failure(client, 1, &error);
+                self.close_client(client);
+            }
+            false => self.fail_statement(client, error),
+        }
+    }
+
     /// Whether a `KILL` came for the statement, or its time ran out, before it was sent; then it
     /// ends here.
     pub(crate) fn ends_killed(&mut self, client: &mut Client, conn_id: ConnId) -> bool {
@@ -84,7 +100,7 @@ impl Exchange {
             None => return false,
             Some(Ending::Killed) => {
                 self.core.settle_lease(client, conn_id);
-                self.fail_statement(client, ErrorKind::Interrupted.says(INTERRUPTED));
+                self.fail_interrupted(client);
             }
             Some(Ending::TimedOut | Ending::Withheld) => {
                 self.core.settle_lease(client, conn_id);

@@ -161,7 +161,8 @@ impl Exchange {
             return self.fail_unsent(client, ErrorKind::ConnectionLost.says(LOST));
         };
         let slot = self.core.servers.pool.slot(conn.slot);
-        if slot.is_some_and(Slot::is_out) && may_leave(session, statement, conn_id) {
+        let is_left = slot.is_some_and(Slot::is_out) || session.has_left(conn_id);
+        if is_left && may_leave(session, statement, conn_id) {
             return self.core.leave_removed(client, conn_id);
         }
         let is_online = || {
@@ -461,14 +462,17 @@ impl Core {
         else {
             return false;
         };
-        slot.is_some_and(Slot::is_out) && may_leave(session, statement, conn_id)
+        let is_left = slot.is_some_and(Slot::is_out) || session.has_left(conn_id);
+        is_left && may_leave(session, statement, conn_id)
     }
 
-    /// An operator has taken the server out of its hostgroup: it may be another one's replica by
-    /// now. What is held there is lost, as with its connection.
+    /// An operator has taken the server out of its hostgroup, or given the user another one: the
+    /// server may be another one's replica by now. What is held there is lost, as with its
+    /// connection.
     pub(crate) fn leave_removed(&mut self, client: &mut Client, conn_id: ConnId) {
         client.set_stage(Stage::Synchronising(conn_id));
-        self.fx.wake(Wake::Lost(conn_id, REMOVED));
+        let has_left = client.session.as_ref().is_some_and(|session| session.has_left(conn_id));
+        self.fx.wake(Wake::Lost(conn_id, if has_left { MOVED } else { REMOVED }));
     }
 
     /// Appends what brings a connection to `state`.
@@ -572,6 +576,8 @@ impl Core {
 
 /// What a client is told when the connection that ran its statement has gone.
 const REMOVED: &str = "its server was taken out of the hostgroup";
+/// What a session is told whose user was given another default hostgroup by a reload.
+pub(crate) const MOVED: &str = "its user's default hostgroup is another one now";
 pub(crate) const LOST: &str = "Lost connection to MySQL server during query";
 
 /// What a statement reads of its session's past, beyond the state that is tracked.

@@ -232,3 +232,24 @@ fn a_copy_of_one_statement_is_alone_and_without_long_data() {
     stmts.add_long_data(2, 9, b"frames", usize::MAX);
     assert!(super::ClientStmts::copy_of(stmts.get(2).expect("a statement")).is_none());
 }
+
+#[test]
+fn an_execution_goes_where_its_schema_is_and_not_where_its_sessions_is_by_then() {
+    let fast = "[[server]]\nhostgroup = 30\naddress = \"127.0.0.1:3330\"\n\
+                [[fast_routing]]\nusername = \"app\"\nschemaname = \"s\"\n\
+                destination_hostgroup = 10\n\
+                [[fast_routing]]\nusername = \"app\"\nschemaname = \"other\"\n\
+                destination_hostgroup = 30\n";
+    let mut world = TestWorker::with(&format!("{TWO_SERVERS}{fast}"));
+    let client = world.log_in();
+    world.run(client, "USE s", Reply::Ok);
+    let text = "INSERT INTO t VALUES (1)";
+    world.send(client, &[b"\x16", text.as_bytes()].concat());
+    world.reply(&format!("PREPARE {text}"), Reply::Prepared(77, 0));
+    world.got(client);
+    world.run(client, "USE other", Reply::Ok);
+    execute(&mut world, client, 1);
+    let asked = world.asked();
+    let at = world.address_asked(&asked[0]).to_owned();
+    assert!(!at.contains("3330"), "{asked:?} of {at}");
+}

@@ -75,7 +75,8 @@ impl<'a> Asker<'a> {
             client_addr: self.client_addr,
             schema: self.schema,
             flag,
-            digest: settings.query_digests.then_some((known.digest, &*known.digest_text)),
+            digest: (settings.query_digests && known.says_all)
+                .then_some((known.digest, &*known.digest_text)),
         }
     }
 }

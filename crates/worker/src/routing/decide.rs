@@ -40,9 +40,9 @@ use crate::{
     routing::{
         follow::{Follows, does_not_write, followed},
         kept::{keeping_lease, variables_elsewhere},
-        read_only::{Leaving, leaves_reader},
+        read_only::{Leaving, leaves_reader, only_looks},
         ruling::{By, Ruling},
-        several::ended,
+        several::{commits_implicitly, ended, ends_transactions},
         split::{Obeyed, Split, Transactions, hinted_hostgroup, ruled, split},
     },
     statement::analysis::Known,
@@ -176,6 +176,8 @@ pub(super) enum Refusal {
     HeldBeside(HostgroupId, PinReason),
     /// It ends a transaction on a reader, where the session holds more.
     HeldOnReader(PinReason),
+    /// It commits what is open in the first hostgroup implicitly, and goes to the second.
+    OpenElsewhere(HostgroupId, HostgroupId),
     /// It reads user variables that are in the first hostgroup, and goes to the second.
     VariablesElsewhere(HostgroupId, HostgroupId),
 }
@@ -327,6 +329,10 @@ pub(crate) fn decide(case: &Case<'_>) -> Decided {
         }
     }
     let (place, why) = case.place(&session, named);
+    if let Some(refusal) = case.parts_from_transaction(&session, place) {
+        let refused = Decided::nowhere(case, Nowhere::Refused(refusal));
+        return Decided { begins_read_only: session.begins_read_only, ..refused };
+    }
     let server = case.hinted.and_then(|hinted| hinted.server).filter(|_| is_server_named);
     Decided {
         place: match case.lacks_variable(&session, place) {
@@ -415,11 +421,9 @@ impl Case<'_> {
         let hinted = self.hinted.as_ref().and_then(|hinted| self.hinted_to(hinted, analysis));
         hinted.or_else(|| {
             let (named, by) = self.ruling.named?;
-            let begins =
-                self.session.transactions.autocommit_off && self.session.in_transaction().is_none();
             let groups = &self.snapshot.replication;
             let default = self.user.default_hostgroup;
-            let (to, readers) = ruled(named, default, groups, (analysis, begins));
+            let (to, readers) = ruled(named, default, groups, (analysis, self.begins()));
             Some((to, Reason::Named(by, readers)))
         })
     }
@@ -455,7 +459,7 @@ impl Case<'_> {
         };
         if !session.begins_read_only
             && (named.is_none() || self.user.transaction_persistent)
-            && let Some(lease) = session.in_transaction()
+            && let Some(lease) = self.transaction(session)
         {
             return (Place::on(lease), Reason::Transaction);
         }
@@ -480,6 +484,30 @@ impl Case<'_> {
         (place, why)
     }
 
+    /// The connection with the open transaction that it belongs to. Without autocommit, one that
+    /// reads have begun on readers is not one for what may write.
+    #[inline]
+    fn transaction<'a>(&self, session: &Held<'a>) -> Option<&'a Lease> {
+        let open = session.leases().filter(|lease| lease.pins.has(PinReason::Transaction));
+        let mut open = open.filter(|lease| {
+            !session.transactions.autocommit_off
+                || lease.only_reads
+                || !self.are_readers(lease.hostgroup)
+                || self.known.is_none_or(|known| belongs_anywhere(&known.analysis, self.proof))
+        });
+        open.next()
+    }
+
+    /// Whether a hostgroup is the readers of a group, and not the user's own.
+    fn are_readers(&self, hostgroup: HostgroupId) -> bool {
+        hostgroup != self.user.default_hostgroup && self.snapshot.reader_group(hostgroup).is_some()
+    }
+
+    /// Whether it begins a transaction of itself: none is open, and each statement belongs to one.
+    fn begins(&self) -> bool {
+        self.session.transactions.autocommit_off && self.session.in_transaction().is_none()
+    }
+
     /// The connection that it stays on, whoever names another hostgroup.
     fn stays<'a>(&self, session: &Held<'a>, named: HostgroupId) -> Option<&'a Lease> {
         if session.leases.is_empty() || session.begins_read_only {
@@ -489,7 +517,8 @@ impl Case<'_> {
         let group = group_of(named);
         let home = self.user.default_hostgroup;
         let statement = (&self.known?.analysis, self.proof);
-        keeping_lease(session, (home, named), statement, |id| group_of(id) == group)
+        let kept = keeping_lease(session, (home, named), statement, |id| group_of(id) == group)?;
+        (!self.begins() || !self.are_readers(kept.hostgroup)).then_some(kept)
     }
 
     /// The connection that it follows its session to, where no hostgroup is named.
@@ -517,6 +546,19 @@ impl Case<'_> {
         let is_online = |readers| has_online(self.snapshot, readers, self.now_ms);
         let analysis = self.known.map(|known| &known.analysis);
         split(group, analysis, self.proof.reads, self.session.transactions, is_online)
+    }
+
+    /// Why it is refused where it commits a transaction implicitly, and that has written elsewhere:
+    /// it would stay open there.
+    #[inline]
+    fn parts_from_transaction(&self, session: &Held<'_>, place: Place) -> Option<Refusal> {
+        let analysis = &self.known.filter(|_| self.aim == Aim::Run)?.analysis;
+        let to = place.hostgroup();
+        let is_apart = |lease: &&Lease| {
+            lease.hostgroup != to && lease.pins.has(PinReason::Transaction) && lease.has_written
+        };
+        let lease = session.leases().find(is_apart)?;
+        commits_implicitly(analysis).then_some(Refusal::OpenElsewhere(lease.hostgroup, to))
     }
 
     /// Why it is refused where it would find `NULL` for a user variable that its session has
@@ -552,6 +594,11 @@ impl fmt::Display for Refusal {
                  give that back first",
                 held.name()
             ),
+            Self::OpenElsewhere(open, to) => write!(
+                f,
+                "this statement goes to hostgroup {to}, and would commit the transaction that is \
+                 open in hostgroup {open}: COMMIT or ROLLBACK first"
+            ),
             Self::VariablesElsewhere(held, to) => write!(
                 f,
                 "a user variable that this statement reads may be one that the session has set \
@@ -560,6 +607,12 @@ impl fmt::Display for Refusal {
             ),
         }
     }
+}
+
+/// Whether a statement does no harm in a transaction on readers: it looks at something, or ends the
+/// transaction and does nothing else.
+fn belongs_anywhere(analysis: &Analysis, proof: Proof) -> bool {
+    only_looks(analysis, proof) || ends_transactions(analysis)
 }
 
 /// Whether a hostgroup has a server that takes statements.

@@ -161,7 +161,10 @@ impl Commands {
         let Some(session) = client.session.as_mut() else {
             return Default::default();
         };
-        let asker = Asker::of(&client.origin.peer, session);
+        let mut asker = Asker::of(&client.origin.peer, session);
+        if let Asking::Execute(schema) = asking {
+            asker.schema = schema.name();
+        }
         let decision = match snapshot.rules.is_empty() {
             true => None,
             false => {

@@ -198,8 +198,8 @@ pub trait Records: Default {
 pub enum Received<'a> {
     /// The handshake is over.
     Up(TlsFacts),
-    /// Bytes that the other end sent through it.
-    Data(&'a [u8]),
+    /// Bytes that the other end sent through it, and whether more of them have arrived.
+    Data(&'a [u8], bool),
 }
 
 /// How a connection attempt stands.

@@ -60,7 +60,12 @@ impl<S: Stream> Shell<S> {
         let worker = &mut self.worker;
         let bytes = io.scratch().get_mut(..len).unwrap_or_default();
         let sink = |received: Received<'_>| match (received, side) {
-            (Received::Data(bytes), _) => deliver::<I>(worker, side, bytes),
+            (Received::Data(bytes, has_more), _) => {
+                if let (Side::Client(id), true) = (side, has_more) {
+                    worker.more_follows(id);
+                }
+                deliver::<I>(worker, side, bytes);
+            }
             (Received::Up(facts), Side::Client(id)) => worker.client_tls_up(id, facts),
             (Received::Up(facts), Side::Server(id)) => worker.server_tls_up(id, facts),
         };

@@ -28,6 +28,8 @@ use crate::{
 pub(crate) struct Known {
     pub(crate) digest: u64,
     pub(crate) digest_text: Box<[u8]>,
+    /// Whether the digest says all that servers carry out; true where the firewall is off.
+    pub(crate) says_all: bool,
     /// Of which settings and servers' version it is ([`Analyses::edition`]).
     pub(crate) edition: u32,
     /// How the text was read, as far as plain texts differ by it ([`reading_of`]).
@@ -77,6 +79,7 @@ impl Known {
         Self {
             digest: self.digest,
             digest_text: self.digest_text.clone(),
+            says_all: self.says_all && other.says_all,
             edition: self.edition,
             reading: self.reading,
             structure: self.structure.clone(),
@@ -100,6 +103,8 @@ impl Known {
 pub(crate) struct Analyses {
     digester: Digester,
     settings: digest::Settings,
+    /// Whether digests are compared with the firewall's.
+    judges: bool,
     /// Makes digests that keep what the settings leave out, where they leave something out.
     exact: Option<(Digester, digest::Settings)>,
     /// What is declared to read only.
@@ -120,6 +125,7 @@ impl Analyses {
         Self {
             digester: Digester::new(),
             settings: digest_settings(settings),
+            judges: settings.firewall_whitelist_enabled,
             exact: exact(&digest_settings(settings)),
             routines: settings.reading_routines.clone(),
             version: ServerVersion::UNKNOWN,
@@ -134,7 +140,9 @@ impl Analyses {
     pub(crate) fn configure(&mut self, settings: &Settings) {
         let routines = &settings.reading_routines;
         let digests = digest_settings(settings);
-        if digests != self.settings || *routines != self.routines {
+        let judges = settings.firewall_whitelist_enabled;
+        if digests != self.settings || *routines != self.routines || judges != self.judges {
+            self.judges = judges;
             self.routines.clone_from(routines);
             self.exact = exact(&digests);
             self.settings = digests;
@@ -225,9 +233,14 @@ impl Analyses {
         let computes_values = !gives_values || whole.is_none_or(computes_values);
         let may_leave_insert_id = may_leave_insert_id(&analysis, whole);
         let found_rows = FoundRows::of(&analysis, whole);
+        let may_fail_half_way = may_fail_half_way(&analysis, whole);
+        let (digest_hash, digest_text) = (digest.hash, Box::from(digest.text));
+        let says_all =
+            digest.is_clean || !self.judges || self.digester.says_all(text, &self.settings, modes);
         let known = Rc::new(Known {
-            digest: digest.hash,
-            digest_text: digest.text.into(),
+            digest: digest_hash,
+            digest_text,
+            says_all,
             edition: self.edition,
             reading,
             structure: exact.map(|exact| exact.text.into()),
@@ -236,7 +249,7 @@ impl Analyses {
             looks_at_nothing: looks_at_nothing(&analysis, may_leave_insert_id, found_rows),
             nameless: prove_nameless(&analysis),
             proofs: Proofs::default(),
-            may_fail_half_way: may_fail_half_way(&analysis, whole),
+            may_fail_half_way,
             found_rows,
             analysis,
             computes_values,

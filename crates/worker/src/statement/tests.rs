@@ -154,3 +154,30 @@ fn digests_are_made_as_the_settings_say() {
     assert!(digests.no_digits);
     assert_eq!(digests.grouping_limit, u16::MAX);
 }
+
+#[test]
+fn a_digest_says_all_unless_servers_carry_out_what_it_leaves_out() {
+    let settings = Settings { firewall_whitelist_enabled: true, ..Settings::default() };
+    let mut judging = Analyses::new(&settings);
+    let mariadb = Modes { flavor_mariadb: true, ..Modes::default() };
+    let mut says_all = |text: &str| judging.know(text.as_bytes(), &mariadb).says_all;
+    for whole in [
+        "SELECT id FROM t",
+        "SELECT /* why */ id FROM t -- because\n WHERE a = 1",
+        "SELECT id FROM t # all of them",
+        "SELECT id FROM t WHERE a = -(1) -- x",
+    ] {
+        assert!(says_all(whole), "{whole}");
+    }
+    for more in [
+        "SELECT id FROM t --\nUNION SELECT pw FROM secret",
+        "SELECT id FROM t /*M!100000 UNION SELECT pw FROM secret */",
+        "SELECT id FROM t /*! */ --\n UNION SELECT pw FROM secret",
+    ] {
+        assert!(!says_all(more), "{more}");
+    }
+    let long = format!("SELECT {}1 FROM t", "a, ".repeat(1_000));
+    assert!(!says_all(&long), "the rest of it may be anything");
+    let mut not_judging = analyses();
+    assert!(not_judging.know(b"SELECT id FROM t /*! UNION SELECT 1 */", &mariadb).says_all);
+}

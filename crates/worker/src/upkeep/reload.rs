@@ -10,17 +10,14 @@ use trunkline_session::tracker::PinReason;
 use trunkline_topology::{HostgroupId, Server, User};
 
 use crate::{
-    clients::client::{Client, Lease, Phase, Stage, Statement},
+    clients::client::{Client, Phase, Stage, Statement},
     effects::Wake,
-    exchange::send::{LOST, may_leave},
+    exchange::send::{LOST, MOVED, may_leave},
     rooms::{Commands, Core, Exchange, Lender},
     routing::kept::has_state,
     routing::route::Route,
     servers::Servers,
 };
-
-/// Why what a session holds is lost where its user has another default hostgroup.
-const MOVED: &str = "its user's default hostgroup is another one now";
 
 /// Why a connection is left on which nothing of a write has been sent yet.
 const READERS: &str = "its hostgroup is the readers' now";
@@ -113,12 +110,15 @@ impl Core {
                     Arc::new(User { default_hostgroup, ..User::clone(&session.login.user) })
                 }
             };
-            let is_left = |lease: &Lease| lease.hostgroup == former && has_state(lease);
-            let left = session.leases.iter().find(|lease| is_left(lease));
-            if let Some(lease) = left.filter(|_| user.default_hostgroup != former) {
-                let held: Vec<_> = lease.pins.reasons().map(PinReason::name).collect();
-                let held = held.join(", ");
-                session.lost = Some(format!("{LOST} ({MOVED}); it held the session's {held}"));
+            let moves = user.default_hostgroup != former;
+            for lease in session.leases.iter_mut().filter(|_| moves) {
+                lease.is_left |= lease.hostgroup == former;
+                lease.is_left &= lease.hostgroup != user.default_hostgroup;
+                if lease.hostgroup == former && has_state(lease) {
+                    let held: Vec<_> = lease.pins.reasons().map(PinReason::name).collect();
+                    let held = held.join(", ");
+                    session.lost = Some(format!("{LOST} ({MOVED}); it held the session's {held}"));
+                }
             }
             session.login.user = user;
         }

@@ -50,6 +50,9 @@ fn a_client_that_sends_ahead_is_known_by_what_waits() {
     client.io.has_more = true;
     assert!(client.has_sent_ahead());
     client.io.has_more = false;
+    client.io.follows = true;
+    assert!(client.has_sent_ahead());
+    client.io.follows = false;
     client.io.inbox.push(1);
     assert!(client.has_sent_ahead());
 }
@@ -76,6 +79,7 @@ fn a_session_is_in_a_transaction_where_a_lease_is() {
         is_in_trans: true,
         only_reads: false,
         begun_apart: false,
+        is_left: false,
         has_written: false,
         pinned_by: None,
     };

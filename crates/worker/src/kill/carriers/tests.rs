@@ -1,3 +1,5 @@
+use trunkline_protocol::packet::ok::OkPacket;
+
 use crate::{
     Action, ClientId, KillAnswer, KillAsker, KillRequest, KillScope,
     tests::{MYSQL, ONE_CONNECTION, Reply, Setup, TestWorker},
@@ -326,4 +328,39 @@ fn numbers_of_workers_are_apart() {
         number(&mut world, client)
     });
     assert_eq!(numbers, [2, 5, 8]);
+}
+
+/// Two clients of a server that takes one connection, which the first one's transaction holds; the
+/// second sends these commands in one piece.
+fn behind_a_transaction(commands: &[&str]) -> (TestWorker, ClientId, ClientId) {
+    let mut world = TestWorker::with(ONE_CONNECTION);
+    let (holder, sender) = (world.log_in(), world.log_in());
+    let open = trunkline_protocol::packet::status::IN_TRANS;
+    world.run(holder, "BEGIN", Reply::Says(OkPacket { status: open, ..OkPacket::default() }));
+    let mut bytes = Vec::new();
+    for text in commands {
+        let payload = [b"\x03", text.as_bytes()].concat();
+        trunkline_protocol::codec::frame::put_payload(&mut bytes, 0, &payload);
+    }
+    world.happens(|worker| worker.client_read(sender, &bytes));
+    (world, holder, sender)
+}
+
+const INTERRUPTED: &str = "error 1317: Query execution was interrupted";
+
+#[test]
+fn nothing_runs_that_was_sent_ahead_behind_what_a_kill_met_unsent() {
+    let (mut world, holder, sender) =
+        behind_a_transaction(&["BEGIN", "INSERT INTO s.t VALUES (1)"]);
+    assert_eq!(world.answered(holder, "KILL QUERY 2"), "ok");
+    assert_eq!(world.answer(sender), INTERRUPTED);
+    assert!(world.is_closed(sender));
+}
+
+#[test]
+fn a_session_with_nothing_sent_ahead_goes_on_behind_a_kill_of_its_statement() {
+    let (mut world, holder, sender) = behind_a_transaction(&["BEGIN"]);
+    assert_eq!(world.answered(holder, "KILL QUERY 2"), "ok");
+    assert_eq!(world.answer(sender), INTERRUPTED);
+    assert!(!world.is_closed(sender));
 }

@@ -175,6 +175,36 @@ fn a_transaction_keeps_its_statements_unless_the_user_lets_rules_take_them() {
 }
 
 #[test]
+fn without_autocommit_a_transaction_of_readers_takes_in_nothing_that_may_write() {
+    let reading = || free().without_autocommit().holding(20, &[Pin::Transaction]);
+    let there = held(20, Reason::Transaction);
+    let autocommit_off = Reason::Split(Split::AutocommitOff);
+    check([
+        (reading(), UPDATE, to(10, MAY_WRITE)),
+        (reading(), "CREATE TABLE x (a INT)", to(10, MAY_WRITE)),
+        (reading().holding(10, &[Pin::Transaction]), UPDATE, held(10, Reason::Transaction)),
+        (reading(), SELECT, there),
+        (reading(), "COMMIT", there),
+        (reading().reading_only(), SELECT, there),
+        // Where it was begun by `BEGIN`, a rule has sent that to the readers.
+        (free().holding(20, &[Pin::Transaction]), UPDATE, there),
+        (
+            free().without_autocommit().holding(30, &[Pin::Transaction]),
+            UPDATE,
+            held(30, Reason::Transaction),
+        ),
+    ]);
+    // What the session holds on a reader begins no transaction there.
+    let variable = || app().without_autocommit().holding_named(20, Pin::UserVariable, b"a");
+    let elsewhere = refused(Refusal::VariablesElsewhere(READERS, HostgroupId(10)));
+    check([
+        (variable().with(rule(20)), "SELECT @a, a FROM t", elsewhere),
+        (variable(), "SELECT @a, a FROM t", elsewhere),
+        (variable(), SELECT, to(10, autocommit_off)),
+    ]);
+}
+
+#[test]
 fn what_a_session_holds_keeps_it_where_no_rule_speaks() {
     let holds = |why| Reason::Holds(why);
     let table = || app().holding(10, &[Pin::TemporaryTable]);
@@ -307,6 +337,20 @@ fn what_ends_transactions_in_several_hostgroups_ends_all() {
     let given_up = two().decide(commit).gives_up;
     assert_eq!(given_up, GivesUp::TransactionsBut(HostgroupId(10)));
     assert_eq!(two().decide(SELECT).gives_up, GivesUp::Nothing);
+}
+
+#[test]
+fn what_commits_implicitly_goes_nowhere_while_another_hostgroup_has_written() {
+    let written = || free().with(rule(10)).writing(30);
+    let apart = refused(Refusal::OpenElsewhere(HostgroupId(30), HostgroupId(10)));
+    check([
+        (written(), "BEGIN", apart),
+        (written(), "CREATE TABLE x (a INT)", apart),
+        (written(), "LOCK TABLES t READ", apart),
+        (written(), UPDATE, to(10, RULE)),
+        (free().with(rule(30)).writing(30), "BEGIN", held(30, RULE)),
+        (free().with(rule(10)).holding(30, &[Pin::Transaction]), "BEGIN", to(10, RULE)),
+    ]);
 }
 
 #[test]

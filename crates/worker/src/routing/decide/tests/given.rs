@@ -171,6 +171,7 @@ impl Given {
             pins,
             only_reads: false,
             begun_apart: false,
+            is_left: false,
             has_written: false,
             pinned_by: None,
         });
