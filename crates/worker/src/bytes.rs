@@ -1,6 +1,5 @@
 //! What sockets bring, and what was written to them.
 
-use trunkline_pool::ConnId;
 use trunkline_protocol::codec::compressed::Expected;
 use trunkline_stats::ClientRefusal;
 
@@ -20,24 +19,25 @@ impl Core {
                 self.with_client(id, |core, client| core.on_client_wrote(client, len));
             }
             Side::Server(id) => {
-                let Some(conn) = self.servers.conns.get_mut(id) else {
-                    return;
-                };
-                if matches!(conn.phase, ConnPhase::Login(_)) {
-                    // The password may be in it.
-                    conn.io.outbox.wipe(len);
-                }
-                match conn.io.packing.as_deref_mut() {
-                    None => conn.io.outbox.advance(len, &mut self.fx.buffers),
-                    Some(packing) => packing.advance(len, &mut self.fx.buffers),
-                }
-                self.after_server_write(id);
+                self.with_conn(id, |core, conn| core.on_server_wrote(conn, len));
             }
         }
     }
 }
 
 impl Core {
+    fn on_server_wrote(&mut self, conn: &mut Conn, len: usize) {
+        if matches!(conn.phase, ConnPhase::Login(_)) {
+            // The password may be in it.
+            conn.io.outbox.wipe(len);
+        }
+        match conn.io.packing.as_deref_mut() {
+            None => conn.io.outbox.advance(len, &mut self.fx.buffers),
+            Some(packing) => packing.advance(len, &mut self.fx.buffers),
+        }
+        self.after_server_write(conn);
+    }
+
     fn on_client_wrote(&mut self, client: &mut Client, len: usize) {
         // It rests from its answer on, not from its question.
         client.active_ms = self.env.now.ms();
@@ -69,13 +69,17 @@ impl Commands {
             Phase::Running(_) | Phase::AwaitKill(_) | Phase::AwaitNames(_) => {
                 client.io.inbox.extend_from_slice(bytes);
                 match client.is_uploading() {
-                    true => self.exchange.core.upload(client),
+                    true => self.exchange.core.upload_on(client),
                     false => self.exchange.core.pause_if_full(client),
                 }
             }
-            Phase::Forward(conn) => {
-                let conn = *conn;
-                self.exchange.forward_to_server(client, conn, bytes);
+            &Phase::Forward(conn) => {
+                let sent = self.exchange.with_conn(conn, |exchange, conn| {
+                    exchange.forward_to_server(client, conn, bytes);
+                });
+                if sent.is_none() {
+                    self.exchange.close_client(client);
+                }
             }
             Phase::Closing => {}
         }
@@ -139,12 +143,12 @@ impl Commands {
                     });
                 }
                 Side::Server(id) => {
-                    if let Some(conn) = self.exchange.core.servers.conns.get_mut(id)
-                        && let Some(packing) = conn.io.packing.as_deref_mut()
-                    {
-                        packing.is_listed = false;
-                        self.exchange.packed_server_read(id, &[]);
-                    }
+                    self.exchange.with_conn(id, |exchange, conn| {
+                        if let Some(packing) = conn.io.packing.as_deref_mut() {
+                            packing.is_listed = false;
+                            exchange.packed_server_read(conn, &[]);
+                        }
+                    });
                 }
             }
         }
@@ -158,41 +162,36 @@ impl Exchange {
     }
 
     /// See [`Worker::server_read`](crate::Worker::server_read).
-    pub(crate) fn on_server_read(&mut self, id: ConnId, bytes: &[u8]) {
-        let Some(conn) = self.core.servers.conns.get(id) else {
-            return;
-        };
+    pub(crate) fn on_server_read(&mut self, conn: &mut Conn, bytes: &[u8]) {
         match conn.io.packing.is_some() {
-            false => self.server_read_plain(id, bytes),
-            true => self.packed_server_read(id, bytes),
+            false => self.server_read_plain(conn, bytes),
+            true => self.packed_server_read(conn, bytes),
         }
     }
 
     /// Bytes from a server, unpacked.
     #[inline]
-    fn server_read_plain(&mut self, id: ConnId, bytes: &[u8]) {
-        let Some(conn) = self.core.servers.conns.get(id) else {
-            return;
-        };
-        match &conn.phase {
-            ConnPhase::Connecting(_) => self.server_broke(id, "sent bytes before it was connected"),
-            ConnPhase::Login(_) if conn.in_flight.is_empty() => self.server_login_read(id, bytes),
+    fn server_read_plain(&mut self, conn: &mut Conn, bytes: &[u8]) {
+        match conn.phase {
+            ConnPhase::Connecting(_) => {
+                self.server_broke(conn, "sent bytes before it was connected");
+            }
+            ConnPhase::Login(_) if conn.in_flight.is_empty() => self.server_login_read(conn, bytes),
             // An idle connection logs in again before what came before is answered.
-            ConnPhase::Login(_) => self.reply_read(id, bytes),
-            ConnPhase::Ready => self.reply_read(id, bytes),
+            ConnPhase::Login(_) | ConnPhase::Ready => self.reply_read(conn, bytes),
             ConnPhase::Forward(client) => {
-                let client = *client;
                 self.core.with_client(client, |core, client| {
-                    core.forward_to_client(client, id, bytes);
+                    core.forward_to_client(client, conn, bytes);
                 });
             }
+            ConnPhase::Closed => {}
         }
     }
 
     /// See [`Worker::server_closed`](crate::Worker::server_closed).
-    pub(crate) fn on_server_closed(&mut self, id: ConnId, reason: &str) {
-        self.unpack_last_words(id);
-        self.lose_conn(id, reason);
+    pub(crate) fn on_server_closed(&mut self, conn: &mut Conn, reason: &str) {
+        self.unpack_last_words(conn);
+        self.lose_conn(conn, reason);
     }
 
     /// See [`Worker::client_tls_failed`](crate::Worker::client_tls_failed).
@@ -210,35 +209,30 @@ impl Exchange {
     }
 
     /// See [`Worker::server_tls_failed`](crate::Worker::server_tls_failed).
-    pub(crate) fn on_server_tls_failed(&mut self, id: ConnId, reason: &str) {
-        let conn = self.core.servers.conns.get(id);
-        if conn.is_some_and(
-            |conn| matches!(&conn.phase, ConnPhase::Login(handshake) if handshake.awaits_tls()),
-        ) {
+    pub(crate) fn on_server_tls_failed(&mut self, conn: &mut Conn, reason: &str) {
+        if matches!(&conn.phase, ConnPhase::Login(handshake) if handshake.awaits_tls()) {
             self.core.fx.stats.counters.server_tls_failed += 1;
         }
-        self.on_server_closed(id, &format!("TLS failed: {reason}"));
+        self.on_server_closed(conn, &format!("TLS failed: {reason}"));
     }
 
     /// Bytes of a server that compresses.
-    fn packed_server_read(&mut self, id: ConnId, bytes: &[u8]) {
-        self.unpack_server(id, bytes, |conn| !conn.io.is_paused);
+    fn packed_server_read(&mut self, conn: &mut Conn, bytes: &[u8]) {
+        self.unpack_server(conn, bytes, |conn| !conn.io.is_paused);
     }
 
     /// A server has closed: what it said before counts, whether its client keeps up or not.
-    fn unpack_last_words(&mut self, id: ConnId) {
-        self.unpack_server(id, &[], |_| true);
+    fn unpack_last_words(&mut self, conn: &mut Conn) {
+        self.unpack_server(conn, &[], |_| true);
     }
 
-    fn unpack_server(&mut self, id: ConnId, bytes: &[u8], goes_on: impl Fn(&Conn) -> bool) {
-        let packing =
-            self.core.servers.conns.get_mut(id).and_then(|conn| conn.io.packing.as_deref_mut());
-        let Some(packing) = packing else { return };
+    fn unpack_server(&mut self, conn: &mut Conn, bytes: &[u8], goes_on: impl Fn(&Conn) -> bool) {
+        let Some(packing) = conn.io.packing.as_deref_mut() else { return };
         let mut received = std::mem::take(&mut packing.received);
         let input = joined(&mut received, bytes);
         let mut at = 0;
         let mut plain = self.core.fx.buffers.take();
-        while let Some(conn) = self.core.servers.conns.get_mut(id).filter(|conn| goes_on(conn)) {
+        while !conn.is_closed() && goes_on(conn) {
             let Some(packing) = conn.io.packing.as_deref_mut() else {
                 break;
             };
@@ -250,19 +244,17 @@ impl Exchange {
                 Ok(None) => break,
                 Ok(Some(len)) => {
                     at += len;
-                    self.server_read_plain(id, &plain);
+                    self.server_read_plain(conn, &plain);
                 }
                 Err(fault) => {
                     self.core.fx.buffers.give(plain);
-                    return self.server_broke(id, &format!("sent {fault}"));
+                    return self.server_broke(conn, &format!("sent {fault}"));
                 }
             }
         }
         self.core.fx.buffers.give(plain);
         let rest = remaining(received, bytes, at);
-        if let Some(conn) = self.core.servers.conns.get_mut(id)
-            && let Some(packing) = conn.io.packing.as_deref_mut()
-        {
+        if let Some(packing) = conn.io.packing.as_deref_mut() {
             packing.received = rest;
         }
     }

@@ -282,7 +282,7 @@ impl Exchange {
         if let Some(cause) = client.session.as_ref().and_then(|session| session.lost.clone()) {
             // What it was to be a part of has gone while it waited.
             self.core.clients.set_timer(client, 0);
-            self.fail_statement(client, ErrorKind::StateLost.says(cause));
+            self.fail_statement(client, ErrorKind::StateLost.says(cause), None);
             return self.close_client(client);
         }
         let Phase::Running(mut statement) = std::mem::replace(&mut client.phase, Phase::Idle)
@@ -301,7 +301,7 @@ impl Exchange {
             Found::Answer(reply) => {
                 self.answer_cached(client, &mut statement, order, &reply);
                 self.retire(statement);
-                return self.after_statement(client);
+                return self.after_statement(client, None);
             }
             Found::Fill(ticket) | Found::Renew(ticket) => {
                 statement.beside.fill = Some(self.core.new_fill(&key, ticket, &route));

@@ -4,7 +4,6 @@
 //! compressed has a [`Packing`] besides: what is read goes through it first, and the driver is
 //! shown what it has packed instead of the outbox. Other connections have none.
 
-use trunkline_pool::ConnId;
 use trunkline_protocol::{
     capability::{Capabilities, Compression},
     codec::{
@@ -20,7 +19,7 @@ use crate::{
     effects::Effects,
     outbox::{Buffers, Outbox},
     rooms::Core,
-    servers::conn::ConnPhase,
+    servers::conn::{Conn, ConnPhase},
 };
 
 /// The highest level of zstd that a client gets: beyond it a worker would spend its time on one
@@ -153,15 +152,14 @@ impl Core {
     }
 
     /// How a server connection with these capabilities is packed.
-    pub(crate) fn begin_server_packing(&mut self, id: ConnId, capabilities: Capabilities) {
+    pub(crate) fn begin_server_packing(&mut self, conn: &mut Conn, capabilities: Capabilities) {
         let settings = &self.env.snapshot.settings;
         let method = match capabilities.compression() {
             None => return,
             Some(Compression::Zlib) => Method::Zlib(settings.protocol_compression_level),
             Some(Compression::Zstd) => Method::Zstd(settings.zstd_compression_level),
         };
-        if let Some(conn) = self.servers.conns.get_mut(id).filter(|conn| conn.io.packing.is_none())
-        {
+        if conn.io.packing.is_none() {
             let outbox = &mut conn.io.outbox;
             conn.io.packing = Some(Packing::begin(PackingPeer::Server, method, outbox, Vec::new()));
         }
@@ -264,12 +262,10 @@ impl Core {
     }
 
     /// Reads on from a server's socket that was paused.
-    pub(crate) fn resume_server(&mut self, id: ConnId) {
-        self.fx.act(Action::Resume(Side::Server(id)));
-        if let Some(conn) = self.servers.conns.get_mut(id)
-            && let Some(packing) = conn.io.packing.as_deref_mut()
-        {
-            self.fx.unpack_soon(Side::Server(id), packing, conn.io.is_paused);
+    pub(crate) fn resume_server(&mut self, conn: &mut Conn) {
+        self.fx.act(Action::Resume(Side::Server(conn.id)));
+        if let Some(packing) = conn.io.packing.as_deref_mut() {
+            self.fx.unpack_soon(Side::Server(conn.id), packing, conn.io.is_paused);
         }
     }
 

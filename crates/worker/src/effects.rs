@@ -42,6 +42,8 @@ pub(crate) enum Wake {
     /// What was in front of a statement on this connection has been answered; a `KILL` for the
     /// statement may have waited for that.
     KillsWait(ConnId),
+    /// A `KILL` that might have hit this connection is no longer under way.
+    KillOver(ConnId),
     /// The connection that carried this `KILL` has ended.
     KillLost {
         id: u64,

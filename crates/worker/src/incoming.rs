@@ -14,6 +14,7 @@ use crate::{
     clients::client::Client,
     effects::Wake,
     rooms::{Commands, Exchange, Lender},
+    servers::conn::Conn,
 };
 
 impl Worker {
@@ -32,6 +33,14 @@ impl Worker {
     fn after_client(&mut self, id: ClientId, happens: impl FnOnce(&mut Commands, &mut Client)) {
         self.after(|worker| {
             worker.commands.with_client(id, happens);
+        });
+    }
+
+    /// Has something happen to a server connection, unless it has gone.
+    #[inline]
+    fn after_conn(&mut self, id: ConnId, happens: impl FnOnce(&mut Exchange, &mut Conn)) {
+        self.after(|worker| {
+            worker.commands.exchange.with_conn(id, happens);
         });
     }
 
@@ -58,11 +67,20 @@ impl Worker {
                 core.with_client(id, |core, client| core.trace_gone(client, conn, trace));
             }
             Wake::Freed(id) => commands.exchange.recycle(id),
-            Wake::Shared(id) => commands.exchange.fill(id),
+            Wake::Shared(id) => {
+                commands.exchange.with_conn(id, Exchange::fill);
+            }
             Wake::Queue(hostgroup) => commands.exchange.pump(hostgroup),
-            Wake::Lost(conn, reason) => commands.exchange.lose_conn(conn, reason),
+            Wake::Lost(conn, reason) => {
+                let lose =
+                    |exchange: &mut Exchange, conn: &mut Conn| exchange.lose_conn(conn, reason);
+                commands.exchange.with_conn(conn, lose);
+            }
             Wake::KillAsked(request) => commands.exchange.on_kill_asked(*request),
             Wake::KillsWait(target) => commands.exchange.send_waiting_kills(target),
+            Wake::KillOver(target) => {
+                commands.exchange.with_conn(target, Exchange::go_on_after_kill);
+            }
             Wake::KillLost { id, via, may_go_again, text } => {
                 commands.exchange.kill_lost(id, via, may_go_again, text);
             }
@@ -79,17 +97,17 @@ impl Worker {
 
     /// The driver encrypted a password; `None` when the server's key was no key.
     pub fn server_encrypted(&mut self, id: ConnId, ciphertext: Option<Vec<u8>>) {
-        self.after(|worker| worker.commands.exchange.on_server_encrypted(id, ciphertext))
+        self.after_conn(id, |exchange, conn| exchange.on_server_encrypted(conn, ciphertext))
     }
 
     /// The driver derived a key's seed; `None` when it could not.
     pub fn server_derived(&mut self, id: ConnId, seed: Option<Secret<[u8; 32]>>) {
-        self.after(|worker| worker.commands.exchange.on_server_derived(id, seed))
+        self.after_conn(id, |exchange, conn| exchange.on_server_derived(conn, seed))
     }
 
     /// The driver could not connect.
     pub fn server_failed(&mut self, id: ConnId, reason: &str) {
-        self.after(|worker| worker.commands.exchange.on_server_failed(id, reason))
+        self.after_conn(id, |exchange, conn| exchange.lose_conn(conn, reason))
     }
 
     /// Worker `from` needs a connection to this server.
@@ -99,7 +117,7 @@ impl Worker {
 
     /// The adopted connection's socket is in place: it can be used.
     pub fn adopted(&mut self, id: ConnId) {
-        self.after(|worker| worker.commands.exchange.core.on_adopted(id))
+        self.after_conn(id, |exchange, conn| exchange.core.freed(conn))
     }
 
     /// Looks at deadlines. Called once per batch; does little unless something is due.
@@ -217,12 +235,12 @@ impl Worker {
 
     /// TLS with a server is up: the login goes on through it.
     pub fn server_tls_up(&mut self, id: ConnId, facts: TlsFacts) {
-        self.after(|worker| worker.commands.exchange.core.on_server_tls_up(id, facts))
+        self.after_conn(id, |exchange, conn| exchange.core.on_server_tls_up(conn, facts))
     }
 
     /// TLS with a server did not come up, or broke; its socket is closed.
     pub fn server_tls_failed(&mut self, id: ConnId, reason: &str) {
-        self.after(|worker| worker.commands.exchange.on_server_tls_failed(id, reason))
+        self.after_conn(id, |exchange, conn| exchange.on_server_tls_failed(conn, reason))
     }
 
     /// The kernel took `len` bytes of a socket's pending ones.
@@ -249,11 +267,11 @@ impl Worker {
 
     /// Bytes from a server.
     pub fn server_read(&mut self, id: ConnId, bytes: &[u8]) {
-        self.after(|worker| worker.commands.exchange.on_server_read(id, bytes))
+        self.after_conn(id, |exchange, conn| exchange.on_server_read(conn, bytes))
     }
 
     /// A server's socket ended, or failed with this reason.
     pub fn server_closed(&mut self, id: ConnId, reason: &str) {
-        self.after(|worker| worker.commands.exchange.on_server_closed(id, reason))
+        self.after_conn(id, |exchange, conn| exchange.on_server_closed(conn, reason))
     }
 }

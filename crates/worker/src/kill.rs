@@ -19,8 +19,7 @@ use crate::{
     clients::client::{AwaitKill, Client, Ending, Phase, Purpose, Stage},
     effects::Wake,
     rooms::{Core, Exchange, Lender},
-    servers::Servers,
-    servers::conn::{ConnPhase, Owner},
+    servers::conn::{Conn, ConnPhase, Owner},
 };
 
 /// How long a client waits for the answer to its `KILL`, ms. Whoever carries it out gives up
@@ -125,16 +124,13 @@ pub(crate) fn worker_of(number: u32, workers: usize) -> usize {
     number.saturating_sub(1) % workers.max(1)
 }
 
-impl Servers {
-    /// How to number an error that breaks off the reply that comes in on this connection.
-    fn break_off_seq(&self, conn: trunkline_pool::ConnId, id: ClientId) -> Option<u8> {
-        let conn = self.conns.get(conn)?;
-        if !matches!(conn.phase, ConnPhase::Ready) {
-            return None;
-        }
-        let entry = conn.in_flight.iter().find(|entry| entry.owner == Owner::Client(id))?;
-        entry.relay.break_off_seq()
+/// How to number an error that breaks off the reply that comes in on this connection.
+fn break_off_seq(conn: &Conn, id: ClientId) -> Option<u8> {
+    if !matches!(conn.phase, ConnPhase::Ready) {
+        return None;
     }
+    let entry = conn.in_flight.iter().find(|entry| entry.owner == Owner::Client(id))?;
+    entry.relay.break_off_seq()
 }
 
 impl Core {
@@ -176,6 +172,11 @@ impl Core {
     pub(crate) fn on_kill_undelivered(&mut self, asker: KillAsker) {
         let text = "the worker that knows this session has stopped".to_owned();
         self.answer_kill(asker, KillAnswer::failed(text));
+    }
+
+    /// Singles out the client's statement on this connection, which it shares.
+    pub(crate) fn single_out_on(&mut self, client: &mut Client, conn_id: ConnId) -> bool {
+        self.with_conn(conn_id, |core, conn| core.single_out(client, conn)) == Some(true)
     }
 
     /// Takes a statement out of its hostgroup's queue.
@@ -303,7 +304,7 @@ impl Exchange {
             }
             KillAnswer::Failed(error) => self.core.answer_error(client, error),
         }
-        self.after_statement(client);
+        self.after_statement(client, None);
     }
 
     /// Clients whose `KILL` nobody answers are told so.
@@ -344,7 +345,7 @@ impl Exchange {
             Phase::Running(statement) => match statement.stage {
                 Stage::Held(_) | Stage::Queued | Stage::Returning => {
                     self.core.pool_leave(client);
-                    self.fail_interrupted(client);
+                    self.fail_interrupted(client, None);
                     None
                 }
                 Stage::Synchronising(_) | Stage::Preparing(_) => {
@@ -354,8 +355,8 @@ impl Exchange {
                 Stage::Sent(conn) => Some((conn, Some(statement.sent.sent_at))),
                 Stage::Shared(conn) => {
                     let sent_at = statement.sent.sent_at;
-                    if !self.core.single_out(client, conn) {
-                        self.fail_statement(client, ErrorKind::Interrupted.says(INTERRUPTED));
+                    if !self.core.single_out_on(client, conn) {
+                        self.fail_statement(client, ErrorKind::Interrupted.says(INTERRUPTED), None);
                         return None;
                     }
                     Some((conn, Some(sent_at)))
@@ -409,7 +410,7 @@ impl Exchange {
             Phase::Running(statement) => match statement.stage {
                 Stage::Sent(conn) => Some(conn),
                 // Behind others it is read and thrown away.
-                Stage::Shared(conn) => self.core.single_out(client, conn).then_some(conn),
+                Stage::Shared(conn) => self.core.single_out_on(client, conn).then_some(conn),
                 Stage::Held(_)
                 | Stage::Queued
                 | Stage::Returning
@@ -424,7 +425,9 @@ impl Exchange {
             | Phase::Closing => None,
         };
         let seq = match conn {
-            Some(conn) => logs_in.or_else(|| self.core.servers.break_off_seq(conn, client.id)),
+            Some(conn) => logs_in.or_else(|| {
+                self.core.servers.conns.get(conn).and_then(|conn| break_off_seq(conn, client.id))
+            }),
             None => running_seq,
         };
         SessionEnd { conn, seq, may_be_done, is_shared }
@@ -441,29 +444,33 @@ impl Exchange {
             });
         }
         if let Some(conn) = end.conn {
-            self.core.take_lease(client, conn);
-            // As long as it stands, it is known that the number is still this connection's.
-            let stands = self.core.servers.awaits_kill(conn);
-            if let Some(conn) = self.core.servers.conns.get_mut(conn).filter(|_| stands) {
-                conn.holder.close_on_release = true;
-            }
-            match (end.is_shared, stands) {
-                // Those behind it that may not be sent elsewhere wait there still.
-                (true, true) => {
-                    self.core.leave_shared(client, conn);
-                    self.core.prove_all_again(conn);
-                    self.clean_shared(conn);
-                }
-                (true, false) => {
-                    self.core.leave_shared(client, conn);
-                    let reason = "a session that shared it was killed";
-                    self.core.fx.wake(Wake::Lost(conn, reason));
-                }
-                (false, true) => self.core.free_after_session(conn, Some(client)),
-                (false, false) => self.core.drop_conn(conn),
-            }
+            self.with_conn(conn, |exchange, conn| exchange.part_from_killed(client, conn, end));
         }
         self.close_client(client);
+    }
+
+    /// What becomes of a connection on which a server runs the statement of a session that is
+    /// killed.
+    fn part_from_killed(&mut self, client: &mut Client, conn: &mut Conn, end: &SessionEnd) {
+        self.core.take_lease(client, conn);
+        // As long as it stands, it is known that the number is still this connection's.
+        let stands = self.core.servers.awaits_kill(conn);
+        conn.holder.close_on_release |= stands;
+        match (end.is_shared, stands) {
+            // Those behind it that may not be sent elsewhere wait there still.
+            (true, true) => {
+                self.core.leave_shared(client, conn);
+                self.core.prove_all_again(conn);
+                self.clean_shared(conn);
+            }
+            (true, false) => {
+                self.core.leave_shared(client, conn);
+                let reason = "a session that shared it was killed";
+                self.core.fx.wake(Wake::Lost(conn.id, reason));
+            }
+            (false, true) => self.core.free_after_session(conn, Some(client)),
+            (false, false) => self.core.drop_conn(conn),
+        }
     }
 }
 

@@ -278,7 +278,7 @@ impl Exchange {
                 "User '{}' has exceeded the 'max_user_connections' resource (current value: {})",
                 user.name, user.max_connections
             );
-            self.refuse_change(client, identity.next_seq, ErrorKind::LimitReached.says(text));
+            self.refuse_change(client, identity.next_seq, ErrorKind::LimitReached.says(text), None);
             return;
         };
         let behaviour = identity.capabilities.intersection(BEHAVIOUR);

@@ -3,6 +3,8 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
+use trunkline_pool::ConnId;
+
 use crate::{
     ClientId,
     clients::{Clients, client::Client},
@@ -10,7 +12,7 @@ use crate::{
     env::Env,
     mirror::Mirrors,
     routing::Router,
-    servers::Servers,
+    servers::{Servers, conn::Conn},
     statement::Statements,
 };
 
@@ -36,9 +38,10 @@ pub(crate) struct Commands {
     pub(crate) router: Router,
 }
 
-/// A part of a worker that lends clients.
+/// A part of a worker that lends clients and server connections.
 pub(crate) trait Lender: Sized {
     fn clients(&mut self) -> &mut Clients;
+    fn servers(&mut self) -> &mut Servers;
 
     /// Lends a client to `work`, unless it has gone: until that returns, nobody finds the client by
     /// its id. A client that a panic comes from is there again, for its driver to abandon it.
@@ -57,12 +60,49 @@ pub(crate) trait Lender: Sized {
             Err(panic) => resume_unwind(panic),
         }
     }
+
+    /// Lends a server connection to `work`, unless it has gone: until that returns, nobody finds
+    /// the connection by its id. One that ends meanwhile is closed for whoever has it, and does not
+    /// come back. One that a panic comes from is there again, unless it has ended.
+    #[inline]
+    fn with_conn<R>(
+        &mut self,
+        id: ConnId,
+        work: impl FnOnce(&mut Self, &mut Conn) -> R,
+    ) -> Option<R> {
+        let mut conn = self.servers().conns.lend(id)?;
+        let done = catch_unwind(AssertUnwindSafe(|| work(self, &mut conn)));
+        self.servers().conns.take_back(id, conn);
+        match done {
+            Ok(result) => Some(result),
+            Err(panic) => resume_unwind(panic),
+        }
+    }
+
+    /// Gives a server connection to `work`, unless it has gone: the one that is lent already, if it
+    /// is that, or else out of the table.
+    fn with_conn_or<R>(
+        &mut self,
+        lent: Option<&mut Conn>,
+        id: ConnId,
+        work: impl FnOnce(&mut Self, &mut Conn) -> R,
+    ) -> Option<R> {
+        match lent {
+            Some(conn) if conn.id == id => (!conn.is_closed()).then(|| work(self, conn)),
+            _ => self.with_conn(id, work),
+        }
+    }
 }
 
 impl Lender for Core {
     #[inline]
     fn clients(&mut self) -> &mut Clients {
         &mut self.clients
+    }
+
+    #[inline]
+    fn servers(&mut self) -> &mut Servers {
+        &mut self.servers
     }
 }
 
@@ -71,12 +111,22 @@ impl Lender for Exchange {
     fn clients(&mut self) -> &mut Clients {
         &mut self.core.clients
     }
+
+    #[inline]
+    fn servers(&mut self) -> &mut Servers {
+        &mut self.core.servers
+    }
 }
 
 impl Lender for Commands {
     #[inline]
     fn clients(&mut self) -> &mut Clients {
         &mut self.exchange.core.clients
+    }
+
+    #[inline]
+    fn servers(&mut self) -> &mut Servers {
+        &mut self.exchange.core.servers
     }
 }
 
@@ -89,14 +139,40 @@ mod tests {
         accept::arrival::Arrival,
         action::Peer,
         clients::client::{Origin, Phase},
+        servers::conn::ConnPhase,
+        tests::{TWO_SERVERS, snapshot},
     };
-    use trunkline_topology::HostName;
+    use trunkline_pool::{AccountId, Pool};
+    use trunkline_session::tracker::{Charset, Schema, SessionState};
+    use trunkline_topology::{HostName, HostgroupId};
 
-    struct Part(Clients);
+    struct Part(Clients, Servers);
 
     impl Lender for Part {
         fn clients(&mut self) -> &mut Clients {
             &mut self.0
+        }
+
+        fn servers(&mut self) -> &mut Servers {
+            &mut self.1
+        }
+    }
+
+    impl Part {
+        fn new() -> Self {
+            Self(Clients::default(), Servers::new(1))
+        }
+
+        /// A connection to a server that is in no pool.
+        fn open(&mut self) -> ConnId {
+            let mut pool = Pool::<ClientId>::new(1);
+            pool.apply(snapshot(TWO_SERVERS).servers());
+            let slot = pool.slots().next().map(|(slot, _)| slot).expect("a server");
+            let state = Arc::new(SessionState::new(Schema::None, Charset::Unknown));
+            let place = (slot, HostgroupId(10));
+            self.1
+                .conns
+                .insert_with(|id| Conn::new(id, place, AccountId(0), ConnPhase::Ready, state))
         }
     }
 
@@ -126,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_client_that_a_panic_comes_from_is_there_again() {
-        let mut part = Part(Clients::default());
+        let mut part = Part::new();
         let id = part.0.table.insert_with(|id| Client::new(id, origin(), Phase::Closing, 0));
         let panics = catch_unwind(AssertUnwindSafe(|| {
             part.with_client(id, |_, client| {
@@ -141,9 +217,48 @@ mod tests {
 
     #[test]
     fn nothing_is_done_for_a_client_that_has_gone() {
-        let mut part = Part(Clients::default());
+        let mut part = Part::new();
         let id = part.0.table.insert_with(|id| Client::new(id, origin(), Phase::Idle, 0));
         part.0.table.remove(id);
         assert_eq!(part.with_client(id, |_, client| client.id), None);
+    }
+
+    #[test]
+    fn a_connection_that_a_panic_comes_from_is_there_again() {
+        let mut part = Part::new();
+        let id = part.open();
+        let panics = catch_unwind(AssertUnwindSafe(|| {
+            part.with_conn(id, |_, conn| {
+                conn.holder.turn = 7;
+                panic!("in the middle of its work");
+            });
+        }));
+        assert!(panics.is_err());
+        assert_eq!(part.1.conns.get(id).map(|conn| conn.holder.turn), Some(7));
+    }
+
+    #[test]
+    fn a_connection_that_ends_while_it_is_lent_does_not_come_back() {
+        let mut part = Part::new();
+        let id = part.open();
+        part.with_conn(id, |part, conn| {
+            part.1.forget(conn);
+            assert!(part.1.conns.get(id).is_none() && conn.is_closed());
+            assert_eq!(part.with_conn_or(Some(conn), id, |_, conn| conn.id), None);
+        });
+        assert_eq!(part.with_conn(id, |_, conn| conn.id), None);
+        assert_eq!(part.1.conns.len(), 0);
+    }
+
+    #[test]
+    fn a_connection_that_is_lent_is_given_and_another_one_is_looked_up() {
+        let mut part = Part::new();
+        let (one, other) = (part.open(), part.open());
+        part.with_conn(one, |part, conn| {
+            for id in [one, other] {
+                assert_eq!(part.with_conn_or(Some(conn), id, |_, conn| conn.id), Some(id));
+            }
+            assert_eq!(part.with_conn_or(None, other, |_, conn| conn.id), Some(other));
+        });
     }
 }

@@ -21,7 +21,7 @@ use crate::{
     Action,
     effects::Wake,
     rooms::{Core, Exchange, Lender},
-    servers::conn::{AccountKey, ConnPhase},
+    servers::conn::{AccountKey, Conn, ConnPhase},
     servers::trackers::Behind,
 };
 
@@ -85,22 +85,16 @@ impl Core {
 
 impl Exchange {
     /// Bytes of a server that the proxy logs in to.
-    pub(crate) fn server_login_read(&mut self, id: ConnId, bytes: &[u8]) {
-        let Some(conn) = self.core.servers.conns.get_mut(id) else {
-            return;
-        };
+    pub(crate) fn server_login_read(&mut self, conn: &mut Conn, bytes: &[u8]) {
         conn.io.inbox.extend_from_slice(bytes);
-        while let Some(conn) = self.core.servers.conns.get_mut(id) {
-            let ConnPhase::Login(handshake) = &mut conn.phase else {
-                break;
-            };
+        while let ConnPhase::Login(handshake) = &mut conn.phase {
             if handshake.awaits_tls() {
                 // The driver takes it.
                 return;
             }
             let Some((header, payload, rest)) = frame::split_packet(&conn.io.inbox) else {
                 if conn.io.inbox.len() > LOGIN_BYTES_MAX {
-                    self.server_broke(id, "sent too much before the login was over");
+                    self.server_broke(conn, "sent too much before the login was over");
                 }
                 return;
             };
@@ -108,63 +102,55 @@ impl Exchange {
             let out = conn.io.outbox.buf(&mut self.core.fx.buffers);
             let step = handshake.on_packet(header, payload, out);
             conn.io.inbox.drain(..consumed);
-            self.core.touch_server(id);
-            self.server_step(id, step);
+            self.core.touch_server(conn);
+            self.server_step(conn, step);
         }
         // A server says nothing between the login's OK and the first command.
-        if let Some(conn) = self.core.servers.conns.get_mut(id)
-            && !conn.io.inbox.is_empty()
-        {
-            self.server_broke(id, "spoke without being asked");
+        if !conn.is_closed() && !conn.io.inbox.is_empty() {
+            self.server_broke(conn, "spoke without being asked");
         }
     }
 
     /// See [`Worker::server_encrypted`](crate::Worker::server_encrypted).
-    pub(crate) fn on_server_encrypted(&mut self, id: ConnId, ciphertext: Option<Vec<u8>>) {
-        self.server_login_resumed(id, |handshake, out| handshake.on_encrypted(ciphertext, out));
+    pub(crate) fn on_server_encrypted(&mut self, conn: &mut Conn, ciphertext: Option<Vec<u8>>) {
+        self.server_login_resumed(conn, |handshake, out| handshake.on_encrypted(ciphertext, out));
     }
 
     /// See [`Worker::server_derived`](crate::Worker::server_derived).
-    pub(crate) fn on_server_derived(&mut self, id: ConnId, seed: Option<Secret<[u8; 32]>>) {
-        self.server_login_resumed(id, |handshake, out| handshake.on_derived(seed, out));
+    pub(crate) fn on_server_derived(&mut self, conn: &mut Conn, seed: Option<Secret<[u8; 32]>>) {
+        self.server_login_resumed(conn, |handshake, out| handshake.on_derived(seed, out));
     }
 
     fn server_login_resumed(
         &mut self,
-        id: ConnId,
+        conn: &mut Conn,
         resume: impl FnOnce(&mut ServerHandshake, &mut Vec<u8>) -> ServerStep,
     ) {
-        let Some(conn) = self.core.servers.conns.get_mut(id) else {
-            return;
-        };
         let ConnPhase::Login(handshake) = &mut conn.phase else {
             return;
         };
         let step = resume(handshake, conn.io.outbox.buf(&mut self.core.fx.buffers));
-        self.core.touch_server(id);
-        self.server_step(id, step);
-        self.server_login_read(id, &[]);
+        self.core.touch_server(conn);
+        self.server_step(conn, step);
+        self.server_login_read(conn, &[]);
     }
 
-    fn server_step(&mut self, id: ConnId, step: ServerStep) {
+    fn server_step(&mut self, conn: &mut Conn, step: ServerStep) {
         match step {
             ServerStep::Continue => {}
-            ServerStep::StartTls => self.start_server_tls(id),
+            ServerStep::StartTls => self.start_server_tls(conn),
             ServerStep::Encrypt { public_key_pem, plaintext } => {
-                self.core.fx.act(Action::Encrypt { conn: id, public_key_pem, plaintext });
+                self.core.fx.act(Action::Encrypt { conn: conn.id, public_key_pem, plaintext });
             }
             ServerStep::Derive { password, derivation } => {
-                self.core.fx.act(Action::Derive { conn: id, password, derivation });
+                self.core.fx.act(Action::Derive { conn: conn.id, password, derivation });
             }
-            ServerStep::Ready(identity) => self.server_ready(id, *identity),
-            ServerStep::Failed(failure) => self.login_failed(id, failure),
+            ServerStep::Ready(identity) => self.server_ready(conn, *identity),
+            ServerStep::Failed(failure) => self.login_failed(conn, failure),
         }
     }
 
-    fn server_ready(&mut self, id: ConnId, identity: ServerIdentity) {
-        let Some(conn) = self.core.servers.conns.get_mut(id) else {
-            return;
-        };
+    fn server_ready(&mut self, conn: &mut Conn, identity: ServerIdentity) {
         conn.server.flavor = identity.greeting.flavor();
         conn.server.names_changes = names_changes(&identity.greeting);
         conn.server.format = ReplyFormat::of(identity.capabilities);
@@ -181,27 +167,27 @@ impl Exchange {
             conn.server.incarnation = slot.server.health.establish(thread, conn.server.last_thread);
         }
         conn.phase = ConnPhase::Ready;
-        let (hostgroup, slot, forwards) = (conn.hostgroup, conn.slot, conn.login.forwards);
+        let (slot, forwards) = (conn.slot, conn.login.forwards);
         let took_us = self.core.env.now.us.saturating_sub(conn.login.login_us);
         let slot_index = slot.index();
         self.core.servers.logins.password_turns.taken(slot_index, conn.login.account);
-        self.core.servers.set_state(id, ConnState::Unlisted);
+        self.core.servers.set_state(conn, ConnState::Unlisted);
         if let Some(slot) = self.core.servers.pool.slot(slot) {
             slot.server.health.count_success();
         }
-        self.core.learn_autocommit(id, Some(flags));
-        self.core.servers.logins.last_failures.remove(&hostgroup);
+        self.core.learn_autocommit(conn, Some(flags));
+        self.core.servers.logins.last_failures.remove(&conn.server.hostgroup);
         self.core.fx.stats.server_mut(slot_index).connect_ok += 1;
         self.core.fx.stats.connected(took_us);
         match forwards {
             Some(client) => drop(self.with_client(client, |exchange, client| {
-                exchange.forward_ready(id, client);
+                exchange.forward_ready(conn, client);
             })),
             None => {
-                self.core.begin_server_packing(id, capabilities);
-                self.core.switch_trackers_on(id, Behind::Login, None);
-                if !self.kill_carrier_ready(id) {
-                    self.core.freed(id);
+                self.core.begin_server_packing(conn, capabilities);
+                self.core.switch_trackers_on(conn, Behind::Login, None);
+                if !self.core.kill_carrier_ready(conn) {
+                    self.core.freed(conn);
                 }
             }
         }
@@ -210,11 +196,8 @@ impl Exchange {
     /// The server refused the login. Wrong credentials are the account's fault, so those who
     /// wait as this account are told at once; a wrong schema is the fast-forward client's that
     /// named it; anything else counts against the server.
-    fn login_failed(&mut self, id: ConnId, failure: ServerFailure) {
-        let Some(conn) = self.core.servers.conns.get(id) else {
-            return;
-        };
-        let (hostgroup, account, slot) = (conn.hostgroup, conn.login.account, conn.slot);
+    fn login_failed(&mut self, conn: &mut Conn, failure: ServerFailure) {
+        let (hostgroup, account, slot) = (conn.server.hostgroup, conn.login.account, conn.slot);
         let forwards = conn.login.forwards;
         let address =
             self.core.servers.pool.slot(slot).map(|slot| slot.server.key.address.to_string());
@@ -225,24 +208,24 @@ impl Exchange {
         let text = failure.message.clone();
         self.core.fx.log(true, || format!("server {address} refused user {user}: {text}"));
         match (failure.kind, forwards) {
-            (FailureKind::AuthenticationDenied, _) if self.try_other_password(id) => return,
+            (FailureKind::AuthenticationDenied, _) if self.try_other_password(conn) => return,
             (FailureKind::AuthenticationDenied, _) => self.core.doubt(account),
             (FailureKind::NeedsPassword, _) => {}
             (FailureKind::SchemaDenied, Some(client)) => {
                 self.core.fx.stats.server_mut(slot.index()).connect_err += 1;
-                self.core.drop_conn(id);
+                self.core.drop_conn(conn);
                 let error = failure.as_told(failure.message.clone());
                 self.with_client(client, |exchange, client| exchange.refuse(client, 1, error));
                 return self.core.fx.wake(Wake::Queue(hostgroup));
             }
             (FailureKind::SchemaDenied, None)
             | (FailureKind::TooManyConnections | FailureKind::Protocol | FailureKind::Other, _) => {
-                return self.connect_failed(id, &failure.message);
+                return self.connect_failed(conn, &failure.message);
             }
         }
         self.core.fx.stats.server_mut(slot.index()).connect_err += 1;
-        self.core.kill_carrier_lost(id, 0, &failure.message);
-        self.core.drop_conn(id);
+        self.core.kill_carrier_lost(conn.id, 0, &failure.message);
+        self.core.drop_conn(conn);
         let text = format!("server {address} refused the account: {}", failure.message);
         if let Some(client) = forwards {
             let error = failure.as_told(text.clone());
@@ -253,34 +236,30 @@ impl Exchange {
         {
             self.core.fx.stats.refused(RefusalCause::AuthenticationFailed);
             let error = failure.as_told(text.clone());
-            self.with_client(waiter.client, |exchange, client| exchange.fail_unsent(client, error));
+            self.with_client(waiter.client, |exchange, client| {
+                exchange.fail_unsent(client, error, None);
+            });
         }
         self.core.fx.wake(Wake::Queue(hostgroup));
     }
 
-    fn start_server_tls(&mut self, id: ConnId) {
-        let Some(conn) = self.core.servers.conns.get(id) else {
-            return;
-        };
+    fn start_server_tls(&mut self, conn: &mut Conn) {
         let (Some(slot), Some(account)) = (
             self.core.servers.pool.slot(conn.slot),
             self.core.servers.logins.accounts.key(conn.login.account),
         ) else {
-            return self.lose_conn(id, "its server has gone");
+            return self.lose_conn(conn, "its server has gone");
         };
         let server = Arc::clone(&slot.server);
         let params = Arc::clone(server.tls.params_of(account.server_user()));
-        self.core.fx.act(Action::StartServerTls { conn: id, server, params });
+        self.core.fx.act(Action::StartServerTls { conn: conn.id, server, params });
     }
 
     /// The server refused the account's password: the other one is tried, if there is one that was
     /// not refused just before. Whether it is.
-    fn try_other_password(&mut self, id: ConnId) -> bool {
-        let Some(conn) = self.core.servers.conns.get(id) else {
-            return false;
-        };
+    fn try_other_password(&mut self, conn: &mut Conn) -> bool {
         let (slot, account, tried) = (conn.slot.index(), conn.login.account, conn.login.password);
-        let (hostgroup, forwards) = (conn.hostgroup, conn.login.forwards);
+        let (hostgroup, forwards) = (conn.server.hostgroup, conn.login.forwards);
         let goes_on = self.core.has_retained(account)
             && self.core.servers.logins.password_turns.refused(
                 slot,
@@ -292,7 +271,7 @@ impl Exchange {
             return false;
         }
         self.core.fx.stats.server_mut(slot).connect_err += 1;
-        self.core.drop_conn(id);
+        self.core.drop_conn(conn);
         if let Some(client) = forwards {
             self.with_client(client, Self::begin_forward);
         }

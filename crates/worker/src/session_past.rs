@@ -5,7 +5,7 @@
 //! fetched when the connection changes hands, in the same write as the next session's statement:
 //! so nothing is asked that nobody may miss.
 
-mod again;
+pub(crate) mod again;
 pub(crate) mod ask;
 mod counts;
 pub(crate) mod insert_id;
@@ -31,8 +31,7 @@ use trunkline_sql::{
 
 use crate::{
     clients::client::{Client, Session, Statement},
-    rooms::Core,
-    servers::Servers,
+    rooms::{Core, Lender},
     servers::conn::Conn,
     statement::proof::Validity,
 };
@@ -256,12 +255,11 @@ impl LastStatement {
     }
 }
 
-impl Servers {
+impl Conn {
     /// Bytes of an answer to [`Trace::Warnings`] are kept up to a limit.
-    pub(crate) fn limit_captured(&mut self, conn_id: ConnId) {
-        if let Some(conn) = self.conns.get_mut(conn_id)
-            && conn.io.captured.len() > WARNINGS_LEN_MAX
-            && let Some(front) = conn.in_flight.front_mut()
+    pub(crate) fn limit_captured(&mut self) {
+        if self.io.captured.len() > WARNINGS_LEN_MAX
+            && let Some(front) = self.in_flight.front_mut()
         {
             front.relay.set_discard();
         }
@@ -274,21 +272,20 @@ impl Core {
         let Some(session) = client.session.as_ref() else { return };
         let places = [session.last_conn, session.insert_conn, session.past.found_conn];
         for (conn_id, _) in places.into_iter().flatten() {
-            let session = client.session.as_ref();
-            let (Some(session), Some(conn)) = (session, self.servers.conns.get(conn_id)) else {
-                continue;
-            };
-            let is_own = conn.list.is_free() && conn.holder.last_client == Some(client.id);
-            if is_own && left_on(session, conn_id, conn).is_any() {
-                self.fetch_from_idle(client, conn_id);
-            }
+            self.with_conn(conn_id, |core, conn| {
+                let is_own = conn.list.is_free() && conn.holder.last_client == Some(client.id);
+                let session = client.session.as_ref().filter(|_| is_own);
+                if session.is_some_and(|session| left_on(session, conn).is_any()) {
+                    core.fetch_from_idle(client, conn);
+                }
+            });
         }
     }
 
     /// Fetches from a connection at rest what was left there, and there is something.
-    fn fetch_from_idle(&mut self, client: &mut Client, conn_id: ConnId) {
-        self.servers.take_free(conn_id);
-        self.fetch_before_parting(conn_id, Some(client));
+    fn fetch_from_idle(&mut self, client: &mut Client, conn: &mut Conn) {
+        self.servers.take_free(conn);
+        self.fetch_before_parting(conn, Some(client));
     }
 }
 
@@ -306,8 +303,8 @@ impl Left {
 }
 
 /// What a session has left there that it may yet ask for.
-pub(crate) fn left_on(session: &Session, conn_id: ConnId, conn: &Conn) -> Left {
-    let here = Some((conn_id, conn.holder.turn));
+pub(crate) fn left_on(session: &Session, conn: &Conn) -> Left {
+    let here = Some((conn.id, conn.holder.turn));
     let past = &session.past;
     Left {
         warnings: session.last_conn == here

@@ -97,12 +97,25 @@ impl<K: Key, T> Table<K, T> {
         }
     }
 
-    /// Takes a lent entry back.
+    /// Takes a lent entry back, unless it was forgotten meanwhile.
     #[inline]
     pub(crate) fn take_back(&mut self, key: K, entry: Box<T>) {
-        if let Some((known, place)) = self.entries.get_mut(key.index()) {
-            debug_assert!(known.generation() == key.generation(), "its key stays");
+        if let Some((known, place)) = self.entries.get_mut(key.index())
+            && known.generation() == key.generation()
+        {
+            debug_assert!(place.is_none(), "it is lent to one");
             *place = Some(entry);
+        }
+    }
+
+    /// Forgets an entry that is lent: its key finds nothing from now on, and it goes when it is
+    /// given back.
+    pub(crate) fn forget(&mut self, key: K) {
+        if let Some((known, entry)) = self.entries.get(key.index())
+            && known.generation() == key.generation()
+        {
+            debug_assert!(entry.is_none(), "who ends it has it");
+            self.entries.try_remove(key.index());
         }
     }
 
@@ -170,5 +183,17 @@ mod tests {
         assert_eq!(table.get(key), Some(&"lent"));
         table.remove(key);
         assert_eq!(table.lend(key), None);
+    }
+
+    #[test]
+    fn a_lent_entry_that_is_forgotten_does_not_come_back() {
+        let mut table: Table<ClientId, &str> = Table::new();
+        let key = table.insert_with(|_| "lent");
+        let entry = table.lend(key).expect("it is there");
+        table.forget(key);
+        let next = table.insert_with(|_| "next");
+        assert_eq!(key.index, next.index, "its place is free");
+        table.take_back(key, entry);
+        assert_eq!((table.get(key), table.get(next)), (None, Some(&"next")));
     }
 }

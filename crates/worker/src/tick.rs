@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use trunkline_pool::{ConnId, ConnState, SlotId};
+use trunkline_pool::{ConnState, SlotId};
 use trunkline_protocol::error::ErrorKind;
 use trunkline_session::tracker::SessionState;
 use trunkline_stats::ClientRefusal;
@@ -133,7 +133,7 @@ impl Worker {
                     (self.commands.exchange.core.env.now.us.saturating_sub(waiter.since_us))
                         / 1_000;
                 self.commands.exchange.with_client(waiter.client, |exchange, client| {
-                    exchange.refuse_statement(client, hostgroup, cause, waited_ms.max(1));
+                    exchange.refuse_statement(client, hostgroup, cause, waited_ms.max(1), None);
                 });
             }
             self.commands.exchange.core.fx.wake(Wake::Queue(hostgroup));
@@ -216,20 +216,22 @@ impl Worker {
             }
         });
         for id in late {
-            let awaits_tls = self.commands.exchange.core.servers.conns.get(id).is_some_and(
-                |conn| matches!(&conn.phase, ConnPhase::Login(handshake) if handshake.awaits_tls()),
-            );
-            let what = if awaits_tls { "no TLS" } else { "no connection" };
-            self.commands.exchange.connect_failed(id, &format!("{what} within {connect_ms} ms"));
+            self.commands.exchange.with_conn(id, |exchange, conn| {
+                let awaits_tls = matches!(&conn.phase,
+                    ConnPhase::Login(handshake) if handshake.awaits_tls());
+                let what = if awaits_tls { "no TLS" } else { "no connection" };
+                exchange.connect_failed(conn, &format!("{what} within {connect_ms} ms"));
+            });
         }
         for id in abandoned {
-            self.commands.exchange.core.drop_abandoned(id, abandoned_ms);
+            let core = &mut self.commands.exchange.core;
+            core.with_conn(id, |core, conn| core.drop_abandoned(conn, abandoned_ms));
         }
         for id in old {
             self.commands.exchange.core.retire_idle(id, None);
         }
         for id in quiet {
-            self.commands.exchange.core.ping_idle(id);
+            self.commands.exchange.core.with_conn(id, Core::ping_idle);
         }
         self.commands.exchange.core.drop_outdated(None);
     }
@@ -292,10 +294,9 @@ impl Core {
 
     /// Closes a connection whose server does not end the answer to somebody who has gone: its
     /// place is somebody else's, and the statement ends as it would with its client's connection.
-    fn drop_abandoned(&mut self, id: ConnId, waited_ms: u64) {
-        let Some(conn) = self.servers.conns.get(id) else { return };
-        let (slot, hostgroup) = (conn.slot, conn.hostgroup);
-        let address = self.servers.pool.slot(slot).map(|slot| slot.server.key.address.to_string());
+    fn drop_abandoned(&mut self, conn: &mut Conn, waited_ms: u64) {
+        let slot = self.servers.pool.slot(conn.slot);
+        let address = slot.map(|slot| slot.server.key.address.to_string());
         self.fx.log(false, || {
             let address = address.unwrap_or_default();
             format!(
@@ -304,15 +305,15 @@ impl Core {
             )
         });
         self.fx.stats.counters.server_connections_abandoned += 1;
-        self.drop_conn(id);
-        self.fx.wake(Wake::Queue(hostgroup));
+        self.drop_conn(conn);
+        self.fx.wake(Wake::Queue(conn.server.hostgroup));
     }
 
     /// Keeps an idle connection alive, and notices when it is not.
-    fn ping_idle(&mut self, id: ConnId) {
-        if self.servers.take_free(id) {
-            self.close_surplus(id);
-            self.ping(id);
+    fn ping_idle(&mut self, conn: &mut Conn) {
+        if self.servers.take_free(conn) {
+            self.close_surplus(conn);
+            self.ping(conn);
         }
     }
 }

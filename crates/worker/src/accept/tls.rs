@@ -1,7 +1,6 @@
 //! Encryption, as far as a worker knows of it: whether it is offered and asked for, when it begins,
 //! and what came of it. The driver carries it out.
 
-use trunkline_pool::ConnId;
 use trunkline_protocol::{auth::native, error::ErrorKind, packet::greeting::Flavor};
 use trunkline_session::frontend::ClientIdentity;
 use trunkline_stats::ClientRefusal;
@@ -13,7 +12,7 @@ use crate::{
     clients::client::{Client, Phase},
     env::Env,
     rooms::{Core, Exchange},
-    servers::conn::ConnPhase,
+    servers::conn::{Conn, ConnPhase},
 };
 
 impl Env {
@@ -110,10 +109,7 @@ impl Core {
     }
 
     /// See [`Worker::server_tls_up`](crate::Worker::server_tls_up).
-    pub(crate) fn on_server_tls_up(&mut self, id: ConnId, facts: TlsFacts) {
-        let Some(conn) = self.servers.conns.get_mut(id) else {
-            return;
-        };
+    pub(crate) fn on_server_tls_up(&mut self, conn: &mut Conn, facts: TlsFacts) {
         let ConnPhase::Login(handshake) = &mut conn.phase else {
             return;
         };
@@ -127,7 +123,7 @@ impl Core {
             (TlsVersion::V1_3, true) => counters.server_tls_13_resumed += 1,
         }
         conn.io.tls = Some(Box::new(facts));
-        self.touch_server(id);
+        self.touch_server(conn);
     }
 
     /// Clients and server connections that are encrypted now.
@@ -153,7 +149,7 @@ impl Exchange {
         let host = client.origin.peer.host();
         self.core.fx.stats.counters.client_refused(ClientRefusal::TlsRequired);
         let text = format!("Access denied for user '{}'@'{host}' ({missing})", user.name);
-        self.refuse_change(client, seq, ErrorKind::AccessDenied.says(text));
+        self.refuse_change(client, seq, ErrorKind::AccessDenied.says(text), None);
         false
     }
 

@@ -2,19 +2,20 @@
 
 use std::sync::Arc;
 
-use trunkline_pool::{ConnId, ConnState, DedicatedChoice};
+use trunkline_pool::{AccountId, ConnState, DedicatedChoice};
 use trunkline_protocol::{
     capability::{Capabilities, Compression},
     error::ErrorKind,
 };
 use trunkline_rules::FirewallMode;
+use trunkline_session::backend::ServerHandshake;
 use trunkline_topology::{HostgroupId, RefusalCause};
 
 use crate::{
     Action, Side,
     clients::client::{Client, Phase},
-    rooms::{Core, Exchange},
-    servers::conn::ConnPhase,
+    rooms::{Core, Exchange, Lender},
+    servers::conn::{Conn, ConnPhase},
     special::fast_forward::{THROUGHOUT, told_of},
 };
 
@@ -36,9 +37,12 @@ impl Exchange {
         let choice = self.core.servers.pool.choose_dedicated(hostgroup, self.core.env.now.ms());
         let opened = match choice {
             DedicatedChoice::Open(slot) => self.core.open(slot, hostgroup, account, client),
-            DedicatedChoice::Replace(slot, conn) => {
+            DedicatedChoice::Replace(_, conn) => {
                 self.core.servers.taken(conn);
-                self.core.replace(slot, conn, hostgroup, account, client)
+                let opened = self
+                    .core
+                    .with_conn(conn, |core, conn| core.replace(conn, hostgroup, account, client));
+                opened.flatten()
             }
             DedicatedChoice::None(cause) => return self.refuse_forward(client, hostgroup, cause),
         };
@@ -46,33 +50,7 @@ impl Exchange {
             return self.refuse_forward(client, hostgroup, RefusalCause::AllAtMaxConnections);
         };
         client.phase = Phase::Forward(conn_id);
-        let Some(session) = client.session.as_ref() else { return };
-        let schema = session.settings.state.schema.name();
-        let schema = (!schema.is_empty()).then(|| schema.to_vec());
-        let (capabilities, zstd_level) = (session.login.capabilities, session.login.zstd_level);
-        let attributes = told_of(session, &client.origin.peer);
-        let collation = self.core.env.collation_of(session);
-        let slot = self.core.servers.conns.get(conn_id).map(|conn| conn.slot);
-        let login = slot.and_then(|slot| self.core.server_login(client, account, slot, schema));
-        if let Some(mut login) = login {
-            // The connection is this client's alone, so it is the client that is told of.
-            login.attributes = attributes;
-            login.collation = collation;
-            // The client speaks to the server itself, so they must have agreed on the same.
-            login.capabilities =
-                login.capabilities.intersection(Capabilities::CONNECT_WITH_DB).union(capabilities);
-            if capabilities.compression() == Some(Compression::Zlib) {
-                login.capabilities.remove(Capabilities::ZSTD_COMPRESSION_ALGORITHM);
-            }
-            // A change of user names none.
-            login.zstd_level = zstd_level.clamp(1, 22);
-            if let Some(conn) = self.core.servers.conns.get_mut(conn_id) {
-                conn.phase = ConnPhase::Connecting(Box::new(
-                    trunkline_session::backend::ServerHandshake::new(login),
-                ));
-                conn.login.forwards = Some(client.id);
-            }
-        }
+        self.core.with_conn(conn_id, |core, conn| core.log_in_for(client, conn, account));
     }
 
     fn refuse_forward(&mut self, client: &mut Client, hostgroup: HostgroupId, cause: RefusalCause) {
@@ -86,37 +64,34 @@ impl Exchange {
     }
 
     /// The dedicated connection is logged in.
-    pub(crate) fn forward_ready(&mut self, conn_id: ConnId, client: &mut Client) {
+    pub(crate) fn forward_ready(&mut self, conn: &mut Conn, client: &mut Client) {
         let session = client.session.as_ref();
         let capabilities = session.map(|session| session.login.capabilities);
         let compression = capabilities.and_then(Capabilities::compression);
         let is_paused = std::mem::take(&mut client.io.is_paused);
-        let Some(conn) = self.core.servers.conns.get_mut(conn_id) else {
-            return;
-        };
         let has = conn.server.identity.as_ref().map(|identity| identity.capabilities & THROUGHOUT);
         if has != capabilities.map(|capabilities| capabilities & THROUGHOUT) {
-            self.core.discard_idle(conn_id);
+            self.core.discard_idle(conn);
             let text = "the server does not have the capabilities that the greeting promised";
             return self.refuse(client, 1, ErrorKind::NoConnection.says(text));
         }
         conn.phase = ConnPhase::Forward(client.id);
         conn.holder.owner = Some(client.id);
         let agreed = conn.server.identity.as_ref().and_then(|it| it.capabilities.compression());
-        self.core.servers.set_state(conn_id, ConnState::Forwarding);
+        self.core.servers.set_state(conn, ConnState::Forwarding);
         let mut waiting = Vec::new();
         if agreed == compression {
             // Compressed or not, bytes go through as they are.
             let Some(packed) = self.core.end_client_packing(client) else {
                 // It sent ahead of its login's end, and that is unpacked already.
-                self.core.drop_conn(conn_id);
+                self.core.drop_conn(conn);
                 return self.close_client(client);
             };
             waiting = packed;
         }
         waiting.append(&mut client.io.inbox);
         if !waiting.is_empty() {
-            self.core.write_server(conn_id, |out| out.extend_from_slice(&waiting));
+            self.core.write_server(conn, |out| out.extend_from_slice(&waiting));
         }
         if is_paused {
             self.core.fx.act(Action::Resume(Side::Client(client.id)));
@@ -126,6 +101,29 @@ impl Exchange {
 }
 
 impl Core {
+    /// Has a connection that was opened just now log in for a client whose bytes go straight
+    /// through.
+    fn log_in_for(&self, client: &Client, conn: &mut Conn, account: AccountId) {
+        let Some(session) = client.session.as_ref() else { return };
+        let schema = session.settings.state.schema.name();
+        let schema = (!schema.is_empty()).then(|| schema.to_vec());
+        let Some(mut login) = self.server_login(client, account, conn.slot, schema) else { return };
+        let capabilities = session.login.capabilities;
+        // The connection is this client's alone, so it is the client that is told of.
+        login.attributes = told_of(session, &client.origin.peer);
+        login.collation = self.env.collation_of(session);
+        // The client speaks to the server itself, so they must have agreed on the same.
+        login.capabilities =
+            login.capabilities.intersection(Capabilities::CONNECT_WITH_DB).union(capabilities);
+        if capabilities.compression() == Some(Compression::Zlib) {
+            login.capabilities.remove(Capabilities::ZSTD_COMPRESSION_ALGORITHM);
+        }
+        // A change of user names none.
+        login.zstd_level = session.login.zstd_level.clamp(1, 22);
+        conn.phase = ConnPhase::Connecting(Box::new(ServerHandshake::new(login)));
+        conn.login.forwards = Some(client.id);
+    }
+
     /// Whether a user with `fast_forward` is one whose statements the firewall judges: they can't
     /// be looked at, so it runs none. One whose statements are only told of goes on, and is told
     /// of once.

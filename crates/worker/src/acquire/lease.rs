@@ -12,7 +12,7 @@ use crate::{
     exchange::hidden::may_read_past,
     rooms::{Core, Exchange, Lender},
     servers::Servers,
-    servers::conn::{AccountKey, ConnPhase},
+    servers::conn::{AccountKey, Conn, ConnPhase},
 };
 
 /// A connection that rested longer than this is looked at before a statement is written to it,
@@ -43,8 +43,7 @@ impl Servers {
     /// Whether nothing of a connection's account is left there when another one logs in on it. A
     /// MariaDB keeps the default role of its user, and with it the rights; any server the client
     /// certificate of whoever opened it.
-    fn may_change_user(&self, conn: ConnId, account: AccountId) -> bool {
-        let Some(conn) = self.conns.get(conn) else { return false };
+    fn may_change_user(&self, conn: &Conn, account: AccountId) -> bool {
         let name = |account| self.logins.accounts.key(account).map(AccountKey::server_user);
         let (Some(own), Some(other)) = (name(conn.login.account), name(account)) else {
             return false;
@@ -59,7 +58,7 @@ impl Exchange {
     /// Finds a connection for the statement that a client has under way.
     pub(crate) fn acquire(&mut self, client: &mut Client) {
         self.core.prove_again(client);
-        if self.drops_copy(client) || self.acquire_last(client) {
+        if self.drops_copy(client, None) || self.acquire_last(client) {
             return;
         }
         let Some((hostgroup, account)) = client.wanted() else {
@@ -78,17 +77,21 @@ impl Exchange {
                 self.enqueue(client, hostgroup, account, RefusalCause::ConnectTimeout);
                 self.core.open(slot, hostgroup, account, client);
             }
-            Choice::ChangeUser(slot, conn) if self.core.servers.may_change_user(conn, account) => {
+            Choice::ChangeUser(_, conn) => {
                 self.enqueue(client, hostgroup, account, RefusalCause::ConnectTimeout);
-                self.core.log_in_again(slot, conn, account, client);
+                self.core.with_conn(conn, |core, conn| {
+                    core.change_account(client, conn, hostgroup, account)
+                });
             }
-            Choice::ChangeUser(slot, conn) | Choice::Replace(slot, conn) => {
+            Choice::Replace(_, conn) => {
                 self.enqueue(client, hostgroup, account, RefusalCause::ConnectTimeout);
-                if !self.core.fetch_before_parting(conn, Some(client)) {
-                    self.core.replace(slot, conn, hostgroup, account, client);
-                }
+                self.core.with_conn(conn, |core, conn| {
+                    core.replace_fetched(client, conn, hostgroup, account)
+                });
             }
-            Choice::Idle(_, conn) => self.lease_proven(client, conn),
+            Choice::Idle(_, conn) => {
+                self.with_conn(conn, |exchange, conn| exchange.lease_proven(client, conn));
+            }
             Choice::Wait(RefusalCause::AllAtMaxConnections)
                 if has_plant!(self.core, CapOffByOne)
                     && self.opens_beyond(client, hostgroup, account) => {}
@@ -137,18 +140,18 @@ impl Exchange {
         let account = session.login.account;
         let (is_read, hostgroup) = (statement.meaning.is_read, statement.target.hostgroup);
         self.core.drop_outdated_of(client);
-        let Some(conn) = self.core.servers.conns.get(conn_id) else {
-            return false;
-        };
-        let is_untouched = conn.holder.turn == turn && conn.holder.last_client == Some(client.id);
-        let may_run_there = is_read || conn.hostgroup == hostgroup;
-        if !conn.list.is_free() || !is_untouched || !may_run_there || conn.login.account != account
-        {
-            return false;
-        }
-        self.core.servers.set_state(conn_id, ConnState::Unlisted);
-        self.lease(client, conn_id);
-        true
+        let leased = self.with_conn(conn_id, |exchange, conn| {
+            let is_untouched =
+                conn.holder.turn == turn && conn.holder.last_client == Some(client.id);
+            let may_run_there = is_read || conn.server.hostgroup == hostgroup;
+            let fits = is_untouched && may_run_there && conn.login.account == account;
+            let is_taken = fits && exchange.core.servers.take_free(conn);
+            if is_taken {
+                exchange.lease(client, conn);
+            }
+            is_taken
+        });
+        leased == Some(true)
     }
 
     pub(super) fn enqueue(
@@ -160,7 +163,7 @@ impl Exchange {
     ) {
         let settings = &self.core.env.snapshot.settings;
         if cause == RefusalCause::NoServer {
-            return self.refuse_statement(client, hostgroup, cause, 0);
+            return self.refuse_statement(client, hostgroup, cause, 0, None);
         }
         let waiter = Waiter {
             client: client.id,
@@ -175,7 +178,7 @@ impl Exchange {
             return;
         }
         if !self.core.servers.pool.waiters(hostgroup).push(waiter, max) {
-            return self.refuse_statement(client, hostgroup, RefusalCause::QueueFull, 0);
+            return self.refuse_statement(client, hostgroup, RefusalCause::QueueFull, 0, None);
         }
         if cause == RefusalCause::AllAtMaxConnections {
             self.core.ask_peers(hostgroup);
@@ -183,65 +186,53 @@ impl Exchange {
     }
 
     /// An idle connection, already off its list, becomes the session's; the statement goes out.
-    fn lease(&mut self, client: &mut Client, conn_id: ConnId) {
+    fn lease(&mut self, client: &mut Client, conn: &mut Conn) {
         if self.core.prove_again(client) {
             self.core.requeue(client);
-            return self.core.freed(conn_id);
+            return self.core.freed(conn);
         }
-        if self.drops_copy(client) {
-            return self.core.freed(conn_id);
+        if self.drops_copy(client, Some(conn)) {
+            return self.core.freed(conn);
         }
-        self.lease_proven(client, conn_id);
+        self.lease_proven(client, conn);
     }
 
     /// Leases an idle connection, already off its list, to a session whose statement has been
     /// proven just now.
-    fn lease_proven(&mut self, client: &mut Client, conn_id: ConnId) {
-        let is_shared = self
-            .core
-            .servers
-            .conns
-            .get(conn_id)
-            .is_some_and(|conn| self.core.fits_to_share(client, conn));
-        self.lease_as(client, conn_id, is_shared);
+    fn lease_proven(&mut self, client: &mut Client, conn: &mut Conn) {
+        let is_shared = self.core.fits_to_share(client, conn);
+        self.lease_as(client, conn, is_shared);
     }
 
     /// Leases an idle connection, already off its list, to one session or, as the first of several,
     /// to a statement that others may follow.
-    pub(super) fn lease_as(&mut self, client: &mut Client, conn_id: ConnId, is_shared: bool) {
+    pub(super) fn lease_as(&mut self, client: &mut Client, conn: &mut Conn, is_shared: bool) {
         let now_ms = self.core.env.now.ms();
         // On a shared connection nothing is kept for anybody.
         let id = client.id;
-        self.core.fetch_traces(conn_id, Some(client), Some(id), !is_shared);
-        let Some(conn) = self.core.servers.conns.get_mut(conn_id) else {
-            return;
-        };
+        self.core.fetch_traces(conn, Some(client), Some(id), !is_shared);
         debug_assert!(matches!(conn.phase, ConnPhase::Ready));
         let rested_ms = now_ms.saturating_sub(conn.holder.since_ms);
         if rested_ms > PROBE_AFTER_MS {
-            self.core.fx.act(crate::Action::Probe(conn_id));
+            self.core.fx.act(crate::Action::Probe(conn.id));
         }
         if is_shared {
-            return self.share(client, conn_id);
+            return self.share(client, conn);
         }
-        self.core.soil_with_names(client, conn_id);
-        self.core.soil_with_gtid(client, conn_id);
-        let Some(conn) = self.core.servers.conns.get_mut(conn_id) else {
-            return;
-        };
+        conn.soil_with_names(client);
+        conn.soil_with_gtid(client);
         conn.holder.owner = Some(client.id);
         if conn.holder.last_client.replace(client.id) != Some(client.id) {
             conn.holder.turn += 1;
         }
-        let hostgroup = conn.hostgroup;
-        self.core.servers.set_state(conn_id, ConnState::Leased);
+        self.core.servers.set_state(conn, ConnState::Leased);
         let Some(session) = client.session.as_mut() else {
-            return self.core.free_after_session(conn_id, Some(client));
+            return self.core.free_after_session(conn, Some(client));
         };
-        debug_assert!(session.lease_mut(conn_id).is_none());
+        debug_assert!(session.lease_mut(conn.id).is_none());
         session.leases.push(Lease {
-            hostgroup,
-            conn: conn_id,
+            hostgroup: conn.server.hostgroup,
+            conn: conn.id,
             pins: Default::default(),
             is_in_trans: false,
             only_reads: false,
@@ -250,40 +241,47 @@ impl Exchange {
             has_written: false,
             pinned_by: None,
         });
-        self.dispatch(client, conn_id);
+        self.dispatch(client, conn);
     }
 
     /// Gives a connection that has become free to whoever waits longest for its like, or lets it
     /// rest.
     pub(crate) fn recycle(&mut self, conn_id: ConnId) {
-        // Its last session may have taken it again meanwhile.
-        let freed =
-            self.core.servers.conns.get(conn_id).filter(|conn| conn.list == ConnState::Freed);
-        let Some(conn) = freed else {
-            return;
-        };
-        let (hostgroup, account, slot) = (conn.hostgroup, conn.login.account, conn.slot);
-        if self.core.is_done_with(conn_id) {
-            self.core.retire_conn(conn_id, None);
-            // Its place under the cap is somebody else's now.
-            return self.pump(hostgroup);
+        let left = self.with_conn(conn_id, Self::give_on).flatten();
+        if let Some(hostgroup) = left {
+            // Its place under the cap is somebody else's now, or somebody of another account may
+            // wait for room that this connection takes.
+            self.pump(hostgroup);
         }
-        if self.core.offer_to_peer(conn_id) {
-            return;
+    }
+
+    /// Gives a connection on that has become free. Where nobody who waits has got it, tells the
+    /// hostgroup in which somebody may be served otherwise.
+    fn give_on(&mut self, conn: &mut Conn) -> Option<HostgroupId> {
+        // Its last session may have taken it again meanwhile.
+        if conn.list != ConnState::Freed {
+            return None;
+        }
+        let (hostgroup, slot) = (conn.server.hostgroup, conn.slot);
+        if self.core.is_done_with(conn) {
+            self.core.retire_conn(conn, None);
+            return Some(hostgroup);
+        }
+        if self.core.offer_to_peer(conn) {
+            return None;
         }
         let has_room = self.core.servers.pool.slot_mut(slot).is_some_and(Slot::has_room);
         let next = match has_room {
-            true => self.core.next_waiter(hostgroup, account, slot),
+            true => self.core.next_waiter(hostgroup, conn.login.account, slot),
             false => None,
         };
         if let Some(waiter) = next {
             self.core.count_queue_time(waiter.since_us);
-            self.with_client(waiter.client, |exchange, client| exchange.lease(client, conn_id));
-            return;
+            self.with_client(waiter.client, |exchange, client| exchange.lease(client, conn));
+            return None;
         }
-        self.core.let_rest(conn_id);
-        // Somebody of another account may wait for room that this connection takes.
-        self.pump(hostgroup);
+        self.core.let_rest(conn);
+        Some(hostgroup)
     }
 
     /// Serves those who wait for a hostgroup as far as that is possible by now. Who waits for one
@@ -329,17 +327,21 @@ impl Exchange {
             Choice::Idle(_, conn) => {
                 self.core.servers.pool.waiters(hostgroup).take(|it| it.client == client.id);
                 self.core.count_queue_time(waiter.since_us);
-                self.lease(client, conn);
+                self.with_conn(conn, |exchange, conn| exchange.lease(client, conn));
                 true
             }
             Choice::Open(slot) => self.core.open(slot, hostgroup, account, client).is_some(),
-            Choice::ChangeUser(slot, conn) if self.core.servers.may_change_user(conn, account) => {
-                self.core.log_in_again(slot, conn, account, client);
-                true
+            Choice::ChangeUser(_, conn) => {
+                let changes = self.core.with_conn(conn, |core, conn| {
+                    core.change_account(client, conn, hostgroup, account)
+                });
+                changes == Some(true)
             }
-            Choice::ChangeUser(slot, conn) | Choice::Replace(slot, conn) => {
-                self.core.fetch_before_parting(conn, Some(client))
-                    || self.core.replace(slot, conn, hostgroup, account, client).is_some()
+            Choice::Replace(_, conn) => {
+                let replaces = self.core.with_conn(conn, |core, conn| {
+                    core.replace_fetched(client, conn, hostgroup, account)
+                });
+                replaces == Some(true)
             }
             Choice::Wait(cause) => {
                 passed.is_at_cap |= cause == RefusalCause::AllAtMaxConnections;
@@ -394,16 +396,45 @@ impl Core {
         ahead
     }
 
+    /// Has an idle connection of another account, already off its list, log in anew or, where
+    /// something of the account would be left there, replaces it. False where that fails.
+    fn change_account(
+        &mut self,
+        client: &mut Client,
+        conn: &mut Conn,
+        hostgroup: HostgroupId,
+        account: AccountId,
+    ) -> bool {
+        if self.servers.may_change_user(conn, account) {
+            self.log_in_again(conn, account, client);
+            return true;
+        }
+        self.replace_fetched(client, conn, hostgroup, account)
+    }
+
+    /// Replaces an idle connection, already off its list, when what sessions left there has been
+    /// fetched. False where that fails.
+    fn replace_fetched(
+        &mut self,
+        client: &mut Client,
+        conn: &mut Conn,
+        hostgroup: HostgroupId,
+        account: AccountId,
+    ) -> bool {
+        self.fetch_before_parting(conn, Some(client))
+            || self.replace(conn, hostgroup, account, client).is_some()
+    }
+
     /// Closes an idle connection, already off its list, and opens one in its place, unless
     /// another worker was quicker to take that.
     pub(super) fn replace(
         &mut self,
-        slot: SlotId,
-        idle: ConnId,
+        idle: &mut Conn,
         hostgroup: HostgroupId,
         account: AccountId,
         client: &Client,
     ) -> Option<ConnId> {
+        let slot = idle.slot;
         self.discard_idle(idle);
         let server = &self.servers.pool.slot(slot)?.server;
         if !server.health.try_take_connection(server.max_connections) {

@@ -120,7 +120,7 @@ impl Core {
     /// Whether the client's statement can follow what is in flight on a shared connection, or be
     /// the first on one that is shared from now on.
     pub(super) fn fits_to_share(&self, client: &Client, conn: &Conn) -> bool {
-        let depth_max = self.depth_max(client, conn.hostgroup);
+        let depth_max = self.depth_max(client, conn.server.hostgroup);
         depth_max.is_some_and(|depth_max| self.has_room_for(client, conn, depth_max))
     }
 
@@ -138,12 +138,12 @@ impl Core {
 
     /// A statement on a shared connection is to be ended. In front it is left alone there, and its
     /// server can be told to end it: true. Behind others its answer is for nobody: false.
-    pub(crate) fn single_out(&mut self, client: &mut Client, conn_id: ConnId) -> bool {
-        let front = self.servers.conns.get(conn_id).and_then(|conn| conn.in_flight.front());
+    pub(crate) fn single_out(&mut self, client: &mut Client, conn: &mut Conn) -> bool {
+        let front = conn.in_flight.front();
         let is_front = front.is_some_and(|entry| entry.owner == Owner::Client(client.id));
         match is_front {
-            true => self.leave_front_alone(conn_id),
-            false => self.leave_shared(client, conn_id),
+            true => self.leave_front_alone(conn),
+            false => self.leave_shared(client, conn),
         }
         is_front
     }
@@ -160,7 +160,7 @@ impl Core {
         };
         let stuck: Vec<ConnId> = shared.filter(is_stuck).copied().collect();
         for conn in stuck {
-            self.leave_front_alone(conn);
+            self.with_conn(conn, Self::leave_front_alone);
         }
     }
 }
@@ -199,17 +199,21 @@ impl Exchange {
             Some(SharedChoice::Join(slot, conn)) => {
                 let epoch =
                     self.core.servers.pool.slot(slot).map(|slot| slot.server.health.epoch());
-                if epoch != self.core.servers.conns.get(conn).map(|conn| conn.server.epoch) {
-                    return false;
-                }
-                self.join(client, conn);
+                let joined = self.with_conn(conn, |exchange, conn| {
+                    let is_current = epoch == Some(conn.server.epoch);
+                    if is_current {
+                        exchange.join(client, conn);
+                    }
+                    is_current
+                });
+                return joined == Some(true);
             }
-            Some(SharedChoice::Idle(conn_id)) => {
-                self.core.servers.taken(conn_id);
-                let conn = self.core.servers.conns.get(conn_id);
-                let is_shared =
-                    conn.is_some_and(|conn| self.core.has_room_for(client, conn, depth_max));
-                self.lease_as(client, conn_id, is_shared);
+            Some(SharedChoice::Idle(conn)) => {
+                self.core.servers.taken(conn);
+                self.with_conn(conn, |exchange, conn| {
+                    let is_shared = exchange.core.has_room_for(client, conn, depth_max);
+                    exchange.lease_as(client, conn, is_shared);
+                });
             }
             Some(SharedChoice::Open(slot)) => {
                 self.enqueue(client, hostgroup, account, RefusalCause::ConnectTimeout);
@@ -221,35 +225,31 @@ impl Exchange {
     }
 
     /// A connection off its list runs this statement first, and others behind it.
-    pub(super) fn share(&mut self, client: &mut Client, conn_id: ConnId) {
-        let Some(conn) = self.core.servers.conns.get_mut(conn_id) else {
-            return;
-        };
+    pub(super) fn share(&mut self, client: &mut Client, conn: &mut Conn) {
         conn.holder.owner = None;
         conn.holder.last_client = None;
         conn.holder.turn += 1;
         conn.left.shared_version = self.core.env.shared.catalog().version();
-        self.core.servers.set_state(conn_id, ConnState::Shared);
-        self.join(client, conn_id);
-        self.fill(conn_id);
+        self.core.servers.set_state(conn, ConnState::Shared);
+        self.join(client, conn);
+        self.fill(conn);
     }
 
-    fn join(&mut self, client: &mut Client, conn_id: ConnId) {
+    fn join(&mut self, client: &mut Client, conn: &mut Conn) {
         if let Some(session) = client.session.as_mut() {
             // What it leaves behind others overwrite.
             session.last_conn = None;
         }
         if client.executes() {
-            self.core.take_stmt(client, conn_id);
+            conn.take_stmt(client);
         }
-        let depth = self.core.servers.conns.get(conn_id).map_or(0, |conn| conn.in_flight.len());
+        let depth = conn.in_flight.len();
         self.core.servers.sharing.patience.shared += 1;
         self.core.servers.sharing.coalescing.sent();
         self.core.fx.stats.counters.statements_pipelined += u64::from(depth > 0);
         self.core.fx.stats.counters.shared_depth += depth as u64;
-        self.send_statement(client, conn_id, Stage::Shared(conn_id));
+        self.send_statement(client, conn, Stage::Shared(conn.id));
         if has_plant!(self.core, ReplyToNeighbour)
-            && let Some(conn) = self.core.servers.conns.get_mut(conn_id)
             && let [.., last, own] = conn.in_flight.make_contiguous()
             && matches!((last.owner, own.owner), (Owner::Client(_), Owner::Client(_)))
         {
@@ -258,22 +258,21 @@ impl Exchange {
     }
 
     /// Those who wait longest follow on this connection, as far as they fit.
-    pub(crate) fn fill(&mut self, conn_id: ConnId) {
+    pub(crate) fn fill(&mut self, conn: &mut Conn) {
         loop {
-            let Some(conn) = self.core.servers.conns.get(conn_id) else { return };
             let takes_more = self.core.servers.pool.slot(conn.slot).is_some_and(|slot| {
-                slot.shared().contains(&conn_id) && slot.server.health.epoch() == conn.server.epoch
+                slot.shared().contains(&conn.id) && slot.server.health.epoch() == conn.server.epoch
             });
             if !takes_more {
                 return;
             }
-            let (hostgroup, account) = (conn.hostgroup, conn.login.account);
+            let hostgroup = conn.server.hostgroup;
             let Some(waiter) = self.core.servers.pool.waiters(hostgroup).front().copied() else {
                 return;
             };
-            let is_account = waiter.account == account;
+            let is_account = waiter.account == conn.login.account;
             let went = self.with_client(waiter.client, |exchange, client| {
-                exchange.follow_or_leave(client, conn_id, is_account, waiter.since_us)
+                exchange.follow_or_leave(client, conn, is_account, waiter.since_us)
             });
             if went != Some(true) {
                 return;
@@ -286,22 +285,13 @@ impl Exchange {
     fn follow_or_leave(
         &mut self,
         client: &mut Client,
-        conn_id: ConnId,
+        conn: &mut Conn,
         is_account: bool,
         since_us: u64,
     ) -> bool {
-        let Some(hostgroup) = self.core.servers.conns.get(conn_id).map(|conn| conn.hostgroup)
-        else {
-            return false;
-        };
+        let hostgroup = conn.server.hostgroup;
         let is_outdated = self.core.prove_again(client);
-        let fits = is_account
-            && self
-                .core
-                .servers
-                .conns
-                .get(conn_id)
-                .is_some_and(|conn| self.core.fits_to_share(client, conn));
+        let fits = is_account && self.core.fits_to_share(client, conn);
         if !is_outdated && !fits {
             return false;
         }
@@ -310,7 +300,7 @@ impl Exchange {
             true => self.core.requeue(client),
             false => {
                 self.core.count_queue_time(since_us);
-                self.join(client, conn_id);
+                self.join(client, conn);
             }
         }
         true

@@ -83,7 +83,7 @@ impl Exchange {
             Route::Lease(hostgroup, conn) => {
                 statement.target.hostgroup = hostgroup;
                 self.core.clients.begin(client, statement);
-                self.dispatch(client, conn);
+                self.dispatch_to(client, conn);
             }
             Route::Hostgroup(hostgroup) => {
                 statement.target.hostgroup = hostgroup;

@@ -125,7 +125,7 @@ impl Exchange {
                 self.core.fx.stats.counters.cache_shared_hits += 1;
                 self.answer_cached(client, &mut statement, order, &reply);
                 self.retire(statement);
-                self.after_statement(client);
+                self.after_statement(client, None);
             }
             None => {
                 self.core.count_miss(order);

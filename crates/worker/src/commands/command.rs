@@ -23,7 +23,7 @@ use crate::{
     env::Env,
     kill::{KillScope, KillText, kill_of},
     prepared::{Run, is_unanswered},
-    rooms::{Commands, Core, Exchange},
+    rooms::{Commands, Core, Exchange, Lender},
     routing::route::{Asking, Route, Routed, hostgroup_of},
     statement::analysis::Known,
 };
@@ -449,7 +449,7 @@ impl Core {
         let (status, format) = (session.settings.status, session.login.format);
         let account = session.login.account;
         for conn in session.leases.iter().map(|lease| lease.conn).collect::<Vec<_>>() {
-            self.set_option_on(conn, option, account);
+            self.with_conn(conn, |core, conn| core.set_option_on(conn, option, account));
         }
         let session = client.session.as_ref();
         let warnings = session.map_or(0, |session| self.env.told_conditions(session));
@@ -525,7 +525,7 @@ impl Exchange {
                 self.run_on_route(client, Route::Lease(hostgroup, conn), statement);
             }
             None => {
-                self.core.forget_state(client);
+                self.core.forget_state(client, None);
                 self.core.answer_ok(client);
             }
         }

@@ -187,7 +187,7 @@ impl Commands {
             return self.exchange.core.answer_error(client, ErrorKind::NotPreparable.says(text));
         }
         let Some(stmt_id) = self.exchange.core.resolve(client, stmt_id, function) else { return };
-        self.exchange.core.close_cursor(client, stmt_id);
+        self.exchange.core.close_cursor(client, stmt_id, None);
         let has_attributes = client.has_capability(Capabilities::QUERY_ATTRIBUTES);
         let Some(stmt) = client.stmts_mut().and_then(|stmts| stmts.get_mut(stmt_id)) else {
             return;
@@ -325,7 +325,7 @@ impl Core {
     /// `COM_STMT_RESET`: nothing of it is on a server but a cursor.
     pub(super) fn reset_stmt(&mut self, client: &mut Client, stmt_id: u32) {
         let Some(stmt_id) = self.resolve(client, stmt_id, "mysqld_stmt_reset") else { return };
-        self.close_cursor(client, stmt_id);
+        self.close_cursor(client, stmt_id, None);
         if let Some(stmts) = client.stmts_mut() {
             stmts.drop_long_data(stmt_id);
         }
@@ -338,7 +338,7 @@ impl Core {
         let Some(stmt_id) = client.stmts_mut().and_then(|stmts| stmts.resolve(stmt_id)) else {
             return;
         };
-        self.close_cursor(client, stmt_id);
+        self.close_cursor(client, stmt_id, None);
         if let Some(stmts) = client.stmts_mut() {
             stmts.remove(stmt_id);
         }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use trunkline_cache::{Reply, SharedStore, Waiter, pack};
-use trunkline_pool::ConnId;
 use trunkline_protocol::{packet::status, packet::track::Changes, response::Outcome};
 use trunkline_session::tracker::reports_change;
 
@@ -13,13 +12,14 @@ use crate::{
     cache::{CacheFill, UNSTORED_STATUS, bare, is_passing},
     clients::client::Statement,
     rooms::Core,
+    servers::conn::Conn,
 };
 
 impl Core {
     /// The statement has been answered: its answer is stored if it is fit for that.
     pub(super) fn finish_fill(
         &mut self,
-        conn_id: ConnId,
+        conn: &Conn,
         statement: &mut Statement,
         outcome: &Outcome,
         was_run: bool,
@@ -30,7 +30,7 @@ impl Core {
         let insists = statement.target.directives.cache.is_some_and(|order| order.is_always);
         let is_proven = insists || statement.is_unchanged(self.env.shared.catalog());
         let reply = match was_run && statement.ending.is_none() && is_proven {
-            true => self.stored(conn_id, statement, &fill, outcome),
+            true => self.stored(conn, statement, &fill, outcome),
             false => None,
         };
         if let (Some(reply), Some(order)) = (&reply, statement.target.directives.cache) {
@@ -59,13 +59,12 @@ impl Core {
     /// What is stored of an answer: all of it, numbered from 1. `None` when it is not fit.
     fn stored(
         &self,
-        conn_id: ConnId,
+        conn: &Conn,
         statement: &Statement,
         fill: &CacheFill,
         outcome: &Outcome,
     ) -> Option<Reply> {
         let order = statement.target.directives.cache?;
-        let conn = self.servers.conns.get(conn_id)?;
         let settings = &self.env.snapshot.settings;
         let flags = outcome.status?;
         let has_warnings = outcome.warnings > 0;

@@ -4,10 +4,8 @@
 use std::sync::Arc;
 
 use trunkline_catalog::Hidden;
-use trunkline_pool::{ConnId, ConnState};
-use trunkline_protocol::{
-    error::ClientError, packet::greeting::Flavor, packet::status, response::Outcome,
-};
+use trunkline_pool::ConnState;
+use trunkline_protocol::{error::ClientError, packet::status, response::Outcome};
 use trunkline_session::tracker::{
     PinReason, Trust, apply_outcome, reported_schema, reports_change, reports_lasting,
     runs_unseen_code,
@@ -18,10 +16,13 @@ use trunkline_stats::{ClientRefusal, ErrorSample, ResetReason, StatementSample};
 use crate::{
     clients::client::{Client, Ending, Phase, Purpose, Stage, Statement, is_not_read},
     exchange::lost::makes_state,
-    exchange::pins::{follow_beginning, may_have_run},
-    rooms::{Core, Exchange},
+    exchange::pins::{ends_session, follow_beginning, may_have_run},
+    prepared::outcome::{stmt_executed, stmt_fetched},
+    rooms::{Core, Exchange, Lender},
+    servers::conn::Conn,
     servers::dirt::{Dirt, dirt_of},
     servers::trackers::{Behind, ask_trackers},
+    session_past::again::keep_warnings_of_shared,
     session_past::keeps_conditions,
     special::local_infile::Upload,
     statement::proof::proof_of,
@@ -42,7 +43,7 @@ impl Exchange {
     pub(crate) fn complete(
         &mut self,
         client: &mut Client,
-        conn_id: ConnId,
+        conn: &mut Conn,
         outcome: Outcome,
         service_us: u64,
     ) {
@@ -62,8 +63,8 @@ impl Exchange {
         if statement.ending == Some(Ending::Withheld) {
             self.core.answer_timed_out(client);
         }
-        self.account(client, conn_id, &statement, &outcome);
-        self.core.learn(client, conn_id, &statement, &outcome, was_run);
+        self.account(client, conn, &statement, &outcome);
+        self.core.learn(client, conn, &statement, &outcome, was_run);
         if reported_timeout(&statement, &outcome) {
             // What the session may ask for next is what its client was told, not the interruption.
             client.record_client_error(&timed_out());
@@ -71,12 +72,12 @@ impl Exchange {
             // Its server may have been told to run it all the same, and says why it could not.
             client.record_client_error(&error.into());
         }
-        self.finish_purpose(client, conn_id, &statement, &outcome, was_run);
+        self.finish_purpose(client, conn, &statement, &outcome, was_run);
         if let (Some(Ending::Withheld), Some(stmt_id)) =
             (statement.ending, statement.prepared.stmt_id)
         {
             // Its client was told that it failed: there are no rows to be fetched.
-            self.core.close_cursor(client, stmt_id);
+            self.core.close_cursor(client, stmt_id, Some(conn));
         }
         let is_shared = matches!(statement.stage, Stage::Shared(_));
         let is_tainted = is_shared && reports_change(&outcome);
@@ -88,33 +89,31 @@ impl Exchange {
         }
         let took_us = self.core.env.now.us.saturating_sub(statement.sent.sent_us);
         if statement.beside.fill.is_some() {
-            self.core.finish_fill(conn_id, &mut statement, &outcome, was_run);
+            self.core.finish_fill(conn, &mut statement, &outcome, was_run);
         }
         if statement.beside.mirrored.is_some() {
-            self.finish_half(conn_id, &mut statement, &outcome);
+            self.finish_half(conn, &mut statement, &outcome);
         }
         if is_shared {
-            self.core.keep_warnings_of_shared(client, conn_id, &statement, &outcome);
+            keep_warnings_of_shared(client, conn, &statement, &outcome);
         }
-        let is_over = self.core.ends_session(client, conn_id, &statement, &outcome);
+        let is_over = ends_session(client, conn, &statement, &outcome);
         statement.meaning.definition = None;
         self.retire(statement);
         match is_shared {
             true if is_tainted => {
-                if let Some(conn) = self.core.servers.conns.get_mut(conn_id).filter(|_| lasts) {
-                    conn.holder.close_on_release = true;
-                }
-                self.clean_shared(conn_id);
+                conn.holder.close_on_release |= lasts;
+                self.clean_shared(conn);
             }
             true => {
                 self.core.fx.stats.counters.shared_wait_us += took_us.saturating_sub(service_us);
-                self.settle_shared(conn_id, Some(took_us));
+                self.settle_shared(conn, Some(took_us));
             }
-            false => self.core.settle_lease(client, conn_id),
+            false => self.core.settle_lease(client, conn),
         }
         match is_over {
-            true => self.close_client(client),
-            false => self.after_statement(client),
+            true => self.end_client(client, Some(conn)),
+            false => self.after_statement(client, Some(conn)),
         }
     }
 
@@ -136,13 +135,13 @@ impl Exchange {
         }
     }
 
-    /// What follows a statement, however it ended.
-    pub(crate) fn after_statement(&mut self, client: &mut Client) {
+    /// What follows a statement, however it ended. `lent`: the connection that is lent, if one is.
+    pub(crate) fn after_statement(&mut self, client: &mut Client, lent: Option<&mut Conn>) {
         if client.is_mirror {
             return self.core.clients.copies.over.push(client.id);
         }
         if self.core.env.stopping.is_some() {
-            self.close_if_free(client);
+            self.close_if_free(client, lent);
         }
         self.core.wake_commands(client);
     }
@@ -151,7 +150,7 @@ impl Exchange {
     fn finish_purpose(
         &mut self,
         client: &mut Client,
-        conn_id: ConnId,
+        conn: &mut Conn,
         statement: &Statement,
         outcome: &Outcome,
         was_run: bool,
@@ -159,47 +158,43 @@ impl Exchange {
         let succeeded = outcome.error.is_none();
         match &statement.command.purpose {
             Purpose::Query | Purpose::Other => {}
-            Purpose::Execute => {
-                self.core.stmt_executed(client, conn_id, statement, outcome, was_run)
-            }
-            Purpose::Fetch => self.core.stmt_fetched(client, conn_id, statement, outcome),
-            Purpose::Prepare => self.stmt_prepared(client, conn_id, statement, outcome),
+            Purpose::Execute => stmt_executed(client, conn, statement, outcome, was_run),
+            Purpose::Fetch => stmt_fetched(client, conn, statement, outcome),
+            Purpose::Prepare => self.stmt_prepared(client, conn, statement, outcome),
             Purpose::InitDb(schema) if succeeded => {
                 self.core.confirm_schema(client, schema);
                 self.core.enter_schema(client, reported_schema(&outcome.changes).unwrap_or(schema));
-                self.core.agree(client, conn_id);
+                conn.agree(client);
             }
             Purpose::LoginSchema(schema, seq) => match &outcome.error {
                 None => {
                     self.core.confirm_schema(client, schema);
                     self.core
                         .enter_schema(client, reported_schema(&outcome.changes).unwrap_or(schema));
-                    self.core.agree(client, conn_id);
+                    conn.agree(client);
                     self.core.begin_autocommit(client);
                     self.welcome(client, *seq);
                 }
                 Some(error) => {
                     self.core.fx.stats.counters.client_refused(ClientRefusal::UnknownSchema);
-                    self.refuse_change(client, *seq, error.into());
+                    self.refuse_change(client, *seq, error.into(), Some(conn));
                 }
             },
             Purpose::Reset if succeeded => {
-                self.core.learn_autocommit(conn_id, outcome.status);
-                self.core.forget_state(client);
+                self.core.learn_autocommit(conn, outcome.status);
+                self.core.forget_state(client, Some(conn));
                 let session = client.session.as_mut();
-                if let Some(lease) = session.and_then(|session| session.lease_mut(conn_id)) {
+                if let Some(lease) = session.and_then(|session| session.lease_mut(conn.id)) {
                     lease.pins.reset();
                 }
-                if let Some(conn) = self.core.servers.conns.get_mut(conn_id) {
-                    conn.was_reset();
-                }
-                self.core.forget_stmts(conn_id);
-                self.core.forget_conn_state(conn_id);
-                self.core.switch_trackers_on(conn_id, Behind::Reset, Some(client));
+                conn.was_reset();
+                self.core.forget_stmts(conn);
+                self.core.forget_conn_state(conn);
+                self.core.switch_trackers_on(conn, Behind::Reset, Some(client));
             }
             Purpose::Register if succeeded => {
                 let session = client.session.as_mut();
-                if let Some(lease) = session.and_then(|session| session.lease_mut(conn_id)) {
+                if let Some(lease) = session.and_then(|session| session.lease_mut(conn.id)) {
                     lease.pins.pin(PinReason::Other);
                 }
             }
@@ -210,15 +205,26 @@ impl Exchange {
     }
 
     /// Ends a statement that got no reply with an error, and the connection with it if the login
-    /// was not over.
-    pub(crate) fn fail_statement(&mut self, client: &mut Client, error: ClientError) {
-        self.fail_statement_numbered(client, 1, error);
+    /// was not over. `lent`: the connection that is lent, if one is.
+    pub(crate) fn fail_statement(
+        &mut self,
+        client: &mut Client,
+        error: ClientError,
+        lent: Option<&mut Conn>,
+    ) {
+        self.fail_statement_numbered(client, 1, error, lent);
     }
 
     /// Ends a statement that no server was sent with an error. What its client has sent ahead, or
     /// sends before it has read the error, is meant for a session in which it has run: unless it
     /// only reads, the session ends where something was sent ahead, or would change its meaning.
-    pub(crate) fn fail_unsent(&mut self, client: &mut Client, error: ClientError) {
+    /// `lent`: the connection that is lent, if one is.
+    pub(crate) fn fail_unsent(
+        &mut self,
+        client: &mut Client,
+        error: ClientError,
+        mut lent: Option<&mut Conn>,
+    ) {
         let ends = match (&client.phase, client.session.as_ref()) {
             (Phase::Running(statement), Some(session)) => {
                 !statement.meaning.is_read
@@ -228,10 +234,10 @@ impl Exchange {
         };
         match ends {
             true => {
-                self.tell_failure(client, 1, &error);
-                self.close_client(client);
+                self.tell_failure(client, 1, &error, lent.as_deref_mut());
+                self.end_client(client, lent);
             }
-            false => self.fail_statement(client, error),
+            false => self.fail_statement(client, error, lent),
         }
     }
 
@@ -241,9 +247,10 @@ impl Exchange {
         client: &mut Client,
         seq: u8,
         error: ClientError,
+        mut lent: Option<&mut Conn>,
     ) {
-        if self.tell_failure(client, seq, &error) {
-            self.after_statement(client);
+        if self.tell_failure(client, seq, &error, lent.as_deref_mut()) {
+            self.after_statement(client, lent);
         }
     }
 
@@ -254,6 +261,7 @@ impl Exchange {
         client: &mut Client,
         seq: u8,
         error: &ClientError,
+        lent: Option<&mut Conn>,
     ) -> bool {
         let statement = match std::mem::replace(&mut client.phase, Phase::Idle) {
             Phase::Running(statement) => statement,
@@ -267,7 +275,7 @@ impl Exchange {
         let purpose = statement.command.purpose.clone();
         self.retire(statement);
         if let Purpose::LoginSchema(_, seq) = purpose {
-            self.refuse_change(client, seq, error.clone());
+            self.refuse_change(client, seq, error.clone(), lent);
             return matches!(client.phase, Phase::Idle);
         }
         client.note_error(error);
@@ -277,11 +285,15 @@ impl Exchange {
         true
     }
 
-    /// The client goes while its statement is under way.
-    pub(super) fn leave_statement(&mut self, client: &mut Client) {
+    /// The client goes while its statement is under way. `lent`: the connection that is lent, if
+    /// one is.
+    pub(super) fn leave_statement(&mut self, client: &mut Client, lent: Option<&mut Conn>) {
         let statement = match std::mem::replace(&mut client.phase, Phase::Closing) {
             Phase::Running(statement) => statement,
-            Phase::Forward(conn) => return self.core.drop_conn(conn),
+            Phase::Forward(conn) => {
+                self.core.with_conn_or(lent, conn, Core::drop_conn);
+                return;
+            }
             other => {
                 client.phase = other;
                 return;
@@ -292,10 +304,12 @@ impl Exchange {
             Stage::Queued | Stage::Returning => {
                 self.core.servers.pool.waiters(statement.target.hostgroup).remove(client.id)
             }
-            Stage::Shared(conn) => self.core.leave_shared(client, conn),
+            Stage::Shared(conn) => {
+                self.core.with_conn_or(lent, conn, |core, conn| core.leave_shared(client, conn));
+            }
             // Its server waits for the rest of a file that will not come.
             Stage::Sent(conn) if matches!(statement.beside.upload, Upload::Sending { .. }) => {
-                self.core.drop_conn(conn);
+                self.core.with_conn_or(lent, conn, Core::drop_conn);
             }
             // The session's end frees the connection.
             Stage::Synchronising(_) | Stage::Preparing(_) | Stage::Sent(_) => {}
@@ -307,15 +321,14 @@ impl Exchange {
     fn account(
         &mut self,
         client: &mut Client,
-        conn_id: ConnId,
+        conn: &Conn,
         statement: &Statement,
         outcome: &Outcome,
     ) {
-        let slot = self.core.servers.slot_of(conn_id);
-        if let Some(slot) = slot.and_then(|slot| self.core.servers.pool.slot_mut(slot)) {
+        if let Some(slot) = self.core.servers.pool.slot_mut(conn.slot) {
             slot.width().answered(self.core.env.now.us, 0);
         }
-        self.sample(client, statement, slot.map(|slot| slot.index()), Some(outcome), None);
+        self.sample(client, statement, Some(conn.slot.index()), Some(outcome), None);
     }
 
     /// Counts a statement that the proxy answered with an error.
@@ -390,7 +403,7 @@ impl Core {
     fn learn(
         &mut self,
         client: &mut Client,
-        conn_id: ConnId,
+        conn: &mut Conn,
         statement: &Statement,
         outcome: &Outcome,
         was_run: bool,
@@ -400,18 +413,17 @@ impl Core {
         };
         let gtid = match outcome.changes.is_empty() {
             true => None,
-            false => self.servers.conns.get_mut(conn_id).and_then(|conn| conn.new_gtid(outcome)),
+            false => conn.new_gtid(outcome),
         };
-        let conn = self.servers.conns.get(conn_id);
-        let flavor = conn.map_or(Flavor::MySql, |conn| conn.server.flavor);
-        let reports_all = conn.is_some_and(|conn| conn.server.format.deprecate_eof);
-        let turn = conn.map(|conn| conn.holder.turn);
+        let flavor = conn.server.flavor;
+        let reports_all = conn.server.format.deprecate_eof;
+        let place = (conn.id, conn.holder.turn);
         let analysis = statement.meaning.known.as_ref().map(|known| &known.analysis);
         let is_set = analysis.is_some_and(crate::exchange::pins::is_own_set);
         let before = is_set.then(|| Arc::clone(&session.settings.state));
         let purpose = &statement.command.purpose;
         let in_transaction =
-            crate::exchange::pins::is_in_transaction(session, conn_id, purpose, analysis, outcome);
+            crate::exchange::pins::is_in_transaction(session, conn.id, purpose, analysis, outcome);
         if let Some(flags) = outcome.status {
             session.settings.status = flags & LASTING_STATUS;
             self.servers.defaults.modes.learn_status(
@@ -422,8 +434,7 @@ impl Core {
         }
         // One that fails leaves its own error.
         let keeps_conditions = outcome.error.is_none() && keeps_conditions(statement, flavor);
-        let here = session.lease_mut(conn_id).is_some().then_some(conn_id);
-        let here = here.zip(turn);
+        let here = session.lease_mut(conn.id).is_some().then_some(place);
         let is_there = here.is_some() && session.last_conn == here;
         match keeps_conditions {
             true => session.past.learn_of_look(statement, outcome, flavor, here, is_there),
@@ -432,7 +443,7 @@ impl Core {
         if let Some(gtid) = gtid {
             session.past.learn_gtid(gtid);
         }
-        let Some(lease) = session.leases.iter_mut().find(|lease| lease.conn == conn_id) else {
+        let Some(lease) = session.leases.iter_mut().find(|lease| lease.conn == conn.id) else {
             return;
         };
         let is_dropped = has_plant!(self, PinDroppedEarly) && outcome.error.is_some();
@@ -509,55 +520,45 @@ impl Core {
             self.env.shared.define_schema();
         }
         let state = Arc::clone(&session.settings.state);
-        if let Some(conn) = self.servers.conns.get_mut(conn_id) {
-            let here = Some((conn_id, conn.holder.turn));
-            if !keeps_conditions {
-                conn.outdate_conditions(outcome, session.last_conn == here);
-                session.last_conn = here;
+        let here = Some(place);
+        if !keeps_conditions {
+            conn.outdate_conditions(outcome, session.last_conn == here);
+            session.last_conn = here;
+        }
+        let is_here = session.insert_conn == here;
+        if session.learn_insert_id(is_here, statement, outcome) {
+            session.insert_conn = here;
+        }
+        let dirt = analysis.filter(|_| (has_run || has_computed) && was_run);
+        let dirt = dirt.and_then(|analysis| {
+            let proof = proof_of(&self.env.shared, statement);
+            dirt_of(analysis, proof, outcome, trust)
+        });
+        let computed = match hidden.has(Hidden::STAYS) {
+            true => Dirt::Ends,
+            false => Dirt::Reset(ResetReason::Routine),
+        };
+        let dirt = dirt.max(has_computed.then_some(computed));
+        if let Some(dirt) = dirt {
+            conn.soil(dirt);
+            if !session.soiled.contains(&conn.id) {
+                session.soiled.push(conn.id);
             }
-            let is_here = session.insert_conn == here;
-            if session.learn_insert_id(is_here, statement, outcome) {
-                session.insert_conn = here;
-            }
-            let dirt = analysis.filter(|_| (has_run || has_computed) && was_run);
-            let dirt = dirt.and_then(|analysis| {
-                let proof = proof_of(&self.env.shared, statement);
-                dirt_of(analysis, proof, outcome, trust)
-            });
-            let computed = match hidden.has(Hidden::STAYS) {
-                true => Dirt::Ends,
-                false => Dirt::Reset(ResetReason::Routine),
-            };
-            let dirt = dirt.max(has_computed.then_some(computed));
-            if let Some(dirt) = dirt {
-                conn.soil(dirt);
-                if !session.soiled.contains(&conn_id) {
-                    session.soiled.push(conn_id);
-                }
-            }
-            // One that could not be prepared may have gone out before its session's state.
-            if was_run {
-                conn.follow_transaction_tracker(&state);
-                conn.state = state;
-            }
+        }
+        // One that could not be prepared may have gone out before its session's state.
+        if was_run {
+            conn.follow_transaction_tracker(&state);
+            conn.state = state;
         }
         if let Some(unreported) = applied.trackers_set {
-            self.renew_trackers(client, conn_id, &unreported);
+            self.renew_trackers(client, conn, &unreported);
         }
-        self.note_pins(client, conn_id, statement);
+        self.note_pins(client, conn.id, statement);
         if let Some(analysis) = analysis.filter(|_| has_run) {
-            self.learn_globals(conn_id, analysis, outcome.error.is_some());
+            self.learn_globals(conn, analysis, outcome.error.is_some());
         }
         if let Some(before) = before {
-            self.remember_set(client, conn_id, statement, outcome, &before);
-        }
-    }
-
-    /// The connection is in the session's state: what changed it changed both.
-    fn agree(&mut self, client: &mut Client, conn_id: ConnId) {
-        let session = client.session.as_ref();
-        if let (Some(session), Some(conn)) = (session, self.servers.conns.get_mut(conn_id)) {
-            conn.state = Arc::clone(&session.settings.state);
+            self.remember_set(client, conn, statement, outcome, &before);
         }
     }
 
@@ -582,42 +583,38 @@ impl Core {
             }
         }
         for conn in freed {
-            self.settle_lease(client, conn);
+            self.with_conn(conn, |core, conn| core.settle_lease(client, conn));
         }
     }
 
     /// Gives a connection back when nothing holds the session on it.
-    pub(crate) fn settle_lease(&mut self, client: &mut Client, conn_id: ConnId) {
+    pub(crate) fn settle_lease(&mut self, client: &mut Client, conn: &mut Conn) {
         let Some(session) = client.session.as_mut() else { return };
-        let Some(lease) = session.leases.iter().find(|lease| lease.conn == conn_id) else {
+        let Some(lease) = session.lease_mut(conn.id) else {
             return;
         };
-        let is_free = lease.pins.is_empty();
-        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
-            return;
-        };
-        if !is_free {
-            return self.servers.set_state(conn_id, ConnState::Pinned);
+        if !lease.pins.is_empty() {
+            return self.servers.set_state(conn, ConnState::Pinned);
         }
-        if conn.holder.kills > 0 || conn.holder.was_killed || conn.holder.close_on_release {
+        self.take_lease(client, conn);
+        if conn.may_be_hit() {
             // A `KILL` for the statement that is over may still arrive.
-            self.take_lease(client, conn_id);
-            return self.free_after_session(conn_id, Some(client));
+            return self.free_after_session(conn, Some(client));
         }
-        self.take_lease(client, conn_id);
-        self.freed(conn_id);
+        self.freed(conn);
     }
 
-    /// The session ends: its connections are reset before anybody else gets them.
-    pub(crate) fn end_session(&mut self, client: &mut Client) {
+    /// The session ends: its connections are reset before anybody else gets them. `lent`: the
+    /// connection that is lent, if one is.
+    pub(crate) fn end_session(&mut self, client: &mut Client, mut lent: Option<&mut Conn>) {
         self.log_session(client, "MySQL_Client_Close", String::new);
         let Some(session) = client.session.take() else {
             return;
         };
         for lease in session.leases {
-            self.free_lease(client, &lease);
+            self.free_lease(client, &lease, lent.as_deref_mut());
         }
-        self.reset_soiled(client.id, session.soiled);
+        self.reset_soiled(client.id, session.soiled, lent);
         if has_plant!(self, UserPlaceLeaked) {
             std::mem::forget(session.login.place);
         }
@@ -630,26 +627,29 @@ impl Core {
         };
         let others: Vec<_> = session.leases.drain(1.min(session.leases.len())..).collect();
         for lease in others {
-            self.free_lease(client, &lease);
+            self.free_lease(client, &lease, None);
         }
     }
 
     /// The server's in-flight figure goes down. Returns how long the server took for the
     /// statement, those in front of it not counted, µs.
-    pub(crate) fn count_answered(&mut self, conn_id: ConnId) -> u64 {
+    pub(crate) fn count_answered(&mut self, conn: &mut Conn) -> u64 {
         let now_us = self.env.now.us;
-        let Some(slot) = self.servers.slot_of(conn_id) else {
-            return 0;
-        };
-        if let Some(slot) = self.servers.pool.slot(slot) {
+        if let Some(slot) = self.servers.pool.slot(conn.slot) {
             slot.server.health.end_statement();
         }
-        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
-            return 0;
-        };
         let has_more = conn.in_flight.iter().any(|entry| entry.is_statement);
         let next_us = if has_more { now_us } else { 0 };
         let since_us = std::mem::replace(&mut conn.holder.busy_since_us, next_us);
         now_us.saturating_sub(since_us)
+    }
+}
+
+impl Conn {
+    /// It is in the session's state: what changed one changed both.
+    fn agree(&mut self, client: &Client) {
+        if let Some(session) = client.session.as_ref() {
+            self.state = Arc::clone(&session.settings.state);
+        }
     }
 }

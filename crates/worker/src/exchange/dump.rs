@@ -1,12 +1,12 @@
 //! The binary log goes to a replica through a connection of its own.
 
-use trunkline_pool::{ConnId, ConnState};
+use trunkline_pool::ConnState;
 
 use crate::{
     Action, Side,
     clients::client::{Client, Phase, Purpose, Stage},
-    rooms::{Core, Exchange},
-    servers::conn::ConnPhase,
+    rooms::Exchange,
+    servers::conn::{Conn, ConnPhase},
     special::binlog::said_by_a_replica,
 };
 
@@ -19,8 +19,8 @@ impl Client {
 
 impl Exchange {
     /// The connection is in the session's state, and it is this client's until either ends.
-    pub(super) fn begin_dump(&mut self, client: &mut Client, conn_id: ConnId) {
-        let frames = match std::mem::replace(&mut client.phase, Phase::Forward(conn_id)) {
+    pub(super) fn begin_dump(&mut self, client: &mut Client, conn: &mut Conn) {
+        let frames = match std::mem::replace(&mut client.phase, Phase::Forward(conn.id)) {
             Phase::Running(mut statement) => std::mem::take(&mut statement.command.frames),
             other => {
                 client.phase = other;
@@ -28,49 +28,42 @@ impl Exchange {
             }
         };
         if let Some(session) = client.session.as_mut() {
-            session.leases.retain(|lease| lease.conn != conn_id);
+            session.leases.retain(|lease| lease.conn != conn.id);
         }
         let ahead = std::mem::take(&mut client.io.inbox);
         if std::mem::take(&mut client.io.is_paused) {
             self.core.fx.act(Action::Resume(Side::Client(client.id)));
         }
-        let Some(conn) = self.core.servers.conns.get_mut(conn_id) else {
-            return self.close_client(client);
-        };
         debug_assert!(conn.in_flight.is_empty() && conn.login.forwards.is_none());
         conn.phase = ConnPhase::Forward(client.id);
-        self.core.servers.set_state(conn_id, ConnState::Forwarding);
-        self.core.write_server(conn_id, |out| out.extend_from_slice(&frames));
+        self.core.servers.set_state(conn, ConnState::Forwarding);
+        self.core.write_server(conn, |out| out.extend_from_slice(&frames));
         self.core.fx.buffers.give(frames);
         self.core.fx.stats.counters.binlog_dumps += 1;
-        self.replica_read(client, conn_id, &ahead);
+        self.replica_read(client, conn, &ahead);
     }
 
     /// Bytes of a client that gets the binary log. It may acknowledge events and quit. Anything
     /// else is meant for a session, which a server may go on with behind a dump that it has
     /// refused or ended: this one would find what others have left on the connection, and ends.
-    pub(crate) fn replica_read(&mut self, client: &mut Client, conn_id: ConnId, bytes: &[u8]) {
+    pub(crate) fn replica_read(&mut self, client: &mut Client, conn: &mut Conn, bytes: &[u8]) {
         client.io.inbox.extend_from_slice(bytes);
         let Some(len) = said_by_a_replica(&client.io.inbox) else {
-            return self.close_client(client);
+            return self.end_client(client, Some(conn));
         };
         let said: Vec<u8> = client.io.inbox.drain(..len).collect();
         if !said.is_empty() {
-            self.core.write_server(conn_id, |out| out.extend_from_slice(&said));
+            self.core.write_server(conn, |out| out.extend_from_slice(&said));
         }
     }
 }
 
-impl Core {
-    /// Whether a dump has to wait: nothing else may be in flight when bytes
-    /// begin to go straight through.
-    pub(super) fn waits_to_dump(&mut self, client: &mut Client, conn_id: ConnId) -> bool {
-        let is_quiet =
-            self.servers.conns.get(conn_id).is_some_and(|conn| conn.in_flight.is_empty());
-        if is_quiet {
-            return false;
-        }
-        client.set_stage(Stage::Synchronising(conn_id));
-        true
+/// Whether a dump has to wait: nothing else may be in flight when bytes begin to go straight
+/// through.
+pub(super) fn waits_to_dump(client: &mut Client, conn: &Conn) -> bool {
+    if conn.in_flight.is_empty() {
+        return false;
     }
+    client.set_stage(Stage::Synchronising(conn.id));
+    true
 }

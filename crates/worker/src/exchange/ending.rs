@@ -10,6 +10,7 @@ use crate::{
     clients::client::{Client, Phase},
     kill::worker_of,
     rooms::{Core, Exchange, Lender},
+    servers::conn::Conn,
 };
 
 impl Exchange {
@@ -38,12 +39,18 @@ impl Exchange {
         self.refuse(client, 1, error);
     }
 
-    /// Ends a client connection once its outbox is empty.
+    /// Ends a client connection once its outbox is empty. No server connection is lent.
     pub(crate) fn close_client(&mut self, client: &mut Client) {
+        self.end_client(client, None);
+    }
+
+    /// Ends a client connection once its outbox is empty. `lent`: the server connection that is
+    /// lent, if one is: the client may hold it.
+    pub(super) fn end_client(&mut self, client: &mut Client, mut lent: Option<&mut Conn>) {
         let now_ms = self.core.env.now.ms();
         if !matches!(client.phase, Phase::Closing) {
-            self.leave_statement(client);
-            self.core.end_session(client);
+            self.leave_statement(client, lent.as_deref_mut());
+            self.core.end_session(client, lent);
             client.phase = Phase::Closing;
             client.io.inbox = Vec::new();
             client.active_ms = now_ms;
@@ -62,8 +69,9 @@ impl Exchange {
         }
     }
 
-    /// While stopping: ends a client that has nothing under way and no state on a server.
-    pub(crate) fn close_if_free(&mut self, client: &mut Client) {
+    /// While stopping: ends a client that has nothing under way and no state on a server. `lent`:
+    /// the connection that is lent, if one is.
+    pub(crate) fn close_if_free(&mut self, client: &mut Client, lent: Option<&mut Conn>) {
         match &client.phase {
             Phase::Login(_) => {
                 self.close_client_now(client);
@@ -71,7 +79,7 @@ impl Exchange {
             Phase::Idle => {
                 let session = client.session.as_ref();
                 if session.is_none_or(|session| !session.is_in_transaction()) {
-                    self.close_client(client);
+                    self.end_client(client, lent);
                 }
             }
             Phase::Running(_)
@@ -86,8 +94,8 @@ impl Exchange {
     pub(crate) fn remove_client(&mut self, id: ClientId) {
         self.with_client(id, |exchange, client| {
             exchange.core.clients.set_timer(client, 0);
-            exchange.leave_statement(client);
-            exchange.core.end_session(client);
+            exchange.leave_statement(client, None);
+            exchange.core.end_session(client, None);
             client.phase = Phase::Closing;
         });
         if let Some(mut client) = self.core.clients.table.remove(id) {

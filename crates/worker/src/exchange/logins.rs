@@ -13,6 +13,7 @@ use crate::{
     env::Env,
     login::SCHEMAS_MAX,
     rooms::{Core, Exchange},
+    servers::conn::Conn,
 };
 
 impl Core {
@@ -40,24 +41,26 @@ impl Core {
         session.settings.state = self.servers.states.intern(state);
     }
 
-    pub(crate) fn keep_user(&mut self, client: &mut Client) -> bool {
+    /// Goes back to the user before a change of user that failed, where that is what clients are
+    /// used to. `lent`: the connection that is lent, if one is.
+    pub(crate) fn keep_user(&mut self, client: &mut Client, mut lent: Option<&mut Conn>) -> bool {
         if !self.env.keeps_user() || !client.session.is_changing() {
             return false;
         }
-        self.free_leases(client);
+        self.free_leases(client, lent.as_deref_mut());
         client.session.go_back();
         client.failed_changes = client.failed_changes.saturating_add(1);
         client.phase = Phase::Idle;
-        self.begin_anew(client, SERVERS_CHARSET);
+        self.begin_anew(client, SERVERS_CHARSET, lent);
         true
     }
 
-    /// Resets the session's connections.
-    pub(crate) fn free_leases(&mut self, client: &mut Client) {
+    /// Resets the session's connections. `lent`: the connection that is lent, if one is.
+    pub(crate) fn free_leases(&mut self, client: &mut Client, mut lent: Option<&mut Conn>) {
         let session = client.session.as_mut();
         let leases = session.map(|session| std::mem::take(&mut session.leases));
         for lease in leases.unwrap_or_default() {
-            self.free_lease(client, &lease);
+            self.free_lease(client, &lease, lent.as_deref_mut());
         }
     }
 }
@@ -84,15 +87,24 @@ impl Exchange {
     }
 
     /// Answers a login that fails with an error packet. It ends the connection, but for a change of
-    /// user where that leaves the user as he was.
-    pub(crate) fn refuse_change(&mut self, client: &mut Client, seq: u8, error: ClientError) {
-        if !self.core.keep_user(client) {
-            return self.refuse(client, seq, error);
+    /// user where that leaves the user as he was. `lent`: the connection that is lent, if one is.
+    pub(crate) fn refuse_change(
+        &mut self,
+        client: &mut Client,
+        seq: u8,
+        error: ClientError,
+        mut lent: Option<&mut Conn>,
+    ) {
+        let is_kept = self.core.keep_user(client, lent.as_deref_mut());
+        if is_kept {
+            client.note_error(&error);
         }
-        client.note_error(&error);
         self.core.write_client(client, |out| {
             error.put(out, seq);
         });
+        if !is_kept {
+            self.end_client(client, lent);
+        }
     }
 }
 

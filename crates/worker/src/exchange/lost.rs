@@ -21,41 +21,31 @@ const FAILURES_AT_ONCE_MAX: u32 = 8;
 
 impl Exchange {
     /// A server connection ended, for this reason.
-    pub(crate) fn lose_conn(&mut self, id: ConnId, reason: &str) {
-        let Some(conn) = self.core.servers.conns.get(id) else {
-            return;
-        };
+    pub(crate) fn lose_conn(&mut self, conn: &mut Conn, reason: &str) {
         match &conn.phase {
-            ConnPhase::Connecting(_) | ConnPhase::Login(_) => self.connect_failed(id, reason),
+            ConnPhase::Connecting(_) | ConnPhase::Login(_) => self.connect_failed(conn, reason),
             ConnPhase::Forward(client) => {
                 let client = *client;
-                self.core.drop_conn(id);
+                self.core.drop_conn(conn);
                 self.with_client(client, Self::close_client);
             }
-            ConnPhase::Ready => self.lose_ready(id, reason),
+            ConnPhase::Ready => self.lose_ready(conn, reason),
+            ConnPhase::Closed => {}
         }
     }
 
     /// A server violated the protocol; its bytes can't be trusted any more.
-    pub(crate) fn server_broke(&mut self, id: ConnId, what: &str) {
-        let slot = self.core.servers.slot_of(id).and_then(|slot| self.core.servers.pool.slot(slot));
+    pub(crate) fn server_broke(&mut self, conn: &mut Conn, what: &str) {
+        let slot = self.core.servers.pool.slot(conn.slot);
         let address = slot.map(|slot| slot.server.key.address.to_string()).unwrap_or_default();
         self.core.fx.stats.counters.server_protocol_errors += 1;
         self.core.fx.log(true, || format!("server {address} {what}; connection closed"));
-        self.lose_conn(id, what);
-    }
-
-    /// See [`Worker::server_failed`](crate::Worker::server_failed).
-    pub(crate) fn on_server_failed(&mut self, id: ConnId, reason: &str) {
-        self.lose_conn(id, reason);
+        self.lose_conn(conn, what);
     }
 
     /// A connection did not come up: that counts against the server, and another one is tried.
-    pub(crate) fn connect_failed(&mut self, id: ConnId, reason: &str) {
-        let Some(conn) = self.core.servers.conns.get(id) else {
-            return;
-        };
-        let (hostgroup, slot, forwards) = (conn.hostgroup, conn.slot, conn.login.forwards);
+    pub(crate) fn connect_failed(&mut self, conn: &mut Conn, reason: &str) {
+        let (hostgroup, slot, forwards) = (conn.server.hostgroup, conn.slot, conn.login.forwards);
         self.core.fx.stats.server_mut(slot.index()).connect_err += 1;
         let settings = &self.core.env.snapshot.settings;
         let until_ms = self.core.env.now.ms() + settings.shun_recovery_time_sec * 1_000;
@@ -74,8 +64,8 @@ impl Exchange {
             }
         }
         self.core.servers.logins.last_failures.insert(hostgroup, reason.to_owned());
-        self.core.kill_carrier_lost(id, 0, reason);
-        self.core.drop_conn(id);
+        self.core.kill_carrier_lost(conn.id, 0, reason);
+        self.core.drop_conn(conn);
         if let Some(client) = forwards {
             let text = format!("no connection to hostgroup {hostgroup}: {reason}");
             self.with_client(client, |exchange, client| {
@@ -90,11 +80,11 @@ impl Exchange {
     }
 
     /// A connection that took commands ended.
-    fn lose_ready(&mut self, id: ConnId, reason: &str) {
-        let Some(mut conn) = self.core.forget_conn(id) else {
+    fn lose_ready(&mut self, conn: &mut Conn, reason: &str) {
+        if !self.core.forget_conn(conn) {
             return;
-        };
-        let losers = losers(&mut conn);
+        }
+        let (id, losers) = (conn.id, losers(conn));
         self.core.fx.stats.counters.server_connections_lost += 1;
         self.core.fx.act(Action::CloseServer { conn: id, farewell: &[] });
         self.core.servers.sweep_slot(conn.slot);
@@ -110,12 +100,12 @@ impl Exchange {
                 exchange.lose_lease(client, &loss, reason);
             });
         }
-        let (written, traces) = (conn.io.outbox.written_total(), traces_of(&conn));
+        let (written, traces) = (conn.io.outbox.written_total(), traces_of(conn));
         conn.io.outbox.discard(&mut self.core.fx.buffers);
         self.core.kill_carrier_lost(id, written, reason);
         self.core.traces_gone(id, traces);
         self.core.kills_go_on(id);
-        self.core.fx.wake(Wake::Queue(conn.hostgroup));
+        self.core.fx.wake(Wake::Queue(conn.server.hostgroup));
     }
 
     /// A session's connection is gone. What can safely be sent again is sent elsewhere; anything
@@ -158,7 +148,7 @@ impl Exchange {
             if holds_more {
                 session.lost = Some(text);
             }
-            return self.fail_statement(client, (&*error).into());
+            return self.fail_statement(client, (&*error).into(), None);
         }
         let was_sent = match statement.stage {
             Stage::Held(_) | Stage::Queued | Stage::Returning => {
@@ -176,7 +166,7 @@ impl Exchange {
             if had_state {
                 session.lost = Some(text);
             }
-            return self.fail_timed_out(client);
+            return self.fail_timed_out(client, None);
         }
         let begun = loss.begun && !has_plant!(self.core, RetryAfterFirstByte);
         // A default schema is chosen as well twice as once.
@@ -203,12 +193,13 @@ impl Exchange {
             // What the client sends behind it, before it has read the error, is meant for the
             // session that is gone, or for one in which the statement has run: behind a `BEGIN`.
             Some(seq) if had_state || is_partly_done || makes_state => {
-                self.tell_failure(client, seq, &ErrorKind::ConnectionLost.says(text));
+                self.tell_failure(client, seq, &ErrorKind::ConnectionLost.says(text), None);
                 self.close_client(client);
             }
             // What was lost before it on another connection is told to the next command.
             Some(seq) => {
-                self.fail_statement_numbered(client, seq, ErrorKind::ConnectionLost.says(text))
+                let error = ErrorKind::ConnectionLost.says(text);
+                self.fail_statement_numbered(client, seq, error, None)
             }
             // The client is in the middle of a packet: nothing but the end can follow.
             None => self.close_client(client),
@@ -221,28 +212,28 @@ impl Exchange {
     pub(crate) fn sync_failed(
         &mut self,
         client: &mut Client,
-        conn_id: ConnId,
+        conn: &mut Conn,
         set: Option<u64>,
         refusal: ClientError,
     ) {
         self.core.fx.stats.counters.sessions_not_synchronised += 1;
-        if let (Some(conn), Some(set)) = (self.core.servers.conns.get_mut(conn_id), set) {
+        if let Some(set) = set {
             conn.left.accepted_sets.retain(|known| *known != set);
             self.core.servers.accepted_sets.remove(&(conn.slot, conn.server.incarnation, set));
         }
         let session = client.session.as_mut();
         let lease = session.and_then(|session| {
-            let place = session.leases.iter().position(|lease| lease.conn == conn_id)?;
+            let place = session.leases.iter().position(|lease| lease.conn == conn.id)?;
             Some(session.leases.swap_remove(place))
         });
         let had_state = lease.as_ref().is_some_and(|lease| !lease.pins.is_empty());
         match lease {
-            Some(lease) => self.core.free_lease(client, &lease),
-            None => self.core.free_after_session(conn_id, Some(client)),
+            Some(lease) => self.core.free_lease(client, &lease, Some(&mut *conn)),
+            None => self.core.free_after_session(conn, Some(client)),
         }
         let (ending, may_be_done) = match &client.phase {
             Phase::Running(statement) => {
-                let was_sent = statement.stage == Stage::Sent(conn_id);
+                let was_sent = statement.stage == Stage::Sent(conn.id);
                 (statement.ending, was_sent && !statement.meaning.is_read)
             }
             _ => (None, false),
@@ -256,14 +247,14 @@ impl Exchange {
         };
         if had_state {
             // Its transaction, or what else it held, goes with the connection.
-            self.tell_failure(client, 1, &error);
-            return self.close_client(client);
+            self.tell_failure(client, 1, &error, Some(&mut *conn));
+            return self.end_client(client, Some(conn));
         }
         if !may_be_done && matches!(ending, Some(Ending::TimedOut | Ending::Withheld)) {
             // What was to end the statement has hit the state before it.
-            return self.fail_timed_out(client);
+            return self.fail_timed_out(client, Some(conn));
         }
-        self.fail_unsent(client, error);
+        self.fail_unsent(client, error, Some(conn));
     }
 }
 

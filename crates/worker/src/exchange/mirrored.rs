@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use trunkline_pool::ConnId;
 use trunkline_protocol::response::Outcome;
 use trunkline_stats::MirrorSample;
 use trunkline_topology::HostgroupId;
@@ -13,6 +12,7 @@ use crate::{
     env::Env,
     mirror::{COMMAND_LEN_MAX, HALVES_MAX, Seen, checksum, is_fit, kin_of},
     rooms::{Core, Exchange},
+    servers::conn::Conn,
     statement::analysis::Known,
 };
 
@@ -46,8 +46,9 @@ impl Env {
 
 impl Exchange {
     /// Before a copy goes out: drops it where it may not be made any more. What was a read may have
-    /// become a write by DDL, and hostgroups may have other servers by now.
-    pub(crate) fn drops_copy(&mut self, client: &mut Client) -> bool {
+    /// become a write by DDL, and hostgroups may have other servers by now. `lent`: the connection
+    /// that is lent, if one is.
+    pub(crate) fn drops_copy(&mut self, client: &mut Client, lent: Option<&mut Conn>) -> bool {
         let Phase::Running(statement) = &client.phase else {
             return false;
         };
@@ -64,14 +65,14 @@ impl Exchange {
             return false;
         }
         self.core.fx.stats.counters.mirrors_skipped += 1;
-        self.close_client(client);
+        self.end_client(client, lent);
         true
     }
 
     /// One of two statements whose answers are compared has been answered.
     pub(super) fn finish_half(
         &mut self,
-        conn_id: ConnId,
+        conn: &Conn,
         statement: &mut Statement,
         outcome: &Outcome,
     ) {
@@ -80,8 +81,7 @@ impl Exchange {
         else {
             return;
         };
-        let format =
-            self.core.servers.conns.get(conn_id).map(|conn| conn.server.format).unwrap_or_default();
+        let format = conn.server.format;
         let seen = Seen {
             is_copy: half.is_copy,
             rows: outcome.rows,

@@ -1,11 +1,11 @@
 //! Step 8 for statements that ask for what an earlier one left.
 
-use trunkline_pool::ConnId;
 use trunkline_protocol::error::ErrorKind;
 
 use crate::{
     clients::client::{Client, Phase, Purpose, Stage},
     rooms::{Core, Exchange},
+    servers::conn::Conn,
     session_past::Trace,
     session_past::insert_id::{INSERT_ID_LOST, names_insert_id},
 };
@@ -13,36 +13,34 @@ use crate::{
 impl Core {
     /// Before the proxy runs something of its own there that finds rows: asks the connection for
     /// the session's `FOUND_ROWS()`, where no reply told. True when the statement waits for it.
-    pub(super) fn asks_for_found_rows(&mut self, client: &mut Client, conn_id: ConnId) -> bool {
-        let turn = self.servers.conns.get(conn_id).map(|conn| conn.holder.turn);
-        let session = client.session.as_mut();
-        let (Some(turn), Some(session)) = (turn, session) else { return false };
+    pub(super) fn asks_for_found_rows(&mut self, client: &mut Client, conn: &mut Conn) -> bool {
+        let Some(session) = client.session.as_mut() else { return false };
         let past = &mut session.past;
-        if past.found_rows.is_some() || past.found_conn != Some((conn_id, turn)) {
+        if past.found_rows.is_some() || past.found_conn != Some((conn.id, conn.holder.turn)) {
             return false;
         }
-        past.awaits_found_rows = Some(conn_id);
+        past.awaits_found_rows = Some(conn.id);
         // To ask is to find one row.
         past.found_conn = None;
-        self.fetch_trace(conn_id, client.id, Trace::FoundRows);
-        client.set_stage(Stage::Synchronising(conn_id));
+        self.fetch_trace(conn, client.id, Trace::FoundRows);
+        client.set_stage(Stage::Synchronising(conn.id));
         true
     }
 
     /// Before a statement that reads the last insert id: asks the connection for it, where the
     /// replies do not tell. True when the statement waits for the answer.
-    pub(super) fn asks_for_insert_id(&mut self, client: &mut Client, conn_id: ConnId) -> bool {
+    pub(super) fn asks_for_insert_id(&mut self, client: &mut Client, conn: &mut Conn) -> bool {
         let session = client.session.as_mut();
         let Some(session) = session.filter(|session| session.past.is_insert_id_reported()) else {
             return false;
         };
-        if !self.servers.conns.get(conn_id).is_some_and(|conn| conn.server.format.session_track) {
+        if !conn.server.format.session_track {
             session.past.insert_id_is_set();
             return false;
         }
-        session.past.awaits_insert_id = Some(conn_id);
-        self.fetch_trace(conn_id, client.id, Trace::InsertId);
-        client.set_stage(Stage::Synchronising(conn_id));
+        session.past.awaits_insert_id = Some(conn.id);
+        self.fetch_trace(conn, client.id, Trace::InsertId);
+        client.set_stage(Stage::Synchronising(conn.id));
         true
     }
 }
@@ -50,7 +48,7 @@ impl Core {
 impl Exchange {
     /// Refuses a statement that has a connection already, if it reads an id which was lost with
     /// another one meanwhile. True when it has.
-    pub(super) fn refuses_lost_insert_id(&mut self, client: &mut Client) -> bool {
+    pub(super) fn refuses_lost_insert_id(&mut self, client: &mut Client, conn: &mut Conn) -> bool {
         let (Phase::Running(statement), Some(session)) = (&client.phase, client.session.as_ref())
         else {
             return false;
@@ -60,7 +58,7 @@ impl Exchange {
         if is_prepared || !names_insert_id(statement) || session.past.knows_insert_id() {
             return false;
         }
-        self.fail_statement(client, ErrorKind::StateLost.says(INSERT_ID_LOST));
+        self.fail_statement(client, ErrorKind::StateLost.says(INSERT_ID_LOST), Some(conn));
         true
     }
 }

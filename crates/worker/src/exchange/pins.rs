@@ -4,11 +4,7 @@
 use std::{rc::Rc, sync::Arc};
 
 use trunkline_pool::ConnId;
-use trunkline_protocol::{
-    codec::frame::HEADER_LEN,
-    packet::{greeting::Flavor, status},
-    response::Outcome,
-};
+use trunkline_protocol::{codec::frame::HEADER_LEN, packet::status, response::Outcome};
 use trunkline_session::tracker::{
     Difference, PinReason, Pins, SessionState, Sync, Trust, apply_outcome, difference,
     reports_change, sets_trackers,
@@ -23,7 +19,8 @@ use crate::{
     effects::Wake,
     exchange::lost::makes_state,
     exchange::send::text_hash,
-    rooms::{Core, Exchange},
+    rooms::{Core, Exchange, Lender},
+    servers::conn::Conn,
     special::local_infile::Upload,
     statement::analysis::Known,
 };
@@ -315,34 +312,31 @@ fn ends_connection(code: u16) -> bool {
     matches!(code, 1053 | 1152 | 1153 | 1156..=1161 | 1184 | 1927 | 3169 | 4031)
 }
 
-impl Core {
-    /// Whether a session ends with this answer, which its client is told before. Where the server
-    /// closes the connection behind it, nobody else gets that.
-    pub(super) fn ends_session(
-        &mut self,
-        client: &mut Client,
-        conn_id: ConnId,
-        statement: &Statement,
-        outcome: &Outcome,
-    ) -> bool {
-        let Some(session) = client.session.as_ref() else {
-            return false;
-        };
-        // Packets of its file are still to come, and none of them is a command.
-        let is_in_file = matches!(statement.beside.upload, Upload::Sending { .. });
-        let is_over = is_in_file || is_released(session, statement, outcome);
-        let is_broken = outcome.error.as_ref().is_some_and(|error| ends_connection(error.code));
-        // As behind a statement that is lost: what is sent behind it is meant for a session in
-        // which it has run.
-        let is_followed = is_broken
-            && !statement.meaning.is_read
-            && (client.has_sent_ahead() || makes_state(statement, session));
-        if let (true, Some(conn)) = (is_over || is_broken, self.servers.conns.get_mut(conn_id)) {
-            conn.holder.close_on_release = true;
-        }
-        is_over || is_followed
-    }
+/// Whether a session ends with this answer, which its client is told before. Where the server
+/// closes the connection behind it, nobody else gets that.
+pub(super) fn ends_session(
+    client: &Client,
+    conn: &mut Conn,
+    statement: &Statement,
+    outcome: &Outcome,
+) -> bool {
+    let Some(session) = client.session.as_ref() else {
+        return false;
+    };
+    // Packets of its file are still to come, and none of them is a command.
+    let is_in_file = matches!(statement.beside.upload, Upload::Sending { .. });
+    let is_over = is_in_file || is_released(session, statement, outcome);
+    let is_broken = outcome.error.as_ref().is_some_and(|error| ends_connection(error.code));
+    // As behind a statement that is lost: what is sent behind it is meant for a session in
+    // which it has run.
+    let is_followed = is_broken
+        && !statement.meaning.is_read
+        && (client.has_sent_ahead() || makes_state(statement, session));
+    conn.holder.close_on_release |= is_over || is_broken;
+    is_over || is_followed
+}
 
+impl Core {
     /// Notes which statement pinned a session.
     pub(super) fn note_pins(
         &mut self,
@@ -369,7 +363,7 @@ impl Core {
     pub(super) fn remember_set(
         &mut self,
         client: &mut Client,
-        conn_id: ConnId,
+        conn: &mut Conn,
         statement: &Statement,
         outcome: &Outcome,
         before: &Arc<SessionState>,
@@ -380,28 +374,34 @@ impl Core {
             return;
         }
         let Some(session) = client.session.as_mut() else { return };
-        if session.lease_mut(conn_id).is_none_or(|lease| !lease.pins.is_empty()) {
+        if session.lease_mut(conn.id).is_none_or(|lease| !lease.pins.is_empty()) {
             return;
         }
         session.remember_set(text_hash(
             statement.command.frames.get(HEADER_LEN..).unwrap_or_default(),
         ));
         // The server need not be asked whether it accepts the same from the proxy.
-        let flavor =
-            self.servers.conns.get(conn_id).map_or(Flavor::MySql, |conn| conn.server.flavor);
-        let change = difference(before, &session.settings.state, flavor);
+        let change = difference(before, &session.settings.state, conn.server.flavor);
         if let Difference::Sync(Sync { set: Some(text), .. }) = change {
-            self.servers.prove(conn_id, text_hash(&text));
+            self.servers.prove(conn, text_hash(&text));
         }
     }
 
     /// Frees a connection that its session leaves. What no reset takes back goes with the
-    /// connection.
-    pub(crate) fn free_lease(&mut self, client: &mut Client, lease: &Lease) {
+    /// connection. `lent`: the connection that is lent, if one is.
+    pub(crate) fn free_lease(
+        &mut self,
+        client: &mut Client,
+        lease: &Lease,
+        lent: Option<&mut Conn>,
+    ) {
         if !lease.pins.survive_reset() {
-            return self.free_after_session(lease.conn, Some(client));
+            self.with_conn_or(lent, lease.conn, |core, conn| {
+                core.free_after_session(conn, Some(client));
+            });
+            return;
         }
-        self.drop_conn(lease.conn);
+        self.with_conn_or(lent, lease.conn, Self::drop_conn);
         // Its place under the cap is somebody else's now.
         self.fx.wake(Wake::Queue(lease.hostgroup));
     }

@@ -1,6 +1,6 @@
 //! A statement goes back to the queue, or is refused.
 
-use trunkline_pool::{AccountId, ConnId, ConnState, SlotId};
+use trunkline_pool::{AccountId, ConnState};
 use trunkline_protocol::error::ErrorKind;
 use trunkline_session::{
     backend::ServerHandshake,
@@ -13,7 +13,7 @@ use crate::{
     effects::Wake,
     rooms::{Core, Exchange},
     servers::Servers,
-    servers::conn::{ConnPhase, Owner},
+    servers::conn::{Conn, ConnPhase, Owner},
 };
 
 impl Client {
@@ -74,19 +74,15 @@ impl Core {
     /// fetched before: then it is offered again.
     pub(crate) fn log_in_again(
         &mut self,
-        slot: SlotId,
-        conn_id: ConnId,
+        conn: &mut Conn,
         account: AccountId,
         client: &mut Client,
     ) {
-        if self.fetch_before_parting(conn_id, Some(client)) {
+        if self.fetch_before_parting(conn, Some(client)) {
             return;
         }
-        let Some(login) = self.server_login(client, account, slot, None) else {
-            return self.discard_idle(conn_id);
-        };
-        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
-            return;
+        let Some(login) = self.server_login(client, account, conn.slot, None) else {
+            return self.discard_idle(conn);
         };
         // The answer to the trackers' `SET` may be on its way still; it comes before the login's.
         debug_assert!(
@@ -97,7 +93,7 @@ impl Core {
         let charset = Charset::Collation(login.collation);
         conn.state = self.servers.states.intern(SessionState::new(Schema::None, charset));
         conn.login.account = account;
-        conn.login.password = self.servers.logins.password_turns.turn(slot.index(), account);
+        conn.login.password = self.servers.logins.password_turns.turn(conn.slot.index(), account);
         conn.holder.since_ms = self.env.now.ms();
         conn.login.login_us = self.env.now.us;
         conn.holder.owner = None;
@@ -113,20 +109,22 @@ impl Core {
         let out = conn.io.outbox.buf(&mut self.fx.buffers);
         let handshake = ServerHandshake::change_user(login, identity, out);
         conn.phase = ConnPhase::Login(Box::new(handshake));
-        self.servers.set_state(conn_id, ConnState::Connecting);
-        self.touch_server(conn_id);
-        self.forget_stmts(conn_id);
+        self.servers.set_state(conn, ConnState::Connecting);
+        self.touch_server(conn);
+        self.forget_stmts(conn);
     }
 }
 
 impl Exchange {
-    /// Gives up on a statement that waits, or would: tells the client why.
+    /// Gives up on a statement that waits, or would: tells the client why. `lent`: the connection
+    /// that is lent, if one is.
     pub(crate) fn refuse_statement(
         &mut self,
         client: &mut Client,
         hostgroup: HostgroupId,
         cause: RefusalCause,
         waited_ms: u64,
+        lent: Option<&mut Conn>,
     ) {
         self.core.fx.stats.refused(cause);
         let why = self.core.refusal_text(hostgroup, cause);
@@ -137,7 +135,7 @@ impl Exchange {
                  {waited_ms}ms: {why}"
             ),
         };
-        self.fail_unsent(client, ErrorKind::NoConnection.says(text));
+        self.fail_unsent(client, ErrorKind::NoConnection.says(text), lent);
     }
 }
 

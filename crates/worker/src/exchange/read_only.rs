@@ -1,6 +1,5 @@
 //! A transaction that only reads begins anew on the writer.
 
-use trunkline_pool::ConnId;
 use trunkline_session::tracker::PinReason;
 
 use crate::{
@@ -8,13 +7,13 @@ use crate::{
     exchange::send::put_own_query,
     rooms::Core,
     routing::read_only::BEGIN,
-    servers::conn::{InFlight, Owner},
+    servers::conn::{Conn, InFlight, Owner},
 };
 
 impl Core {
-    /// Begins the session's transaction anew before its statement on `conn_id`, which is the
+    /// Begins the session's transaction anew before its statement on `conn`, which is the
     /// writer's; where it was it is over.
-    pub(super) fn begin_read_only(&mut self, client: &mut Client, conn_id: ConnId) {
+    pub(super) fn begin_read_only(&mut self, client: &mut Client, conn: &mut Conn) {
         let (Phase::Running(_), Some(session)) = (&client.phase, client.session.as_mut()) else {
             return;
         };
@@ -22,21 +21,20 @@ impl Core {
             return;
         }
         let is_left =
-            |lease: &Lease| lease.conn != conn_id && lease.pins.has(PinReason::Transaction);
+            |lease: &Lease| lease.conn != conn.id && lease.pins.has(PinReason::Transaction);
         let left = session.leases.iter().position(is_left);
         let left = left.map(|place| session.leases.remove(place));
-        if let Some(lease) = session.lease_mut(conn_id) {
+        if let Some(lease) = session.lease_mut(conn.id) {
             lease.pins.set(PinReason::Transaction, true);
         }
-        let Some(conn) = self.servers.conns.get_mut(conn_id) else { return };
         let relay = conn.own_relay();
         let owner = Owner::Sync(client.id, None);
         conn.in_flight.push_back(InFlight { owner, relay, is_statement: false });
         let takes_attributes = conn.server.takes_attributes;
         self.fx.stats.counters.transactions_moved += 1;
-        self.write_server(conn_id, |out| put_own_query(out, BEGIN, takes_attributes));
+        self.write_server(conn, |out| put_own_query(out, BEGIN, takes_attributes));
         if let Some(lease) = left {
-            self.free_lease(client, &lease);
+            self.free_lease(client, &lease, None);
         }
     }
 }

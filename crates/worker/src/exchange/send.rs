@@ -22,10 +22,11 @@ use trunkline_topology::RefusalCause;
 use crate::{
     clients::client::{Client, Lease, Phase, Purpose, Session, Stage, Statement},
     effects::Wake,
+    exchange::dump::waits_to_dump,
     exchange::hidden::may_read_past,
     exchange::pins::{PLAIN_VARIABLES, sets_next_transaction},
     prepared::{self, put_statement},
-    rooms::{Core, Exchange},
+    rooms::{Core, Exchange, Lender},
     servers::Servers,
     servers::conn::{Conn, InFlight, Owner},
     servers::dirt::{RESET_PROOF, may_last},
@@ -114,10 +115,7 @@ fn goes_on_behind(session: &Session, statement: &Statement) -> bool {
 
 impl Servers {
     /// A server accepted this `SET`, or a reset.
-    pub(crate) fn prove(&mut self, conn_id: ConnId, set: u64) {
-        let Some(conn) = self.conns.get_mut(conn_id) else {
-            return;
-        };
+    pub(crate) fn prove(&mut self, conn: &mut Conn, set: u64) {
         if set == RESET_PROOF {
             self.resetting.insert(conn.slot);
             return;
@@ -139,31 +137,37 @@ impl Client {
 }
 
 impl Exchange {
-    /// Sends the statement that a client has under way to a connection that its session holds.
-    pub(crate) fn dispatch(&mut self, client: &mut Client, conn_id: ConnId) {
-        if !self.core.looks_back(client, conn_id) {
-            self.core.follow_definitions(conn_id);
+    /// Sends the statement that a client has under way to a connection that its session holds, by
+    /// its id.
+    pub(crate) fn dispatch_to(&mut self, client: &mut Client, conn_id: ConnId) {
+        let sent = self.with_conn(conn_id, |exchange, conn| exchange.dispatch(client, conn));
+        if sent.is_none() {
+            self.fail_unsent(client, ErrorKind::ConnectionLost.says(LOST), None);
         }
-        if self.core.waits_for_kills(client, conn_id) || self.ends_killed(client, conn_id) {
+    }
+
+    /// Sends the statement that a client has under way to a connection that its session holds.
+    pub(crate) fn dispatch(&mut self, client: &mut Client, conn: &mut Conn) {
+        if !looks_back(client, conn) {
+            self.core.follow_definitions(conn);
+        }
+        if self.core.waits_for_kills(client, conn) || self.ends_killed(client, conn) {
             return;
         }
-        let is_dirty = self.core.servers.conns.get(conn_id).is_some_and(Conn::has_others_dirt);
-        if is_dirty && self.core.logs_in_again(client, conn_id) {
+        let is_dirty = conn.has_others_dirt();
+        if is_dirty && logs_in_again(client, conn) {
             // That takes back what a reset does.
-            return self.exchange(client, conn_id);
+            return self.exchange(client, conn);
         }
-        let awaits_reset = is_dirty && self.core.reset_before(client, conn_id);
+        let awaits_reset = is_dirty && self.core.reset_before(client, conn);
         let (Phase::Running(statement), Some(session)) = (&client.phase, client.session.as_ref())
         else {
             return;
         };
-        let Some(conn) = self.core.servers.conns.get(conn_id) else {
-            return self.fail_unsent(client, ErrorKind::ConnectionLost.says(LOST));
-        };
         let slot = self.core.servers.pool.slot(conn.slot);
-        let is_left = slot.is_some_and(Slot::is_out) || session.has_left(conn_id);
-        if is_left && may_leave(session, statement, conn_id) {
-            return self.core.leave_removed(client, conn_id);
+        let is_left = slot.is_some_and(Slot::is_out) || session.has_left(conn.id);
+        if is_left && may_leave(session, statement, conn.id) {
+            return self.core.leave_removed(client, conn.id);
         }
         let is_online = || {
             let state = slot.map(|slot| slot.server.health.state(self.core.env.now.ms()));
@@ -173,7 +177,7 @@ impl Exchange {
             && session.is_in_transaction()
             && !is_online()
         {
-            return self.core.fx.wake(Wake::Lost(conn_id, "drained"));
+            return self.core.fx.wake(Wake::Lost(conn.id, "drained"));
         }
         let is_dump = statement.command.purpose == Purpose::Dump;
         let reads = may_read_past(
@@ -182,40 +186,37 @@ impl Exchange {
             conn.server.flavor,
             self.core.env.shared.finds_by_null(),
         );
-        let here = (conn_id, conn.holder.turn);
+        let here = (conn.id, conn.holder.turn);
         let is_others = reads.diagnostics && conn.keeps_others_conditions();
         let needs_trace = is_others || reads.is_elsewhere(session, here);
         let has_id = session.insert_conn == Some(here);
         let overwrites = needs_trace
             && conn.server.flavor == Flavor::MariaDb
             && reads.clears_first(session, here, conn);
-        if overwrites && self.core.asks_for_found_rows(client, conn_id) {
+        if overwrites && self.core.asks_for_found_rows(client, conn) {
             return;
         }
-        if reads.insert_id && has_id && self.core.asks_for_insert_id(client, conn_id) {
+        if reads.insert_id && has_id && self.core.asks_for_insert_id(client, conn) {
             return;
         }
-        if reads.insert_id && !has_id && self.refuses_lost_insert_id(client) {
+        if reads.insert_id && !has_id && self.refuses_lost_insert_id(client, conn) {
             return;
         }
-        if !self.is_prepared(client, conn_id) {
+        if !self.is_prepared(client, conn) {
             return;
         }
         let Some(session) = client.session.as_mut() else {
             return;
         };
-        let Some(conn) = self.core.servers.conns.get(conn_id) else {
-            return;
-        };
         if Arc::ptr_eq(&conn.state, &session.settings.state) && !needs_trace {
-            if is_dump && self.core.waits_to_dump(client, conn_id) {
+            if is_dump && waits_to_dump(client, conn) {
                 return;
             }
-            return self.send_statement(client, conn_id, Stage::Sent(conn_id));
+            return self.send_statement(client, conn, Stage::Sent(conn.id));
         }
         let mut state = Arc::clone(&session.settings.state);
         let mut found = difference(&conn.state, &state, conn.server.flavor);
-        let is_held = session.lease_mut(conn_id).is_some_and(|lease| !lease.pins.is_empty());
+        let is_held = session.lease_mut(conn.id).is_some_and(|lease| !lease.pins.is_empty());
         if found == Difference::ChangeUser && is_held {
             // The schema went on other servers. What is held here stays, in the one that is here.
             let mut there = (*state).clone();
@@ -226,7 +227,7 @@ impl Exchange {
         let mut sync = match found {
             Difference::None => Sync::default(),
             Difference::Sync(sync) => sync,
-            Difference::ChangeUser => return self.exchange(client, conn_id),
+            Difference::ChangeUser => return self.exchange(client, conn),
         };
         if has_plant!(self.core, SyncSkipped)
             && matches!(&client.phase, Phase::Running(statement) if statement.meaning.is_read)
@@ -250,37 +251,33 @@ impl Exchange {
             if !has_id && session.past.knows_insert_id() {
                 session.insert_conn = Some(here);
             }
-            if let Some(conn) = self.core.servers.conns.get_mut(conn_id).filter(|_| clears) {
+            if clears {
                 conn.left.conditions_turn = None;
             }
         }
-        let waits =
-            is_dump || self.core.waits_for_sync(client, conn_id, &sync, proof, awaits_reset);
-        self.core.send_sync(client, conn_id, state, sync, proof);
+        let waits = is_dump || self.core.waits_for_sync(client, conn, &sync, proof, awaits_reset);
+        self.core.send_sync(client, conn, state, sync, proof);
         match waits {
             true => {
                 self.core.fx.stats.counters.statements_awaited_state += 1;
-                client.set_stage(Stage::Synchronising(conn_id));
+                client.set_stage(Stage::Synchronising(conn.id));
             }
-            false => self.send_statement(client, conn_id, Stage::Sent(conn_id)),
+            false => self.send_statement(client, conn, Stage::Sent(conn.id)),
         }
     }
 
     /// Appends the statement to the connection's outbox and expects its answer.
-    pub(crate) fn send_statement(&mut self, client: &mut Client, conn_id: ConnId, stage: Stage) {
+    pub(crate) fn send_statement(&mut self, client: &mut Client, conn: &mut Conn, stage: Stage) {
         let now_us = self.core.env.now.us;
-        self.core.send_ahead(client, conn_id);
+        self.core.send_ahead(client, conn);
         let (Phase::Running(statement), Some(session)) =
             (&mut client.phase, client.session.as_mut())
         else {
             return;
         };
         if statement.command.purpose == Purpose::Dump {
-            return self.begin_dump(client, conn_id);
+            return self.begin_dump(client, conn);
         }
-        let Some(conn) = self.core.servers.conns.get_mut(conn_id) else {
-            return;
-        };
         let delivers =
             !matches!(statement.command.purpose, Purpose::LoginSchema(..)) && !client.is_mirror;
         let mut relay =
@@ -337,27 +334,24 @@ impl Exchange {
             slot.server.health.begin_statement();
         }
         self.core.fx.stats.server_mut(slot.index()).bytes_sent += sent;
-        self.core.touch_server(conn_id);
+        self.core.touch_server(conn);
     }
 
     /// The connection's schema can't be given back: it logs in anew, and the session waits for
     /// it or for another one.
-    fn exchange(&mut self, client: &mut Client, conn_id: ConnId) {
+    fn exchange(&mut self, client: &mut Client, conn: &mut Conn) {
         let Some((_, account)) = client.wanted() else {
             return;
         };
-        self.core.take_lease(client, conn_id);
-        let Some(conn) = self.core.servers.conns.get_mut(conn_id) else {
-            return;
-        };
-        let (slot, hostgroup) = (conn.slot, conn.hostgroup);
+        self.core.take_lease(client, conn);
+        let hostgroup = conn.server.hostgroup;
         if !conn.in_flight.is_empty() {
             if conn.in_flight.iter().all(|entry| matches!(entry.owner, Owner::Trace(..))) {
-                self.core.rest_when_quiet(conn_id);
+                self.core.rest_when_quiet(conn);
                 return self.core.requeue(client);
             }
             // It was reset a moment ago and is not quiet yet; a new one is as good.
-            self.core.drop_conn(conn_id);
+            self.core.drop_conn(conn);
             self.core.requeue(client);
             return self.core.fx.wake(Wake::Queue(hostgroup));
         }
@@ -372,49 +366,18 @@ impl Exchange {
         let queue_max = self.core.env.snapshot.settings.queue_max;
         if !self.core.servers.pool.waiters(hostgroup).push_front(waiter, queue_max) {
             // Its place was taken meanwhile; one of those who wait may have use for the connection.
-            self.refuse_statement(client, hostgroup, RefusalCause::QueueFull, 0);
-            return self.core.freed(conn_id);
+            self.refuse_statement(client, hostgroup, RefusalCause::QueueFull, 0, Some(conn));
+            return self.core.freed(conn);
         }
-        self.core.log_in_again(slot, conn_id, account, client);
+        self.core.log_in_again(conn, account, client);
     }
 }
 
 impl Core {
-    /// Whether a session has no schema, and a connection one that can't be given back.
-    fn logs_in_again(&self, client: &Client, conn_id: ConnId) -> bool {
-        let session = client.session.as_ref();
-        let (Some(session), Some(conn)) = (session, self.servers.conns.get(conn_id)) else {
-            return false;
-        };
-        session.settings.state.schema == Schema::None && conn.state.schema != Schema::None
-    }
-
-    /// Whether a statement only looks at what the one before has left on this connection, which
-    /// choosing its schema anew would change.
-    fn looks_back(&self, client: &Client, conn_id: ConnId) -> bool {
-        let Some(conn) = self.servers.conns.get(conn_id) else {
-            return false;
-        };
-        let (Phase::Running(statement), Some(session)) = (&client.phase, client.session.as_ref())
-        else {
-            return false;
-        };
-        let looks = |analysis: &Analysis| {
-            let depends = analysis.depends;
-            (depends.contains(Depends::ROW_COUNT) || depends.contains(Depends::DIAGNOSTICS))
-                && !runs_a_routine(analysis)
-        };
-        session.last_conn == Some((conn_id, conn.holder.turn))
-            && statement.meaning.known.as_ref().is_some_and(|known| looks(&known.analysis))
-    }
-
     /// Connections keep a schema's character set as it was when they chose it. Once a schema has
     /// been defined, by whatever worker's client, they choose theirs anew.
-    fn follow_definitions(&mut self, conn_id: ConnId) {
+    fn follow_definitions(&mut self, conn: &mut Conn) {
         let defined = self.env.shared.schemas_defined();
-        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
-            return;
-        };
         let is_old = std::mem::replace(&mut conn.left.schemas_defined, defined) != defined;
         if is_old && matches!(conn.state.schema, Schema::Named(_)) {
             let mut state = (*conn.state).clone();
@@ -429,15 +392,12 @@ impl Core {
     fn waits_for_sync(
         &self,
         client: &Client,
-        conn_id: ConnId,
+        conn: &Conn,
         sync: &Sync,
         proof: Option<u64>,
         awaits_reset: bool,
     ) -> bool {
         let Phase::Running(statement) = &client.phase else {
-            return true;
-        };
-        let Some(conn) = self.servers.conns.get(conn_id) else {
             return true;
         };
         // The one that it had before its reset is still its, and can't be refused.
@@ -455,15 +415,13 @@ impl Core {
 
     /// Whether an operator has taken out the server of a connection that the client's statement
     /// waits for, and need not run on.
-    pub(crate) fn is_taken_out(&self, client: &Client, conn_id: ConnId) -> bool {
-        let slot =
-            self.servers.conns.get(conn_id).and_then(|conn| self.servers.pool.slot(conn.slot));
+    pub(crate) fn is_taken_out(&self, client: &Client, conn: &Conn) -> bool {
         let (Phase::Running(statement), Some(session)) = (&client.phase, client.session.as_ref())
         else {
             return false;
         };
-        let is_left = slot.is_some_and(Slot::is_out) || session.has_left(conn_id);
-        is_left && may_leave(session, statement, conn_id)
+        let is_out = self.servers.pool.slot(conn.slot).is_some_and(Slot::is_out);
+        (is_out || session.has_left(conn.id)) && may_leave(session, statement, conn.id)
     }
 
     /// An operator has taken the server out of its hostgroup, or given the user another one: the
@@ -479,14 +437,11 @@ impl Core {
     pub(super) fn send_sync(
         &mut self,
         client: &mut Client,
-        conn_id: ConnId,
+        conn: &mut Conn,
         state: Arc<SessionState>,
         sync: Sync,
         proof: Option<u64>,
     ) {
-        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
-            return;
-        };
         let takes_attributes = conn.server.takes_attributes;
         conn.follow_transaction_tracker(&state);
         let out = conn.io.outbox.buf(&mut self.fx.buffers);
@@ -524,11 +479,11 @@ impl Core {
         conn.state = state;
         conn.left.kept_schema = None;
         self.fx.stats.counters.sessions_synchronised += 1;
-        self.touch_server(conn_id);
+        self.touch_server(conn);
     }
 
     /// What is prepared on the connection and not needed goes before the statement.
-    fn send_ahead(&mut self, client: &mut Client, conn_id: ConnId) {
+    fn send_ahead(&mut self, client: &mut Client, conn: &mut Conn) {
         let (Phase::Running(statement), Some(session)) = (&client.phase, client.session.as_ref())
         else {
             return;
@@ -540,38 +495,57 @@ impl Core {
             !statement.meaning.is_read || known.is_none_or(|known| !known.looks_at_nothing);
         let begins_read_only = session.begins_read_only;
         if is_next {
-            self.track_transactions(conn_id);
+            self.track_transactions(conn);
         }
         match prepares {
-            true => self.make_room_for_stmt(conn_id),
-            false => self.close_surplus(conn_id),
+            true => self.make_room_for_stmt(conn),
+            false => self.close_surplus(conn),
         }
         if looks_back {
-            self.run_again(client, conn_id);
-            self.put_counts(client, conn_id);
+            self.run_again(client, conn);
+            self.put_counts(client, conn);
         }
         if begins_read_only {
-            self.begin_read_only(client, conn_id);
+            self.begin_read_only(client, conn);
         }
     }
 
     /// `COM_SET_OPTION` on a connection that the session holds.
-    pub(crate) fn set_option_on(&mut self, conn_id: ConnId, option: u16, account: AccountId) {
-        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
-            return;
-        };
+    pub(crate) fn set_option_on(&mut self, conn: &mut Conn, option: u16, account: AccountId) {
         conn.login.account = account;
         let relay =
             Relay::new(ResponseShape::Single, conn.server.format, conn.server.format, false)
                 .numbered_from(1);
         conn.in_flight.push_back(InFlight { owner: Owner::Setup, relay, is_statement: false });
-        self.write_server(conn_id, |out| {
+        self.write_server(conn, |out| {
             let start = begin_packet(out, 0);
             out.push(0x1B);
             put_u16(out, option);
             end_packet(out, start);
         });
     }
+}
+
+/// Whether a session has no schema, and a connection one that can't be given back.
+fn logs_in_again(client: &Client, conn: &Conn) -> bool {
+    let state = client.session.as_ref().map(|session| &session.settings.state);
+    state.is_some_and(|state| state.schema == Schema::None && conn.state.schema != Schema::None)
+}
+
+/// Whether a statement only looks at what the one before has left on this connection, which
+/// choosing its schema anew would change.
+fn looks_back(client: &Client, conn: &Conn) -> bool {
+    let (Phase::Running(statement), Some(session)) = (&client.phase, client.session.as_ref())
+    else {
+        return false;
+    };
+    let looks = |analysis: &Analysis| {
+        let depends = analysis.depends;
+        (depends.contains(Depends::ROW_COUNT) || depends.contains(Depends::DIAGNOSTICS))
+            && !runs_a_routine(analysis)
+    };
+    session.last_conn == Some((conn.id, conn.holder.turn))
+        && statement.meaning.known.as_ref().is_some_and(|known| looks(&known.analysis))
 }
 
 /// What a client is told when the connection that ran its statement has gone.

@@ -1,37 +1,32 @@
 //! Step 10 for reads that share a connection.
 
-use trunkline_pool::{ConnId, ConnState};
+use trunkline_pool::ConnState;
 use trunkline_protocol::error::ErrorKind;
 use trunkline_stats::ResetReason;
 
 use crate::{
-    ClientId,
     acquire::sharing::may_be_sent_twice,
     clients::client::{Client, Phase},
     effects::Wake,
     exchange::send::LOST,
     rooms::{Core, Exchange, Lender},
-    servers::conn::Owner,
+    servers::conn::{Conn, Owner},
     servers::dirt::Dirt,
 };
 
 impl Core {
     /// Leaves the statement in front alone, if it shares its connection: see
     /// [`leave_front_alone`](Self::leave_front_alone).
-    pub(crate) fn let_others_overtake(&mut self, conn_id: ConnId) {
-        let conn = self.servers.conns.get(conn_id);
-        if conn.is_some_and(|conn| conn.list == ConnState::Shared && conn.in_flight.len() > 1) {
-            self.leave_front_alone(conn_id);
+    pub(crate) fn let_others_overtake(&mut self, conn: &mut Conn) {
+        if conn.list == ConnState::Shared && conn.in_flight.len() > 1 {
+            self.leave_front_alone(conn);
         }
     }
 
     /// The statement in front takes long, or its client takes its answer slowly: those behind it
     /// are answered elsewhere, and nobody joins any more.
-    pub(crate) fn leave_front_alone(&mut self, conn_id: ConnId) {
+    pub(crate) fn leave_front_alone(&mut self, conn: &mut Conn) {
         let is_delivered = has_plant!(self, OvertakenReplyDelivered);
-        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
-            return;
-        };
         debug_assert!(conn.list == ConnState::Shared);
         let (clients, catalog) = (&self.clients, self.env.shared.catalog());
         let now_ms = self.env.now.ms();
@@ -53,7 +48,7 @@ impl Core {
             conn.left.copies = Some(ticket);
         }
         if let Some(slot) = self.servers.pool.slot_mut(conn.slot) {
-            slot.close_shared(conn_id);
+            slot.close_shared(conn.id);
         }
         for client in behind {
             self.servers.sharing.patience.resent += 1;
@@ -72,10 +67,7 @@ impl Core {
     }
 
     /// The client of a statement on a shared connection goes: its answer is for nobody.
-    pub(crate) fn leave_shared(&mut self, client: &mut Client, conn_id: ConnId) {
-        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
-            return;
-        };
+    pub(crate) fn leave_shared(&mut self, client: &mut Client, conn: &mut Conn) {
         for entry in &mut conn.in_flight {
             if entry.owner == Owner::Client(client.id) {
                 entry.owner = Owner::Nobody;
@@ -83,46 +75,34 @@ impl Core {
             }
         }
         if std::mem::take(&mut conn.io.is_paused) {
-            self.resume_server(conn_id);
+            self.resume_server(conn);
         }
     }
 
     /// What ran on a shared connection, heard of or not, may have been something else than it was
     /// proven to be: names have been defined anew meanwhile.
-    fn soil_outdated(&mut self, conn_id: ConnId) {
-        let version = self.env.shared.catalog().version();
-        if let Some(conn) =
-            self.servers.conns.get_mut(conn_id).filter(|it| it.left.shared_version != version)
-        {
+    fn soil_outdated(&mut self, conn: &mut Conn) {
+        if conn.left.shared_version != self.env.shared.catalog().version() {
             conn.soil(Dirt::Reset(ResetReason::Unknown));
         }
     }
 
     /// A connection off its list that nobody has is reset when no `KILL` can hit it any more.
-    fn park_until_kills_done(&mut self, conn_id: ConnId) {
-        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
-            return;
-        };
+    fn park_until_kills_done(&mut self, conn: &mut Conn) {
         conn.holder.since_ms = self.env.now.ms();
         let is_quiet = conn.in_flight.is_empty();
-        self.servers.set_state(conn_id, ConnState::AwaitingKill);
+        self.servers.set_state(conn, ConnState::AwaitingKill);
         if is_quiet {
-            self.reset_conn(conn_id, None);
+            self.reset_conn(conn, None);
         }
     }
 
     /// Whether the reads on a shared connection may be sent again is what is proven of them by now.
-    pub(crate) fn prove_all_again(&mut self, conn_id: ConnId) {
-        let conn = self.servers.conns.get(conn_id);
-        let owners = conn.into_iter().flat_map(|conn| &conn.in_flight).map(|entry| entry.owner);
-        let clients: Vec<ClientId> = owners
-            .filter_map(|owner| match owner {
-                Owner::Client(client) => Some(client),
-                _ => None,
-            })
-            .collect();
-        for client in clients {
-            self.with_client(client, Self::prove_again);
+    pub(crate) fn prove_all_again(&mut self, conn: &Conn) {
+        for entry in &conn.in_flight {
+            if let Owner::Client(client) = entry.owner {
+                self.with_client(client, Self::prove_again);
+            }
         }
     }
 }
@@ -130,39 +110,33 @@ impl Core {
 impl Exchange {
     /// A statement on a shared connection has been answered: with the last one it is free.
     /// `took_us` is what it took with its wait behind others; `None` when nobody waited for it.
-    pub(super) fn settle_shared(&mut self, conn_id: ConnId, took_us: Option<u64>) {
-        let Some(conn) = self.core.servers.conns.get(conn_id) else {
-            return;
-        };
+    pub(super) fn settle_shared(&mut self, conn: &mut Conn, took_us: Option<u64>) {
         debug_assert!(conn.list == ConnState::Shared);
-        let (slot, hostgroup, is_quiet) = (conn.slot, conn.hostgroup, conn.in_flight.is_empty());
+        let is_quiet = conn.in_flight.is_empty();
         let depth = conn.in_flight.len();
         if let Some(took_us) = took_us
-            && let Some(slot) = self.core.servers.pool.slot_mut(slot)
+            && let Some(slot) = self.core.servers.pool.slot_mut(conn.slot)
         {
             slot.shared_width().answered(self.core.env.now.us, took_us);
             let in_flight = (slot.shared().len() * depth) as u64;
             self.core.servers.sharing.coalescing.answered(took_us, in_flight);
         }
         if is_quiet {
-            self.core.servers.end_copies(conn_id);
-            self.core.soil_outdated(conn_id);
+            conn.end_copies();
+            self.core.soil_outdated(conn);
         }
-        if is_quiet && self.core.servers.may_be_hit(conn_id) {
-            self.core.park_until_kills_done(conn_id);
+        if is_quiet && conn.may_be_hit() {
+            self.core.park_until_kills_done(conn);
         } else if is_quiet {
-            self.core.freed(conn_id);
-        } else if !self.core.servers.pool.waiters(hostgroup).is_empty() {
-            self.core.fx.wake(Wake::Shared(conn_id));
+            self.core.freed(conn);
+        } else if !self.core.servers.pool.waiters(conn.server.hostgroup).is_empty() {
+            self.core.fx.wake(Wake::Shared(conn.id));
         }
     }
 
     /// A read has changed its connection's state all the same, by a function that a view hides:
     /// those behind it are answered elsewhere, and the connection is reset.
-    pub(crate) fn clean_shared(&mut self, conn_id: ConnId) {
-        let Some(conn) = self.core.servers.conns.get_mut(conn_id) else {
-            return;
-        };
+    pub(crate) fn clean_shared(&mut self, conn: &mut Conn) {
         debug_assert!(conn.list == ConnState::Shared);
         conn.holder.since_ms = self.core.env.now.ms();
         let is_quiet = conn.in_flight.is_empty();
@@ -183,16 +157,17 @@ impl Exchange {
         if !behind.is_empty() {
             conn.left.copies = Some(ticket);
         }
-        self.core.servers.set_state(conn_id, ConnState::Resetting);
+        self.core.servers.set_state(conn, ConnState::Resetting);
         if is_quiet {
-            self.core.reset_conn(conn_id, None);
+            self.core.reset_conn(conn, None);
         }
         for client in behind {
             self.core.with_client(client, Core::send_elsewhere);
         }
         for client in lost {
             self.with_client(client, |exchange, client| {
-                exchange.fail_statement(client, ErrorKind::ConnectionLost.says(LOST));
+                let error = ErrorKind::ConnectionLost.says(LOST);
+                exchange.fail_statement(client, error, Some(&mut *conn));
             });
         }
     }

@@ -5,7 +5,7 @@ use trunkline_session::tracker::{Charset, SessionState};
 
 use crate::{
     clients::client::Client, commands::command::SERVERS_CHARSET, effects::Wake,
-    login::ignore_spaces, rooms::Core,
+    login::ignore_spaces, rooms::Core, servers::conn::Conn,
 };
 
 impl Core {
@@ -18,18 +18,24 @@ impl Core {
     }
 
     /// The session is as after its login, but for the schema. MariaDB goes back to the handshake's
-    /// character set, MySQL to the server's default.
-    pub(crate) fn forget_state(&mut self, client: &mut Client) {
+    /// character set, MySQL to the server's default. `lent`: the connection that is lent, if one
+    /// is.
+    pub(crate) fn forget_state(&mut self, client: &mut Client, lent: Option<&mut Conn>) {
         let Some(session) = client.session.as_ref() else { return };
         let charset = match self.env.greeting.flavor() {
             Flavor::MySql => SERVERS_CHARSET,
             Flavor::MariaDb => session.login.handshake_charset.clone(),
         };
-        self.begin_anew(client, charset);
+        self.begin_anew(client, charset, lent);
     }
 
     /// The session is as after its login, but for the schema, and has this character set.
-    pub(super) fn begin_anew(&mut self, client: &mut Client, charset: Charset) {
+    pub(super) fn begin_anew(
+        &mut self,
+        client: &mut Client,
+        charset: Charset,
+        lent: Option<&mut Conn>,
+    ) {
         let is_mysql = self.env.greeting.flavor() == Flavor::MySql;
         let Some(session) = client.session.as_mut() else {
             return;
@@ -52,7 +58,7 @@ impl Core {
         session.past = session.past.after_reset();
         session.settings.told = TrackerFilter::DEFAULT;
         session.settings.status = trunkline_protocol::packet::status::AUTOCOMMIT;
-        self.reset_soiled(client.id, soiled);
+        self.reset_soiled(client.id, soiled, lent);
         self.begin_autocommit(client);
     }
 }

@@ -20,7 +20,7 @@ use crate::{
     kill::{KillAnswer, KillAsker, KillScope},
     rooms::{Core, Exchange, Lender},
     servers::Servers,
-    servers::conn::{ConnPhase, InFlight, Owner},
+    servers::conn::{Conn, ConnPhase, InFlight, Owner},
 };
 
 /// `KILL`s under way at a time; more are refused.
@@ -70,11 +70,10 @@ impl Servers {
     }
 
     /// Whether a `KILL` of all that a connection does is still to be sent.
-    pub(super) fn awaits_kill(&self, target: ConnId) -> bool {
-        let is_ready =
-            self.conns.get(target).is_some_and(|it| matches!(it.phase, ConnPhase::Ready));
+    pub(super) fn awaits_kill(&self, target: &Conn) -> bool {
+        let is_ready = matches!(target.phase, ConnPhase::Ready);
         let mut commands = self.kills.commands.iter();
-        is_ready && commands.any(|command| command.target == target && command.sent_at.is_none())
+        is_ready && commands.any(|it| it.target == target.id && it.sent_at.is_none())
     }
 
     /// Whether a connection carries a `KILL`, or will.
@@ -105,13 +104,13 @@ impl Core {
         account: AccountId,
     ) -> Result<ConnId, String> {
         if let Some(idle) = self.servers.pop_idle(slot_id, account) {
-            self.servers.set_state(idle, ConnState::CarryingKill);
-            self.fetch_traces(idle, None, None, false);
-            if let Some(conn) = self.servers.conns.get_mut(idle) {
+            self.with_conn(idle, |core, conn| {
+                core.servers.set_state(conn, ConnState::CarryingKill);
+                core.fetch_traces(conn, None, None, false);
                 // What a session left on it for a later statement is overwritten.
                 conn.holder.last_client = None;
                 conn.holder.turn += 1;
-            }
+            });
             return Ok(idle);
         }
         let Some(slot) = self.servers.pool.slot(slot_id) else {
@@ -152,14 +151,11 @@ impl Core {
         opened.ok_or_else(|| "nobody of the account is connected any more".to_owned())
     }
 
-    fn write_kill(&mut self, via: ConnId, id: u64, text: &[u8]) {
-        let Some(conn) = self.servers.conns.get_mut(via) else {
-            return;
-        };
-        let sent_at = conn.io.outbox.position();
-        let takes_attributes = conn.server.takes_attributes;
-        let relay = Relay::new(ResponseShape::Query, conn.server.format, conn.server.format, false);
-        conn.in_flight.push_back(InFlight { owner: Owner::Kill(id), relay, is_statement: false });
+    fn write_kill(&mut self, via: &mut Conn, id: u64, text: &[u8]) {
+        let sent_at = via.io.outbox.position();
+        let (format, takes_attributes) = (via.server.format, via.server.takes_attributes);
+        let relay = Relay::new(ResponseShape::Query, format, format, false);
+        via.in_flight.push_back(InFlight { owner: Owner::Kill(id), relay, is_statement: false });
         self.write_server(via, |out| {
             put_own_query(out, text, takes_attributes);
         });
@@ -169,14 +165,13 @@ impl Core {
             command.sent_at = Some(sent_at);
         }
         // It may have rested until its server closed it.
-        self.fx.act(Action::Probe(via));
+        self.fx.act(Action::Probe(via.id));
     }
 
     /// Whether what is to be hit runs still. In a server that was started again the number is
     /// somebody else's.
-    fn is_still_wanted(&self, command: &KillCommand) -> bool {
-        let via = self.servers.conns.get(command.via);
-        if via.is_none_or(|via| via.server.incarnation != command.incarnation) {
+    fn is_still_wanted(&self, command: &KillCommand, via: &Conn) -> bool {
+        if via.server.incarnation != command.incarnation {
             return false;
         }
         let Some((client, sent_at)) = command.statement else {
@@ -192,16 +187,52 @@ impl Core {
         })
     }
 
+    /// A connection that was opened to carry `KILL`s is logged in; false when it was not.
+    pub(crate) fn kill_carrier_ready(&mut self, via: &mut Conn) -> bool {
+        if !self.servers.is_kill_carrier(via.id) {
+            return false;
+        }
+        self.servers.set_state(via, ConnState::CarryingKill);
+        self.send_kills(via);
+        true
+    }
+
+    /// Writes what waits for this connection, as far as it is still wanted.
+    fn send_kills(&mut self, via: &mut Conn) {
+        let is_unsent = |it: &&KillCommand| it.via == via.id && it.sent_at.is_none();
+        let waiting =
+            self.servers.kills.commands.iter().filter(is_unsent).map(|command| command.id);
+        for id in waiting.collect::<Vec<_>>() {
+            let Some(command) = self.servers.kills.commands.iter().find(|it| it.id == id) else {
+                continue;
+            };
+            if !self.is_still_wanted(command, via) {
+                self.end_kill(id, KillAnswer::Done);
+                continue;
+            }
+            if self.servers.is_early(command) {
+                continue;
+            }
+            let verb = match command.scope {
+                KillScope::Statement => "KILL QUERY",
+                KillScope::Session => "KILL",
+            };
+            let (text, target) = (format!("{verb} {}", command.thread), command.target);
+            if let Some(target) = self.servers.conns.get_mut(target) {
+                target.holder.was_killed = true;
+            }
+            self.write_kill(via, id, text.as_bytes());
+        }
+        self.kill_carrier_done(via);
+    }
+
     /// The connection that carried `KILL`s is free again when the last was answered.
-    pub(crate) fn kill_carrier_done(&mut self, via: ConnId) {
-        let Some(conn) = self.servers.conns.get(via) else {
-            return;
-        };
-        let carries = conn.in_flight.iter().any(|entry| matches!(entry.owner, Owner::Kill(_)));
-        if carries || self.servers.is_kill_carrier(via) || conn.list != ConnState::CarryingKill {
+    pub(crate) fn kill_carrier_done(&mut self, via: &mut Conn) {
+        let carries = via.in_flight.iter().any(|entry| matches!(entry.owner, Owner::Kill(_)));
+        if carries || self.servers.is_kill_carrier(via.id) || via.list != ConnState::CarryingKill {
             return;
         }
-        let Some(slot) = self.servers.pool.slot(conn.slot) else {
+        let Some(slot) = self.servers.pool.slot(via.slot) else {
             return;
         };
         if slot.server.health.connections() > slot.server.max_connections {
@@ -217,7 +248,7 @@ impl Core {
             self.servers.kills.commands.iter().filter(|command| command.deadline_ms <= now_ms);
         let late: Vec<ConnId> = late.map(|command| command.via).collect();
         for via in late {
-            self.drop_conn(via);
+            self.with_conn(via, Self::drop_conn);
         }
     }
 }
@@ -233,7 +264,7 @@ impl Exchange {
         asker: KillAsker,
     ) {
         let is_full = self.core.servers.kills.commands.len() >= KILLS_MAX;
-        let Some(conn) = self.core.servers.conns.get_mut(target) else {
+        let Some(conn) = self.core.servers.conns.get(target) else {
             return self.core.answer_kill(asker, KillAnswer::Done);
         };
         let (ConnPhase::Ready | ConnPhase::Forward(_), Some(identity)) =
@@ -276,51 +307,11 @@ impl Exchange {
 
     /// Sends what a connection is to carry, unless it is still being opened.
     fn send_kills_if_ready(&mut self, via: ConnId) {
-        let conn = self.core.servers.conns.get(via);
-        if conn.is_some_and(|conn| conn.list == ConnState::CarryingKill) {
-            self.send_kills(via);
-        }
-    }
-
-    /// A connection that was opened to carry `KILL`s is logged in; false when it was not.
-    pub(crate) fn kill_carrier_ready(&mut self, via: ConnId) -> bool {
-        if !self.core.servers.is_kill_carrier(via) {
-            return false;
-        }
-        self.core.servers.set_state(via, ConnState::CarryingKill);
-        self.send_kills(via);
-        true
-    }
-
-    /// Writes what waits for this connection, as far as it is still wanted.
-    fn send_kills(&mut self, via: ConnId) {
-        let is_unsent = |it: &&KillCommand| it.via == via && it.sent_at.is_none();
-        let waiting =
-            self.core.servers.kills.commands.iter().filter(is_unsent).map(|command| command.id);
-        for id in waiting.collect::<Vec<_>>() {
-            let Some(command) =
-                self.core.servers.kills.commands.iter().find(|command| command.id == id)
-            else {
-                continue;
-            };
-            if !self.core.is_still_wanted(command) {
-                self.end_kill(id, KillAnswer::Done);
-                continue;
+        self.core.with_conn(via, |core, via| {
+            if via.list == ConnState::CarryingKill {
+                core.send_kills(via);
             }
-            if self.core.servers.is_early(command) {
-                continue;
-            }
-            let verb = match command.scope {
-                KillScope::Statement => "KILL QUERY",
-                KillScope::Session => "KILL",
-            };
-            let (text, target) = (format!("{verb} {}", command.thread), command.target);
-            if let Some(conn) = self.core.servers.conns.get_mut(target) {
-                conn.holder.was_killed = true;
-            }
-            self.core.write_kill(via, id, text.as_bytes());
-        }
-        self.core.kill_carrier_done(via);
+        });
     }
 
     /// Sends the `KILL`s that waited for what was before their statement on this connection.
@@ -329,15 +320,7 @@ impl Exchange {
         let waiting =
             self.core.servers.kills.commands.iter().filter(is_waiting).map(|command| command.via);
         for via in waiting.collect::<HashSet<_>>() {
-            if self
-                .core
-                .servers
-                .conns
-                .get(via)
-                .is_some_and(|conn| conn.list == ConnState::CarryingKill)
-            {
-                self.send_kills(via);
-            }
+            self.send_kills_if_ready(via);
         }
     }
 
@@ -350,7 +333,7 @@ impl Exchange {
             return;
         }
         if !may_go_again || !self.try_again(id) {
-            self.end_kill(id, KillAnswer::failed(text));
+            self.core.end_kill(id, KillAnswer::failed(text));
         }
     }
 

@@ -34,6 +34,7 @@ impl Exchange {
                 client,
                 1,
                 ErrorKind::UnknownCommand.says("Unknown command"),
+                None,
             );
         }
         let accounts = LoginAccounts::new(
@@ -64,14 +65,14 @@ impl Core {
     /// the change fails after all.
     pub(super) fn part_from_session(&mut self, client: &mut Client) {
         if !self.env.keeps_user() {
-            return self.end_session(client);
+            return self.end_session(client, None);
         }
         self.log_session(client, "MySQL_Client_Close", String::new);
-        self.free_leases(client);
+        self.free_leases(client, None);
         client.session.leave();
         let former = client.session.former_mut();
         let soiled = former.map(|former| std::mem::take(&mut former.soiled));
-        self.reset_soiled(client.id, soiled.unwrap_or_default());
+        self.reset_soiled(client.id, soiled.unwrap_or_default(), None);
     }
 
     /// Who failed to prove anything stays who he was. False for a first login, and where that ends
@@ -85,7 +86,7 @@ impl Core {
             | Refusal::TlsNotOffered
             | Refusal::OutOfOrder => return false,
         };
-        let keeps = self.keep_user(client);
+        let keeps = self.keep_user(client, None);
         if keeps {
             client.note_error(&kind.says("Access denied"));
         }

@@ -2,7 +2,6 @@
 
 use std::rc::Rc;
 
-use trunkline_pool::ConnId;
 use trunkline_protocol::{
     error::{ClientError, ErrorKind},
     packet::status,
@@ -16,7 +15,7 @@ use crate::{
     commands::prepared::prepared_text,
     prepared::{ClientStmts, Entries, Entry, EntryKey, has_literals, server_stmts},
     rooms::{Core, Exchange},
-    servers::conn::Owner,
+    servers::conn::{Conn, Owner},
     statement::Statements,
     statement::analysis::Known,
 };
@@ -47,13 +46,13 @@ impl Exchange {
     pub(crate) fn stmt_prepared(
         &mut self,
         client: &mut Client,
-        conn_id: ConnId,
+        conn: &mut Conn,
         statement: &Statement,
         outcome: &Outcome,
     ) {
         let (Some(prepared), None) = (&outcome.prepared, &outcome.error) else {
             if outcome.error.as_ref().is_some_and(|error| error.code == TOO_MANY) {
-                self.core.give_up_stmts(conn_id);
+                self.core.give_up_stmts(conn);
             }
             if let Some(stmts) = client.stmts_mut() {
                 stmts.forget_last();
@@ -63,7 +62,7 @@ impl Exchange {
         let Some(entry) = self.entry_of(client, statement, *prepared) else {
             return;
         };
-        self.core.stmt_is_on(conn_id, &entry, prepared.stmt_id);
+        self.core.stmt_is_on(conn, &entry, prepared.stmt_id);
         if let (Some(stmts), Some(stmt_id)) = (client.stmts_mut(), statement.prepared.stmt_id) {
             stmts.insert(stmt_id, entry);
             stmts.columns_sent(stmt_id, outcome);
@@ -94,73 +93,42 @@ impl Exchange {
 
 impl Core {
     /// A server has prepared an entry.
-    fn stmt_is_on(&mut self, conn_id: ConnId, entry: &Rc<Entry>, stmt_id: u32) {
-        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
-            return;
-        };
+    fn stmt_is_on(&mut self, conn: &mut Conn, entry: &Rc<Entry>, stmt_id: u32) {
         match entry.text.len() > server_stmts::TEXT_KEPT_MAX {
             true => conn.stmts.close(stmt_id),
             false => conn.stmts.insert(entry, stmt_id),
         }
-        let slot = conn.slot;
         self.fx.stats.counters.statements_prepared += 1;
-        if let Some(slot) = self.servers.pool.slot(slot) {
+        if let Some(slot) = self.servers.pool.slot(conn.slot) {
             slot.server.health.add_stmt();
         }
     }
 
     /// The server has no room for more statements: this connection gives up all of its own.
-    pub(crate) fn give_up_stmts(&mut self, conn_id: ConnId) {
-        if let Some(conn) = self.servers.conns.get_mut(conn_id) {
-            conn.stmts.close_all();
-        }
-        self.close_surplus(conn_id);
+    pub(crate) fn give_up_stmts(&mut self, conn: &mut Conn) {
+        conn.stmts.close_all();
+        self.close_surplus(conn);
     }
 
     /// The statement is there: executions that wait for it, or follow it, have it at the front.
     pub(crate) fn kept_again(
         &mut self,
         client: &mut Client,
-        conn_id: ConnId,
+        conn: &mut Conn,
         entry: &Rc<Entry>,
         prepared: Prepared,
     ) {
-        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
-            return;
-        };
         conn.stmts.insert(entry, prepared.stmt_id);
-        let slot = conn.slot;
-        if let Some(slot) = self.servers.pool.slot(slot) {
+        if let Some(slot) = self.servers.pool.slot(conn.slot) {
             slot.server.health.add_stmt();
         }
         self.fx.stats.counters.statements_prepared += 1;
         if let (Phase::Running(statement), Some(session)) =
             (&mut client.phase, client.session.as_ref())
             && statement.prepared.runs_last
-            && let Some(conn) = self.servers.conns.get_mut(conn_id)
         {
             statement.prepared.server_stmt = prepared.stmt_id;
             conn.bind_front(statement, session);
-        }
-    }
-
-    /// The execution that was sent behind fails as preparing did; its own reply is dropped when it
-    /// comes.
-    pub(crate) fn discard_execution(
-        &mut self,
-        client: &mut Client,
-        conn_id: ConnId,
-        error: ServerError,
-    ) {
-        if let Some(conn) = self.servers.conns.get_mut(conn_id) {
-            let own =
-                conn.in_flight.iter_mut().find(|entry| entry.owner == Owner::Client(client.id));
-            if let Some(own) = own {
-                own.relay.set_discard();
-            }
-        }
-        if let Phase::Running(statement) = &mut client.phase {
-            statement.prepared.prepare_error = Some(Box::new(error));
         }
     }
 
@@ -175,67 +143,77 @@ impl Core {
         });
         Outcome { error: Some(error), ..Outcome::default() }
     }
+}
 
-    /// An execution has ended.
-    pub(crate) fn stmt_executed(
-        &mut self,
-        client: &mut Client,
-        conn_id: ConnId,
-        statement: &Statement,
-        outcome: &Outcome,
-        was_run: bool,
-    ) {
-        let Some(stmt_id) = statement.prepared.stmt_id else { return };
-        client.long_data_used(statement);
-        if let Some(stmts) = client.stmts_mut() {
-            stmts.columns_sent(stmt_id, outcome);
-        }
-        let Some(conn) = self.servers.conns.get_mut(conn_id).filter(|_| was_run) else {
+/// An execution has ended.
+pub(crate) fn stmt_executed(
+    client: &mut Client,
+    conn: &mut Conn,
+    statement: &Statement,
+    outcome: &Outcome,
+    was_run: bool,
+) {
+    let Some(stmt_id) = statement.prepared.stmt_id else { return };
+    client.long_data_used(statement);
+    if let Some(stmts) = client.stmts_mut() {
+        stmts.columns_sent(stmt_id, outcome);
+    }
+    if !was_run {
+        return;
+    }
+    let has_succeeded = outcome.error.is_none();
+    let is_unknown = outcome.error.as_ref().is_some_and(|error| error.code == UNKNOWN);
+    let has_cursor = has_succeeded
+        && statement.opens_cursor()
+        && outcome.status.is_some_and(|flags| flags & status::CURSOR_EXISTS != 0);
+    if has_cursor {
+        conn.stmts.hold(statement.prepared.server_stmt, stmt_id);
+    }
+    conn.stmts.ended(statement.prepared.server_stmt, has_succeeded, is_unknown);
+    if has_cursor {
+        let Some(session) = client.session.as_mut() else {
             return;
         };
-        let has_succeeded = outcome.error.is_none();
-        let is_unknown = outcome.error.as_ref().is_some_and(|error| error.code == UNKNOWN);
-        let has_cursor = has_succeeded
-            && statement.opens_cursor()
-            && outcome.status.is_some_and(|flags| flags & status::CURSOR_EXISTS != 0);
-        if has_cursor {
-            conn.stmts.hold(statement.prepared.server_stmt, stmt_id);
+        if let Some(stmt) = session.prepared.get_mut(stmt_id) {
+            stmt.cursor = Some(conn.id);
         }
-        conn.stmts.ended(statement.prepared.server_stmt, has_succeeded, is_unknown);
-        if has_cursor {
-            let Some(session) = client.session.as_mut() else {
-                return;
-            };
-            if let Some(stmt) = session.prepared.get_mut(stmt_id) {
-                stmt.cursor = Some(conn_id);
-            }
-            if let Some(lease) = session.lease_mut(conn_id) {
-                lease.pins.pin_name(PinReason::Cursor, &stmt_id.to_le_bytes());
-            }
+        if let Some(lease) = session.lease_mut(conn.id) {
+            lease.pins.pin_name(PinReason::Cursor, &stmt_id.to_le_bytes());
         }
     }
+}
 
-    /// Rows were fetched; with the last one the server closes the cursor.
-    pub(crate) fn stmt_fetched(
-        &mut self,
-        client: &mut Client,
-        conn_id: ConnId,
-        statement: &Statement,
-        outcome: &Outcome,
-    ) {
-        let (Some(stmt_id), Some(flags)) = (statement.prepared.stmt_id, outcome.status) else {
-            return;
-        };
-        if flags & status::LAST_ROW_SENT == 0 {
-            return;
+/// Rows were fetched; with the last one the server closes the cursor.
+pub(crate) fn stmt_fetched(
+    client: &mut Client,
+    conn: &mut Conn,
+    statement: &Statement,
+    outcome: &Outcome,
+) {
+    let (Some(stmt_id), Some(flags)) = (statement.prepared.stmt_id, outcome.status) else {
+        return;
+    };
+    if flags & status::LAST_ROW_SENT == 0 {
+        return;
+    }
+    conn.stmts.close_held(stmt_id);
+    if let Some(stmt) = client.stmts_mut().and_then(|stmts| stmts.get_mut(stmt_id)) {
+        stmt.cursor = None;
+    }
+    client.cursor_ended(conn.id, stmt_id);
+}
+
+impl Conn {
+    /// The execution that was sent behind fails as preparing did; its own reply is dropped when it
+    /// comes.
+    pub(crate) fn discard_execution(&mut self, client: &mut Client, error: ServerError) {
+        let own = self.in_flight.iter_mut().find(|entry| entry.owner == Owner::Client(client.id));
+        if let Some(own) = own {
+            own.relay.set_discard();
         }
-        if let Some(conn) = self.servers.conns.get_mut(conn_id) {
-            conn.stmts.close_held(stmt_id);
+        if let Phase::Running(statement) = &mut client.phase {
+            statement.prepared.prepare_error = Some(Box::new(error));
         }
-        if let Some(stmt) = client.stmts_mut().and_then(|stmts| stmts.get_mut(stmt_id)) {
-            stmt.cursor = None;
-        }
-        client.cursor_ended(conn_id, stmt_id);
     }
 }
 

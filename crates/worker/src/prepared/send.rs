@@ -3,7 +3,6 @@
 
 use std::{rc::Rc, sync::Arc};
 
-use trunkline_pool::ConnId;
 use trunkline_protocol::{
     codec::frame::{HEADER_LEN, payload_parts},
     command::{
@@ -47,26 +46,28 @@ impl Client {
     }
 }
 
-impl Core {
+impl Conn {
     /// Takes the statement that the client runs to the front of those on a connection that has it.
-    pub(crate) fn take_stmt(&mut self, client: &mut Client, conn_id: ConnId) {
+    pub(crate) fn take_stmt(&mut self, client: &mut Client) {
         let Some((statement, session)) = running(client) else {
             return;
         };
         let stmt = statement.prepared.stmt_id.and_then(|stmt_id| session.prepared.get(stmt_id));
-        if let (Some(stmt), Some(conn)) = (stmt, self.servers.conns.get_mut(conn_id)) {
+        if let Some(stmt) = stmt {
             let fit = fit_of(stmt, statement);
-            let has_it = conn.stmts.take(statement.entry(stmt), stmt.id, fit);
+            let has_it = self.stmts.take(statement.entry(stmt), stmt.id, fit);
             debug_assert!(has_it, "joined a connection without the statement");
         }
     }
+}
 
+impl Core {
     /// What has to be prepared; the name of a schema that would have to be chosen and can't be
     /// given back afterwards.
     pub(crate) fn missing(
         &mut self,
         client: &mut Client,
-        conn_id: ConnId,
+        conn: &mut Conn,
     ) -> Result<Option<Missing>, Box<[u8]>> {
         let Some((statement, session)) = running(client) else {
             return Ok(None);
@@ -76,9 +77,7 @@ impl Core {
         else {
             return Ok(None);
         };
-        let (Some(stmt), Some(conn)) =
-            (session.prepared.get(stmt_id), self.servers.conns.get_mut(conn_id))
-        else {
+        let Some(stmt) = session.prepared.get(stmt_id) else {
             return Ok(None);
         };
         let fit = fit_of(stmt, statement);
@@ -107,13 +106,12 @@ impl Core {
         let state = state_for(&entry.reading, has_literals, by_values, session_state, &conn.state);
         let state = state.map(|state| self.servers.states.intern(state));
         let entry = Rc::clone(entry);
-        let follows = follows && self.last_is_harmless(client, conn_id);
+        let follows = follows && self.last_is_harmless(client, conn);
         Ok(Some(Missing { state, entry, follows }))
     }
 
     /// Whether an execution of what the connection has prepared last is proven to have no effects.
-    fn last_is_harmless(&mut self, client: &mut Client, conn_id: ConnId) -> bool {
-        let Some(conn) = self.servers.conns.get(conn_id) else { return false };
+    fn last_is_harmless(&mut self, client: &mut Client, conn: &Conn) -> bool {
         match conn.stmts.last().clone() {
             Last::Nothing => true,
             Last::Unknown => false,
@@ -124,7 +122,7 @@ impl Core {
                     return false;
                 }
                 let asking = Asking::Execute(&last.reading.schema);
-                let hostgroup = conn.hostgroup;
+                let hostgroup = conn.server.hostgroup;
                 let proof = self.proof_at(client, &last.known, asking, hostgroup).proof;
                 self.proof_in(hostgroup, proof).reads
             }
@@ -132,11 +130,8 @@ impl Core {
     }
 
     /// Appends `COM_STMT_PREPARE` of an entry.
-    pub(crate) fn prepare_on(&mut self, client: &mut Client, conn_id: ConnId, entry: &Entry) {
-        self.make_room_for_stmt(conn_id);
-        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
-            return;
-        };
+    pub(crate) fn prepare_on(&mut self, client: &mut Client, conn: &mut Conn, entry: &Entry) {
+        self.make_room_for_stmt(conn);
         let mut relay =
             Relay::new(ResponseShape::Prepare, conn.server.format, conn.server.format, false);
         if conn.io.packing.is_some() {
@@ -149,27 +144,21 @@ impl Core {
         });
         let out = conn.io.outbox.buf(&mut self.fx.buffers);
         put_prepare(out, &entry.text);
-        self.touch_server(conn_id);
+        self.touch_server(conn);
     }
 
     /// Makes room on a connection, and within its server's budget, for one more statement.
-    pub(crate) fn make_room_for_stmt(&mut self, conn_id: ConnId) {
+    pub(crate) fn make_room_for_stmt(&mut self, conn: &mut Conn) {
         let settings = &self.env.snapshot.settings;
-        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
-            return;
-        };
         let health = self.servers.pool.slot(conn.slot).map(|slot| &slot.server.health);
         let prepared = health.map_or(0, |health| health.stmts());
         let is_scarce = prepared >= settings.max_stmts_per_server;
         conn.stmts.make_room(settings.max_stmts_per_connection, is_scarce);
-        self.close_surplus(conn_id);
+        self.close_surplus(conn);
     }
 
     /// Appends `COM_STMT_CLOSE` for each statement that waits for it. Nobody answers.
-    pub(crate) fn close_surplus(&mut self, conn_id: ConnId) {
-        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
-            return;
-        };
+    pub(crate) fn close_surplus(&mut self, conn: &mut Conn) {
         if !conn.stmts.has_closing() {
             return;
         }
@@ -179,11 +168,10 @@ impl Core {
             put_close(out, stmt_id);
             count += 1;
         }
-        let slot = conn.slot;
-        if let Some(slot) = self.servers.pool.slot(slot) {
+        if let Some(slot) = self.servers.pool.slot(conn.slot) {
             slot.server.health.close_stmts(count);
         }
-        self.touch_server(conn_id);
+        self.touch_server(conn);
     }
 }
 

@@ -13,74 +13,72 @@ use crate::{
     kill::KillAnswer,
     kill::carriers::NO_SUCH_THREAD,
     prepared::outcome::{TOO_MANY, other_parameters},
-    rooms::{Exchange, Lender},
+    rooms::{Core, Exchange, Lender},
+    servers::conn::Conn,
     session_past::Trace,
 };
 
-impl Exchange {
-    /// The server was asked for the values of variables that a session has set unseen. What it
-    /// does not tell goes on holding the session.
-    pub(super) fn values_told(&mut self, id: ClientId, conn_id: ConnId, outcome: &Outcome) {
-        self.core.with_client(id, |core, client| {
-            core.take_values(conn_id, client, outcome);
-            let is_busy = matches!(&client.phase, Phase::Running(statement)
-                if statement.stage.conn() == Some(conn_id));
-            let is_leased =
-                core.servers.conns.get(conn_id).is_some_and(|conn| conn.list.is_leased());
-            if is_leased && !is_busy {
-                core.settle_lease(client, conn_id);
-            }
-        });
-        self.free_if_quiet(conn_id);
-        self.dump_when_quiet(conn_id);
-    }
-
-    /// What was fetched has come.
-    pub(super) fn trace_answered(
-        &mut self,
-        id: ClientId,
-        conn_id: ConnId,
-        trace: Trace,
-        outcome: &Outcome,
-    ) {
-        let Some(conn) = self.core.servers.conns.get_mut(conn_id) else {
-            return;
-        };
-        let captured = std::mem::take(&mut conn.io.captured);
-        let here = (conn_id, conn.holder.turn);
-        self.core.with_client(id, |_, client| {
-            if let Some(session) = client.session.as_mut() {
-                take_trace(session, here, trace, &captured, outcome);
-            }
-        });
-        if self.core.servers.conns.get(conn_id).is_some_and(|conn| conn.list.is_resetting()) {
-            self.free_if_quiet(conn_id);
-        }
-        self.core.with_client(id, |core, client| core.trace_gone(client, conn_id, trace));
-        self.dump_when_quiet(conn_id);
-        if trace != Trace::Warnings {
-            self.with_client(id, |exchange, client| exchange.go_on_synchronised(client, conn_id));
-        }
-    }
-
+impl Core {
     /// A server has answered a `KILL`.
-    pub(super) fn kill_carried(&mut self, via: ConnId, id: u64, outcome: Outcome) {
-        if let (Some(_), Some(conn)) = (&outcome.error, self.core.servers.conns.get_mut(via)) {
-            conn.left.conditions_turn = Some(conn.holder.turn);
+    pub(super) fn kill_carried(&mut self, via: &mut Conn, id: u64, outcome: Outcome) {
+        if outcome.error.is_some() {
+            via.left.conditions_turn = Some(via.holder.turn);
         }
         let answer = match outcome.error {
             Some(error) if error.code != NO_SUCH_THREAD => KillAnswer::Failed((&error).into()),
             Some(_) | None => KillAnswer::Done,
         };
         self.end_kill(id, answer);
-        self.core.kill_carrier_done(via);
+        self.kill_carrier_done(via);
+    }
+}
+
+impl Exchange {
+    /// The server was asked for the values of variables that a session has set unseen. What it
+    /// does not tell goes on holding the session.
+    pub(super) fn values_told(&mut self, id: ClientId, conn: &mut Conn, outcome: &Outcome) {
+        self.core.with_client(id, |core, client| {
+            core.take_values(conn, client, outcome);
+            let is_busy = matches!(&client.phase, Phase::Running(statement)
+                if statement.stage.conn() == Some(conn.id));
+            if conn.list.is_leased() && !is_busy {
+                core.settle_lease(client, conn);
+            }
+        });
+        self.free_if_quiet(conn);
+        self.dump_when_quiet(conn);
+    }
+
+    /// What was fetched has come.
+    pub(super) fn trace_answered(
+        &mut self,
+        id: ClientId,
+        conn: &mut Conn,
+        trace: Trace,
+        outcome: &Outcome,
+    ) {
+        let captured = std::mem::take(&mut conn.io.captured);
+        let here = (conn.id, conn.holder.turn);
+        self.core.with_client(id, |_, client| {
+            if let Some(session) = client.session.as_mut() {
+                take_trace(session, here, trace, &captured, outcome);
+            }
+        });
+        if conn.list.is_resetting() {
+            self.free_if_quiet(conn);
+        }
+        self.core.with_client(id, |core, client| core.trace_gone(client, conn.id, trace));
+        self.dump_when_quiet(conn);
+        if trace != Trace::Warnings {
+            self.with_client(id, |exchange, client| exchange.go_on_synchronised(client, conn));
+        }
     }
 
     /// The proxy's own `COM_STMT_PREPARE` was answered.
     pub(super) fn prepared_again(
         &mut self,
         client: &mut Client,
-        conn_id: ConnId,
+        conn: &mut Conn,
         outcome: Outcome,
     ) {
         let (Phase::Running(statement), Some(session)) = (&client.phase, client.session.as_ref())
@@ -92,42 +90,39 @@ impl Exchange {
             return;
         };
         let (waits, runs_last) =
-            (statement.stage == Stage::Preparing(conn_id), statement.prepared.runs_last);
+            (statement.stage == Stage::Preparing(conn.id), statement.prepared.runs_last);
         let error = match (outcome.error, outcome.prepared) {
             (Some(error), _) => error,
             (None, Some(prepared)) if prepared.params == entry.params => {
-                self.core.kept_again(client, conn_id, &entry, prepared);
+                self.core.kept_again(client, conn, &entry, prepared);
                 if waits {
-                    self.dispatch(client, conn_id);
+                    self.dispatch(client, conn);
                 }
                 return;
             }
             (None, prepared) => {
-                if let (Some(prepared), Some(conn)) =
-                    (prepared, self.core.servers.conns.get_mut(conn_id))
-                {
+                if let Some(prepared) = prepared {
                     conn.stmts.close(prepared.stmt_id);
                 }
                 other_parameters()
             }
         };
         if error.code == TOO_MANY {
-            self.core.give_up_stmts(conn_id);
+            self.core.give_up_stmts(conn);
         }
         if waits {
-            self.fail_in_place(client, conn_id, (&error).into());
+            self.fail_in_place(client, conn, (&error).into());
         } else if runs_last {
-            self.core.discard_execution(client, conn_id, error);
+            conn.discard_execution(client, error);
         }
     }
 
     /// A connection has become quiet: a dump that waits for that begins.
-    pub(super) fn dump_when_quiet(&mut self, conn_id: ConnId) {
-        let owner = self.core.servers.conns.get(conn_id).and_then(|conn| conn.holder.owner);
-        if let Some(owner) = owner {
+    pub(super) fn dump_when_quiet(&mut self, conn: &mut Conn) {
+        if let Some(owner) = conn.holder.owner {
             self.with_client(owner, |exchange, client| {
                 if client.is_dump() {
-                    exchange.go_on_synchronised(client, conn_id);
+                    exchange.go_on_synchronised(client, conn);
                 }
             });
         }

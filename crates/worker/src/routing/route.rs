@@ -304,7 +304,7 @@ impl Core {
             session.settings.status &= !(status::IN_TRANS | status::IN_TRANS_READONLY);
         }
         for lease in &given_up {
-            self.free_lease(client, lease);
+            self.free_lease(client, lease, None);
         }
     }
 

@@ -1,6 +1,6 @@
 //! The end of a server connection: its place under the cap is given back, and its server is told.
 
-use trunkline_pool::{ConnId, ConnState, SlotId};
+use trunkline_pool::SlotId;
 
 use crate::{
     Action, ClientId,
@@ -24,57 +24,49 @@ impl Servers {
             self.accepted_sets.retain(|(known, ..)| *known != slot);
         }
     }
-
-    /// Nothing is in flight on a connection, and so no read that was sent elsewhere as well.
-    pub(crate) fn end_copies(&mut self, conn_id: ConnId) {
-        if let Some(conn) = self.conns.get_mut(conn_id).filter(|conn| conn.left.copies.is_some()) {
-            debug_assert!(conn.in_flight.is_empty());
-            conn.left.copies = None;
-        }
-    }
 }
 
 impl Core {
-    /// Closes a connection and forgets it; nobody owns it.
-    pub(crate) fn drop_conn(&mut self, id: ConnId) {
-        let Some(mut conn) = self.forget_conn(id) else {
+    /// Closes a connection; nobody owns it.
+    pub(crate) fn drop_conn(&mut self, conn: &mut Conn) {
+        let farewell = farewell_to(conn);
+        if !self.forget_conn(conn) {
             return;
-        };
-        let (written, traces) = (conn.io.outbox.written_total(), traces_of(&conn));
+        }
         conn.io.outbox.discard(&mut self.fx.buffers);
-        self.send_quit(id, &conn);
-        self.traces_gone(id, traces);
-        self.kill_carrier_lost(id, written, "its connection was closed");
-        self.kills_go_on(id);
+        self.part(conn, farewell);
+        self.traces_gone(conn.id, traces_of(conn));
+        self.kill_carrier_lost(
+            conn.id,
+            conn.io.outbox.written_total(),
+            "its connection was closed",
+        );
+        self.kills_go_on(conn.id);
     }
 
     /// Closes an idle connection that is off its list already.
-    pub(crate) fn discard_idle(&mut self, id: ConnId) {
-        let Some(mut conn) = self.forget_conn(id) else {
-            return;
-        };
-        conn.io.outbox.discard(&mut self.fx.buffers);
-        self.send_quit(id, &conn);
+    pub(crate) fn discard_idle(&mut self, conn: &mut Conn) {
+        let farewell = farewell_to(conn);
+        if self.forget_conn(conn) {
+            conn.io.outbox.discard(&mut self.fx.buffers);
+            self.part(conn, farewell);
+        }
     }
 
-    /// Says goodbye to a server that is not in the middle of anything, as servers count clients
-    /// that go without a word.
-    fn send_quit(&mut self, id: ConnId, conn: &Conn) {
-        let is_quiet = matches!(conn.phase, ConnPhase::Ready) && conn.in_flight.is_empty();
-        let farewell: &[u8] = match (is_quiet, &conn.io.packing) {
-            (true, None) => QUIT,
-            (true, Some(_)) => PACKED_QUIT,
-            (false, _) => &[],
-        };
-        self.fx.act(Action::CloseServer { conn: id, farewell });
+    fn part(&mut self, conn: &Conn, farewell: &'static [u8]) {
+        self.fx.act(Action::CloseServer { conn: conn.id, farewell });
         self.servers.sweep_slot(conn.slot);
     }
 
-    /// Takes a connection out of every table and count.
-    pub(crate) fn forget_conn(&mut self, id: ConnId) -> Option<Conn> {
-        self.servers.set_state(id, ConnState::Unlisted);
-        let conn = self.servers.conns.remove(id)?;
-        let slot = self.servers.pool.slot_mut(conn.slot)?;
+    /// Takes a connection out of every table and count. False where it has ended already.
+    pub(crate) fn forget_conn(&mut self, conn: &mut Conn) -> bool {
+        if conn.is_closed() {
+            return false;
+        }
+        self.servers.forget(conn);
+        let Some(slot) = self.servers.pool.slot_mut(conn.slot) else {
+            return false;
+        };
         slot.server.health.close_stmts(u32::try_from(conn.stmts.len()).unwrap_or(u32::MAX));
         slot.server.health.give_back_connection();
         if conn.server.identity.is_some() {
@@ -88,7 +80,18 @@ impl Core {
                 slot.server.health.end_statement();
             }
         }
-        Some(*conn)
+        true
+    }
+}
+
+/// How a server that is not in the middle of anything is told goodbye, as servers count clients
+/// that go without a word.
+fn farewell_to(conn: &Conn) -> &'static [u8] {
+    let is_quiet = matches!(conn.phase, ConnPhase::Ready) && conn.in_flight.is_empty();
+    match (is_quiet, &conn.io.packing) {
+        (true, None) => QUIT,
+        (true, Some(_)) => PACKED_QUIT,
+        (false, _) => &[],
     }
 }
 

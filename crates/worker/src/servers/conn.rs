@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use trunkline_catalog::CopyTicket;
-use trunkline_pool::{AccountId, ConnState, SlotId};
+use trunkline_pool::{AccountId, ConnId, ConnState, SlotId};
 use trunkline_protocol::{
     capability::Capabilities,
     packet::greeting::Flavor,
@@ -30,8 +30,8 @@ use crate::{
 /// One connection to a server.
 #[derive(Debug)]
 pub(crate) struct Conn {
+    pub(crate) id: ConnId,
     pub(crate) slot: SlotId,
-    pub(crate) hostgroup: HostgroupId,
     pub(crate) login: ConnLogin,
     /// The list that it is on; [`set_state`](super::Servers::set_state) changes it.
     pub(crate) list: ConnState,
@@ -68,6 +68,8 @@ pub(crate) struct ConnIo {
 /// What is known of the server at the other end.
 #[derive(Debug)]
 pub(crate) struct ConnServer {
+    /// The hostgroup that it was opened for.
+    pub(crate) hostgroup: HostgroupId,
     /// Known from the login on.
     pub(crate) identity: Option<Box<ServerIdentity>>,
     pub(crate) flavor: Flavor,
@@ -151,6 +153,7 @@ impl Default for ConnServer {
     /// Nothing is known yet.
     fn default() -> Self {
         Self {
+            hostgroup: HostgroupId::default(),
             identity: None,
             flavor: Flavor::MySql,
             format: ReplyFormat::PLAIN,
@@ -172,22 +175,23 @@ const ACCEPTED_SETS_MAX: usize = 16;
 
 impl Conn {
     /// A connection of which nothing is known yet; it is on no list.
-    pub(super) fn new(
+    pub(crate) fn new(
+        id: ConnId,
         (slot, hostgroup): (SlotId, HostgroupId),
         account: AccountId,
         phase: ConnPhase,
         state: Arc<SessionState>,
     ) -> Self {
         Self {
+            id,
             slot,
-            hostgroup,
             list: ConnState::Unlisted,
             phase,
             state,
             stmts: ServerStmts::default(),
             in_flight: VecDeque::new(),
             io: ConnIo::default(),
-            server: ConnServer::default(),
+            server: ConnServer { hostgroup, ..ConnServer::default() },
             login: ConnLogin {
                 account,
                 password: PasswordTurn::default(),
@@ -233,6 +237,24 @@ impl Conn {
         }
     }
 
+    /// Whether it has ended. Whoever has it still leaves it alone: it is on no list, and its id
+    /// finds nothing any more.
+    #[inline]
+    pub(crate) fn is_closed(&self) -> bool {
+        matches!(self.phase, ConnPhase::Closed)
+    }
+
+    /// Whether a `KILL` that is under way, or came late, may hit the next statement here.
+    pub(crate) fn may_be_hit(&self) -> bool {
+        self.holder.kills > 0 || self.holder.was_killed || self.holder.close_on_release
+    }
+
+    /// Nothing is in flight on it, and so no read that was sent elsewhere as well.
+    pub(crate) fn end_copies(&mut self) {
+        debug_assert!(self.left.copies.is_none() || self.in_flight.is_empty());
+        self.left.copies = None;
+    }
+
     /// A relay for the answer to a command of the proxy's own, in one packet.
     pub(crate) fn own_relay(&self) -> Relay {
         let relay =
@@ -255,6 +277,8 @@ pub(crate) enum ConnPhase {
     Ready,
     /// Bytes go straight to the client and back.
     Forward(ClientId),
+    /// It has ended, in the middle of an event, and nothing more comes of it.
+    Closed,
 }
 
 /// A command that awaits its answer.

@@ -14,7 +14,6 @@
 //! says it is on whatever it is, and reports it when asked. Where it is off, sessions that log in
 //! have it off by their record, as if they had set it.
 
-use trunkline_pool::ConnId;
 use trunkline_protocol::packet::{greeting::Flavor, status};
 use trunkline_sql::{
     analysis::{Analysis, Effect},
@@ -23,7 +22,8 @@ use trunkline_sql::{
 use trunkline_topology::{HostgroupId, Server};
 
 use crate::{
-    clients::client::Client, rooms::Core, servers::Servers, statement::sql_modes::DefaultModes,
+    clients::client::Client, rooms::Core, servers::Servers, servers::conn::Conn,
+    statement::sql_modes::DefaultModes,
 };
 
 /// Variables that have no value of a session's: no login depends on them, and some tools set them
@@ -92,9 +92,8 @@ fn set_autocommit(analysis: &Analysis) -> Option<Option<bool>> {
 impl Servers {
     /// The entries of a connection's server: it may be in several hostgroups, as a writer is that
     /// is its own reader.
-    fn entries_of(&self, conn_id: ConnId) -> impl Iterator<Item = &Server> {
-        let slot = self.conns.get(conn_id).and_then(|conn| self.pool.slot(conn.slot));
-        let address = slot.map(|slot| &slot.server.key.address);
+    fn entries_of(&self, conn: &Conn) -> impl Iterator<Item = &Server> {
+        let address = self.pool.slot(conn.slot).map(|slot| &slot.server.key.address);
         let servers = self.pool.slots().map(|(_, slot)| &*slot.server);
         servers.filter(move |server| Some(&server.key.address) == address)
     }
@@ -118,13 +117,13 @@ impl Servers {
 impl Core {
     /// A server has run a text that may set defaults of new sessions. `has_failed`: it answered
     /// with an error, so that what a single statement says does not hold.
-    pub(crate) fn learn_globals(&mut self, conn_id: ConnId, analysis: &Analysis, has_failed: bool) {
+    pub(crate) fn learn_globals(&mut self, conn: &Conn, analysis: &Analysis, has_failed: bool) {
         if !sets_defaults(analysis) {
             return;
         }
         let holds = !has_failed || analysis.statements > 1;
         let autocommit = set_autocommit(analysis).filter(|_| holds);
-        for server in self.servers.entries_of(conn_id) {
+        for server in self.servers.entries_of(conn) {
             server.health.retire_connections();
             if let Some(is_on) = autocommit {
                 server.health.set_autocommit(is_on);
@@ -162,20 +161,16 @@ impl Core {
 
     /// A connection has logged in or was reset, and the answer has this status: MariaDB's says what
     /// its sessions begin with.
-    pub(crate) fn learn_autocommit(&self, conn_id: ConnId, flags: Option<u16>) {
-        let conn = self.servers.conns.get(conn_id);
-        let flags =
-            flags.filter(|_| conn.is_some_and(|conn| conn.server.flavor == Flavor::MariaDb));
-        if let Some(flags) = flags {
-            self.believe_autocommit(conn_id, flags & status::AUTOCOMMIT != 0);
+    pub(crate) fn learn_autocommit(&self, conn: &Conn, flags: Option<u16>) {
+        if let Some(flags) = flags.filter(|_| conn.server.flavor == Flavor::MariaDb) {
+            self.believe_autocommit(conn, flags & status::AUTOCOMMIT != 0);
         }
     }
 
     /// A connection tells what its server's sessions begin with.
-    pub(super) fn believe_autocommit(&self, conn_id: ConnId, is_on: bool) {
-        self.servers
-            .entries_of(conn_id)
-            .for_each(|server| server.health.set_autocommit(Some(is_on)));
+    pub(super) fn believe_autocommit(&self, conn: &Conn, is_on: bool) {
+        let servers = self.servers.entries_of(conn);
+        servers.for_each(|server| server.health.set_autocommit(Some(is_on)));
     }
 
     /// A session that has said nothing yet begins as its servers' sessions do.

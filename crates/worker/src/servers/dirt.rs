@@ -17,7 +17,7 @@ use trunkline_stats::ResetReason;
 use crate::{
     ClientId,
     clients::client::{Client, Phase, Purpose, Statement},
-    rooms::Core,
+    rooms::{Core, Lender},
     servers::conn::{Conn, InFlight, Owner},
     servers::trackers::Behind,
     session_past::runs_code,
@@ -141,46 +141,39 @@ impl Conn {
             self.left.dirt = None;
         }
     }
-}
 
-impl Core {
     /// A connection about to be the session's is dirty if it keeps names of user variables that
     /// another session set.
-    pub(crate) fn soil_with_names(&mut self, client: &mut Client, conn_id: ConnId) {
-        let session = client.session.as_ref();
-        let (Some(session), Some(conn)) = (session, self.servers.conns.get_mut(conn_id)) else {
+    pub(crate) fn soil_with_names(&mut self, client: &Client) {
+        let Some(session) = client.session.as_ref() else {
             return;
         };
-        let is_others = conn.holder.last_client != Some(client.id)
-            && !Arc::ptr_eq(&conn.state, &session.settings.state);
-        if is_others && has_others_names(&conn.state, &session.settings.state) {
-            conn.soil(Dirt::Reset(ResetReason::UserVariables));
+        let is_others = self.holder.last_client != Some(client.id)
+            && !Arc::ptr_eq(&self.state, &session.settings.state);
+        if is_others && has_others_names(&self.state, &session.settings.state) {
+            self.soil(Dirt::Reset(ResetReason::UserVariables));
         }
     }
 
     /// A MariaDB connection about to be the session's is dirty if its server keeps the GTID of
     /// another session's write, and the statement may ask for it by other words than those that
     /// the proxy answers.
-    pub(crate) fn soil_with_gtid(&mut self, client: &mut Client, conn_id: ConnId) {
-        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
-            return;
-        };
+    pub(crate) fn soil_with_gtid(&mut self, client: &Client) {
         let (Phase::Running(statement), Some(session)) = (&client.phase, client.session.as_ref())
         else {
             return;
         };
-        let is_others = conn.left.last_gtid.is_some_and(|gtid| !session.past.is_last_gtid(gtid));
+        let is_others = self.left.last_gtid.is_some_and(|gtid| !session.past.is_last_gtid(gtid));
         if is_others && may_ask_for_gtid(statement) {
-            conn.soil(Dirt::Reset(ResetReason::Hidden));
+            self.soil(Dirt::Reset(ResetReason::Hidden));
         }
     }
+}
 
+impl Core {
     /// Writes a reset before what the client's session is about to send. True when nothing but
     /// reads may follow before its answer, as this server has never answered one.
-    pub(crate) fn reset_before(&mut self, client: &mut Client, conn_id: ConnId) -> bool {
-        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
-            return false;
-        };
+    pub(crate) fn reset_before(&mut self, client: &mut Client, conn: &mut Conn) -> bool {
         debug_assert!(conn.left.dirt != Some(Dirt::Ends), "it is nobody else's");
         if let Some(Dirt::Reset(reason)) = conn.left.dirt.take() {
             self.fx.stats.counters.connection_reset(reason);
@@ -195,39 +188,43 @@ impl Core {
         let relay = conn.own_relay();
         let owner = Owner::Sync(client.id, Some(RESET_PROOF));
         conn.in_flight.push_back(InFlight { owner, relay, is_statement: false });
-        self.write_server(conn_id, |out| {
+        self.write_server(conn, |out| {
             put_payload(out, 0, RESET);
         });
-        self.forget_stmts(conn_id);
-        self.forget_conn_state(conn_id);
-        self.switch_trackers_on(conn_id, Behind::Reset, Some(client));
+        self.forget_stmts(conn);
+        self.forget_conn_state(conn);
+        self.switch_trackers_on(conn, Behind::Reset, Some(client));
         !is_known
     }
 
     /// What a session left on connections that it does not hold any more, it does not leave to
-    /// stay there: its locks end with it.
-    pub(crate) fn reset_soiled(&mut self, id: ClientId, soiled: Vec<ConnId>) {
+    /// stay there: its locks end with it. `lent`: the connection that is lent, if one is: it may be
+    /// among them.
+    pub(crate) fn reset_soiled(
+        &mut self,
+        id: ClientId,
+        soiled: Vec<ConnId>,
+        mut lent: Option<&mut Conn>,
+    ) {
         for conn_id in soiled {
-            let Some(conn) = self.servers.conns.get_mut(conn_id) else { continue };
-            if conn.holder.last_client == Some(id)
-                && conn.left.dirt.is_some()
-                && self.servers.take_free(conn_id)
-            {
-                self.reset_idle(conn_id);
-            }
+            self.with_conn_or(lent.as_deref_mut(), conn_id, |core, conn| {
+                if conn.holder.last_client == Some(id)
+                    && conn.left.dirt.is_some()
+                    && core.servers.take_free(conn)
+                {
+                    core.reset_idle(conn);
+                }
+            });
         }
     }
 
     /// Resets a connection that is off its list; then it is offered.
-    fn reset_idle(&mut self, conn_id: ConnId) {
-        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
-            return;
-        };
+    fn reset_idle(&mut self, conn: &mut Conn) {
         conn.holder.last_client = None;
         let is_quiet = conn.in_flight.is_empty();
-        self.servers.set_state(conn_id, ConnState::Resetting);
+        self.servers.set_state(conn, ConnState::Resetting);
         if is_quiet {
-            self.reset_conn(conn_id, None);
+            self.reset_conn(conn, None);
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::{
     Action, MovedConn,
     compressed::Packing,
     prepared::ServerStmts,
-    rooms::Core,
+    rooms::{Core, Lender},
     servers::conn::{Conn, ConnPhase, ConnServer, LeftThere, OTHERS_TURN},
 };
 
@@ -55,11 +55,11 @@ impl Core {
         let Some(slot) = self.servers.pool.slot_of(&key) else {
             return;
         };
-        match self.servers.take_oldest_idle(slot) {
-            // It is offered when what sessions left there has been fetched.
-            Some(conn) if self.fetch_before_parting(conn, None) => {}
-            Some(conn) => return self.give(conn, from),
-            None => {}
+        let oldest = self.servers.take_oldest_idle(slot);
+        let given = oldest
+            .and_then(|conn| self.with_conn(conn, |core, conn| core.give_when_fetched(conn, from)));
+        if given == Some(true) {
+            return;
         }
         let now_ms = self.env.now.ms();
         let until_ms = now_ms + ASKED_FOR_MS;
@@ -75,16 +75,13 @@ impl Core {
 
     /// Gives a connection that just became free to a worker that asked, unless a session of this
     /// worker's has waited longer. The connection is on no list.
-    pub(crate) fn offer_to_peer(&mut self, id: ConnId) -> bool {
+    pub(crate) fn offer_to_peer(&mut self, conn: &mut Conn) -> bool {
         let now_ms = self.env.now.ms();
         self.servers.peers.asked.retain(|ask| ask.until_ms >= now_ms);
         if self.servers.peers.asked.is_empty() {
             return false;
         }
-        let Some(conn) = self.servers.conns.get(id) else {
-            return false;
-        };
-        let hostgroup = conn.hostgroup;
+        let hostgroup = conn.server.hostgroup;
         let Some(key) = self.servers.pool.slot(conn.slot).map(|slot| slot.server.key.clone())
         else {
             return false;
@@ -98,34 +95,40 @@ impl Core {
         if waits_ms.is_some_and(|since_ms| since_ms <= asked_ms) {
             return false;
         }
-        if self.fetch_before_parting(id, None) {
+        if self.fetch_before_parting(conn, None) {
             return true;
         }
-        let is_quiet = self.servers.conns.get(id).is_some_and(|conn| conn.in_flight.is_empty());
+        let is_quiet = conn.in_flight.is_empty();
         match self.servers.peers.asked.remove(place).filter(|_| is_quiet) {
             Some(ask) => {
-                self.give(id, ask.from);
+                self.give(conn, ask.from);
                 true
             }
             None => false,
         }
     }
 
-    /// Takes a connection, off its list, out of this worker. Its place under the cap goes along.
-    fn give(&mut self, id: ConnId, to: usize) {
-        let is_whole = self.servers.conns.get(id).is_some_and(|conn| {
-            let is_quiet = conn.io.packing.as_ref().is_none_or(|packing| packing.is_quiet());
-            conn.in_flight.is_empty()
-                && conn.io.outbox.is_empty()
-                && conn.io.inbox.is_empty()
-                && is_quiet
-        });
-        if !is_whole {
-            return self.discard_idle(id);
+    /// Gives a connection, off its list, to a worker, unless something that sessions left there is
+    /// to be fetched first: then it is offered when that has come. Whether it is given.
+    fn give_when_fetched(&mut self, conn: &mut Conn, to: usize) -> bool {
+        let is_kept = self.fetch_before_parting(conn, None);
+        if !is_kept {
+            self.give(conn, to);
         }
-        let Some(conn) = self.servers.conns.remove(id) else {
-            return;
-        };
+        !is_kept
+    }
+
+    /// Takes a connection, off its list, out of this worker. Its place under the cap goes along.
+    fn give(&mut self, conn: &mut Conn, to: usize) {
+        let is_quiet = conn.io.packing.as_ref().is_none_or(|packing| packing.is_quiet());
+        let is_whole = conn.in_flight.is_empty()
+            && conn.io.outbox.is_empty()
+            && conn.io.inbox.is_empty()
+            && is_quiet;
+        if !is_whole {
+            return self.discard_idle(conn);
+        }
+        self.servers.forget(conn);
         let (Some(slot), Some(login)) = (
             self.servers.pool.slot(conn.slot),
             self.servers.logins.accounts.key(conn.login.account),
@@ -136,23 +139,23 @@ impl Core {
             key: slot.server.key.clone(),
             login: login.clone(),
             state: (*conn.state).clone(),
-            stmts: conn.stmts.into_ids(),
+            stmts: std::mem::take(&mut conn.stmts).into_ids(),
             dirt: conn.left.dirt,
-            identity: conn.server.identity,
+            identity: conn.server.identity.take(),
             flavor: conn.server.flavor,
             names_changes: conn.server.names_changes,
             last_gtid: conn.left.last_gtid,
             format: conn.server.format,
             takes_attributes: conn.server.takes_attributes,
-            packing: conn.io.packing.map(Packing::leave_list),
-            tls: conn.io.tls,
+            packing: conn.io.packing.take().map(Packing::leave_list),
+            tls: conn.io.tls.take(),
             epoch: conn.server.epoch,
             incarnation: conn.server.incarnation,
             health: Arc::clone(&slot.server.health),
             modes: self.servers.defaults.modes,
         });
         self.fx.stats.counters.server_connections_moved += 1;
-        self.fx.act(Action::HandOver { conn: id, moved, to });
+        self.fx.act(Action::HandOver { conn: conn.id, moved, to });
     }
 
     /// See [`Worker::adopt`](crate::Worker::adopt).
@@ -170,35 +173,32 @@ impl Core {
         let state = self.servers.states.intern(moved.state);
         let since_ms = self.env.now.ms();
         let place = (slot, moved.key.hostgroup);
-        let mut conn = Conn::new(place, account, ConnPhase::Ready, state);
-        conn.io.packing = moved.packing;
-        conn.io.tls = moved.tls;
-        conn.server = ConnServer {
-            identity: moved.identity,
-            flavor: moved.flavor,
-            format: moved.format,
-            takes_attributes: moved.takes_attributes,
-            names_changes: moved.names_changes,
-            epoch: moved.epoch,
-            incarnation: moved.incarnation,
-            ..ConnServer::default()
-        };
-        conn.stmts = ServerStmts::to_close(moved.stmts);
-        // Its schema is chosen anew, unless none was ever defined.
-        conn.left = LeftThere {
-            last_gtid: moved.last_gtid,
-            dirt: moved.dirt,
-            soiled_turn: OTHERS_TURN,
-            conditions_turn: Some(OTHERS_TURN),
-            ..LeftThere::default()
-        };
-        conn.holder.since_ms = since_ms;
-        let id = self.servers.conns.insert_with(|_| conn);
-        Some(id)
-    }
-
-    /// See [`Worker::adopted`](crate::Worker::adopted).
-    pub(crate) fn on_adopted(&mut self, id: ConnId) {
-        self.freed(id);
+        Some(self.servers.conns.insert_with(|id| {
+            let mut conn = Conn::new(id, place, account, ConnPhase::Ready, state);
+            conn.io.packing = moved.packing;
+            conn.io.tls = moved.tls;
+            conn.server = ConnServer {
+                hostgroup: conn.server.hostgroup,
+                identity: moved.identity,
+                flavor: moved.flavor,
+                format: moved.format,
+                takes_attributes: moved.takes_attributes,
+                names_changes: moved.names_changes,
+                epoch: moved.epoch,
+                incarnation: moved.incarnation,
+                ..ConnServer::default()
+            };
+            conn.stmts = ServerStmts::to_close(moved.stmts);
+            // Its schema is chosen anew, unless none was ever defined.
+            conn.left = LeftThere {
+                last_gtid: moved.last_gtid,
+                dirt: moved.dirt,
+                soiled_turn: OTHERS_TURN,
+                conditions_turn: Some(OTHERS_TURN),
+                ..LeftThere::default()
+            };
+            conn.holder.since_ms = since_ms;
+            conn
+        }))
     }
 }

@@ -2,17 +2,7 @@
 
 use trunkline_pool::ConnId;
 
-use crate::{effects::Wake, rooms::Core, servers::Servers};
-
-impl Servers {
-    /// Whether a `KILL` that is under way, or came late, may hit the next statement here.
-    pub(crate) fn may_be_hit(&self, conn_id: ConnId) -> bool {
-        let conn = self.conns.get(conn_id);
-        conn.is_some_and(|conn| {
-            conn.holder.kills > 0 || conn.holder.was_killed || conn.holder.close_on_release
-        })
-    }
-}
+use crate::{effects::Wake, rooms::Core};
 
 impl Core {
     /// Something before the statement on this connection has been answered: a `KILL` that waited

@@ -14,7 +14,7 @@ use crate::{
     Action,
     clients::client::{Client, Session},
     env::Env,
-    rooms::Core,
+    rooms::{Core, Lender},
     server_login::{ALWAYS_WANTED, as_sent, compression_wanted, tls_wanted},
     servers::conn::{Conn, ConnPhase},
 };
@@ -38,16 +38,19 @@ impl Core {
         let handshake = Box::new(ServerHandshake::new(login));
         let state = SessionState::new(Schema::None, Charset::Collation(collation));
         let state = self.servers.states.intern(state);
-        let mut conn =
-            Conn::new((slot, hostgroup), account, ConnPhase::Connecting(handshake), state);
-        conn.login.password = self.servers.logins.password_turns.turn(slot.index(), account);
-        conn.login.login_us = self.env.now.us;
-        conn.left.schemas_defined = self.env.shared.schemas_defined();
-        conn.server.epoch = server.health.epoch();
-        conn.server.last_thread = server.health.last_thread();
-        conn.holder.since_ms = self.env.now.ms();
-        let id = self.servers.conns.insert_with(|_| conn);
-        self.servers.set_state(id, ConnState::Connecting);
+        let password = self.servers.logins.password_turns.turn(slot.index(), account);
+        let (phase, env) = (ConnPhase::Connecting(handshake), &self.env);
+        let id = self.servers.conns.insert_with(|id| {
+            let mut conn = Conn::new(id, (slot, hostgroup), account, phase, state);
+            conn.login.password = password;
+            conn.login.login_us = env.now.us;
+            conn.left.schemas_defined = env.shared.schemas_defined();
+            conn.server.epoch = server.health.epoch();
+            conn.server.last_thread = server.health.last_thread();
+            conn.holder.since_ms = env.now.ms();
+            conn
+        });
+        self.with_conn(id, |core, conn| core.servers.set_state(conn, ConnState::Connecting));
         self.fx.stats.counters.server_connections_opened += 1;
         self.fx.act(Action::Open { conn: id, server });
         Some(id)

@@ -1,6 +1,6 @@
 //! Connections that a session has left are brought to a known state before anybody else gets them.
 
-use trunkline_pool::{ConnId, ConnState};
+use trunkline_pool::ConnState;
 use trunkline_protocol::codec::frame::put_payload;
 use trunkline_session::tracker::{Charset, Schema, SessionState};
 
@@ -8,17 +8,14 @@ use crate::{
     clients::client::Client,
     prepared::ServerStmts,
     rooms::Core,
-    servers::conn::{InFlight, Owner},
+    servers::conn::{Conn, InFlight, Owner},
     servers::dirt::{Dirt, RESET},
     servers::trackers::Behind,
 };
 
 impl Core {
     /// Brings a connection that a session left to a known state.
-    pub(crate) fn free_after_session(&mut self, conn_id: ConnId, lent: Option<&mut Client>) {
-        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
-            return;
-        };
+    pub(crate) fn free_after_session(&mut self, conn: &mut Conn, lent: Option<&mut Client>) {
         conn.holder.owner = None;
         let mut leaves_unseen = false;
         for entry in &mut conn.in_flight {
@@ -38,72 +35,57 @@ impl Core {
         }
         if conn.io.is_paused {
             conn.io.is_paused = false;
-            self.resume_server(conn_id);
+            self.resume_server(conn);
         }
-        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
-            return;
-        };
         let is_quiet = conn.in_flight.is_empty();
         conn.holder.since_ms = self.env.now.ms();
-        self.servers.set_state(conn_id, ConnState::Resetting);
+        self.servers.set_state(conn, ConnState::Resetting);
         if is_quiet {
-            self.reset_conn(conn_id, lent);
+            self.reset_conn(conn, lent);
         }
     }
 
     /// `COM_RESET_CONNECTION`: rolls back, drops temporary tables, releases locks, forgets
-    /// variables and statements.
-    pub(crate) fn reset_conn(&mut self, conn_id: ConnId, mut lent: Option<&mut Client>) {
-        self.servers.end_copies(conn_id);
-        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
-            return;
-        };
+    /// variables and statements. What a reset does not take back ends with the connection.
+    pub(crate) fn reset_conn(&mut self, conn: &mut Conn, mut lent: Option<&mut Client>) {
+        conn.end_copies();
         debug_assert!(conn.list.is_resetting() && conn.in_flight.is_empty());
-        self.fetch_traces(conn_id, lent.as_deref_mut(), None, false);
-        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
-            return;
-        };
+        self.fetch_traces(conn, lent.as_deref_mut(), None, false);
         conn.holder.last_client = None;
         if conn.holder.close_on_release || conn.left.dirt == Some(Dirt::Ends) {
             // What is fetched comes first, and then this again.
             return if conn.in_flight.is_empty() {
-                self.drop_conn(conn_id)
+                self.drop_conn(conn)
             };
         }
         if conn.holder.kills > 0 {
-            return self.servers.set_state(conn_id, ConnState::AwaitingKill);
+            return self.servers.set_state(conn, ConnState::AwaitingKill);
         }
         if has_plant!(self, ResetForgotten) {
-            return self.reset_done(conn_id, lent);
+            return self.reset_done(conn, lent);
         }
         conn.left.conditions_turn = None;
         let relay = conn.own_relay();
         conn.in_flight.push_back(InFlight { owner: Owner::Reset, relay, is_statement: false });
         self.fx.stats.counters.server_connections_reset += 1;
-        self.servers.set_state(conn_id, ConnState::Resetting);
-        self.write_server(conn_id, |out| {
+        self.servers.set_state(conn, ConnState::Resetting);
+        self.write_server(conn, |out| {
             put_payload(out, 0, RESET);
         });
     }
 
-    pub(crate) fn reset_done(&mut self, conn_id: ConnId, lent: Option<&mut Client>) {
-        self.forget_stmts(conn_id);
-        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
-            return;
-        };
+    pub(crate) fn reset_done(&mut self, conn: &mut Conn, lent: Option<&mut Client>) {
+        self.forget_stmts(conn);
         conn.holder.was_killed = false;
         conn.was_reset();
-        self.forget_conn_state(conn_id);
-        self.switch_trackers_on(conn_id, Behind::Reset, lent);
-        self.freed(conn_id);
+        self.forget_conn_state(conn);
+        self.switch_trackers_on(conn, Behind::Reset, lent);
+        self.freed(conn);
     }
 
     /// After a reset the schema is as it was, variables have their defaults, and servers differ
     /// in the character set. They do not know the schema's own any more.
-    pub(crate) fn forget_conn_state(&mut self, conn_id: ConnId) {
-        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
-            return;
-        };
+    pub(crate) fn forget_conn_state(&mut self, conn: &mut Conn) {
         let schema = match &conn.state.schema {
             Schema::Named(_) | Schema::Unknown => Schema::Unknown,
             Schema::None => Schema::None,
@@ -115,28 +97,21 @@ impl Core {
 
     /// Takes a lease out of a session. The connection is nobody's; the caller moves it to another
     /// list.
-    pub(crate) fn take_lease(&mut self, client: &mut Client, conn_id: ConnId) {
+    pub(crate) fn take_lease(&mut self, client: &mut Client, conn: &mut Conn) {
         if let Some(session) = client.session.as_mut() {
-            session.leases.retain(|lease| lease.conn != conn_id);
+            session.leases.retain(|lease| lease.conn != conn.id);
         }
-        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
-            return;
-        };
         conn.holder.owner = None;
     }
 
     /// The server's statements of a connection are gone: it was reset.
-    pub(crate) fn forget_stmts(&mut self, conn_id: ConnId) {
+    pub(crate) fn forget_stmts(&mut self, conn: &mut Conn) {
         if has_plant!(self, StalePreparedId) {
             return;
         }
-        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
-            return;
-        };
         let count = u32::try_from(conn.stmts.len()).unwrap_or(u32::MAX);
         conn.stmts = ServerStmts::to_close(Vec::new());
-        let slot = conn.slot;
-        if let Some(slot) = self.servers.pool.slot(slot) {
+        if let Some(slot) = self.servers.pool.slot(conn.slot) {
             slot.server.health.close_stmts(count);
         }
     }

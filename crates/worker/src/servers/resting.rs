@@ -6,9 +6,9 @@ use trunkline_protocol::codec::frame::put_payload;
 use crate::{
     clients::client::Client,
     effects::Wake,
-    rooms::Core,
+    rooms::{Core, Lender},
     servers::Servers,
-    servers::conn::{InFlight, Owner},
+    servers::conn::{Conn, InFlight, Owner},
     servers::dirt::Dirt,
 };
 
@@ -26,19 +26,16 @@ impl Servers {
 impl Core {
     /// A connection has become free. It rests, unless somebody waits for its like or nobody has use
     /// for it: what becomes of it then is found when this event is over.
-    pub(crate) fn freed(&mut self, conn_id: ConnId) {
-        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
-            return;
-        };
+    pub(crate) fn freed(&mut self, conn: &mut Conn) {
         conn.holder.owner = None;
         conn.holder.since_ms = self.env.now.ms();
-        let (hostgroup, slot) = (conn.hostgroup, conn.slot);
+        let (hostgroup, slot) = (conn.server.hostgroup, conn.slot);
         let is_wanted = self.servers.pool.is_waited_for(hostgroup) || self.is_asked_for(slot);
-        if is_wanted || self.is_done_with(conn_id) || self.rests_enough(slot) {
-            self.servers.set_state(conn_id, ConnState::Freed);
-            return self.fx.wake(Wake::Freed(conn_id));
+        if is_wanted || self.is_done_with(conn) || self.rests_enough(slot) {
+            self.servers.set_state(conn, ConnState::Freed);
+            return self.fx.wake(Wake::Freed(conn.id));
         }
-        self.servers.set_state(conn_id, ConnState::Idle);
+        self.servers.set_state(conn, ConnState::Idle);
     }
 
     /// Whether another worker has asked for a connection to this server.
@@ -55,10 +52,7 @@ impl Core {
 
     /// Whether nobody can use a connection any more.
     #[inline]
-    pub(crate) fn is_done_with(&self, conn_id: ConnId) -> bool {
-        let Some(conn) = self.servers.conns.get(conn_id) else {
-            return true;
-        };
+    pub(crate) fn is_done_with(&self, conn: &Conn) -> bool {
         // One that carried a `KILL` to a server that is out was opened all the same.
         let is_of_use = self.servers.pool.slot(conn.slot).is_some_and(|slot| {
             let health = &slot.server.health;
@@ -70,12 +64,11 @@ impl Core {
     }
 
     /// A connection is for whoever comes, unless enough others rest.
-    pub(crate) fn let_rest(&mut self, conn_id: ConnId) {
-        let slot = self.servers.conns.get(conn_id).map(|conn| conn.slot);
-        if slot.is_some_and(|slot| self.rests_enough(slot)) {
-            return self.retire_conn(conn_id, None);
+    pub(crate) fn let_rest(&mut self, conn: &mut Conn) {
+        if self.rests_enough(conn.slot) {
+            return self.retire_conn(conn, None);
         }
-        self.servers.set_state(conn_id, ConnState::Idle);
+        self.servers.set_state(conn, ConnState::Idle);
     }
 
     /// Whether as many connections rest as `idle_connections_max` allows.
@@ -117,46 +110,42 @@ impl Core {
                 conn.and_then(|conn| Some((conn.server.epoch, self.servers.pool.slot(conn.slot)?)));
             if slot.is_some_and(|(epoch, slot)| slot.removed || epoch != slot.server.health.epoch())
             {
-                self.retire_idle(conn_id, Some(client));
+                self.retire_idle(conn_id, Some(&mut *client));
             }
         }
     }
 
     /// Sends a `COM_PING` to a connection that is on no list; it is offered when that is answered.
-    pub(crate) fn ping(&mut self, id: ConnId) {
-        let Some(conn) = self.servers.conns.get_mut(id) else {
-            return;
-        };
+    pub(crate) fn ping(&mut self, conn: &mut Conn) {
         let relay = conn.own_relay();
         conn.in_flight.push_back(InFlight { owner: Owner::Ping, relay, is_statement: false });
-        self.servers.set_state(id, ConnState::Pinging);
-        self.write_server(id, |out| {
+        self.servers.set_state(conn, ConnState::Pinging);
+        self.write_server(conn, |out| {
             put_payload(out, 0, &[0x0E]);
         });
     }
 
     /// Closes a connection, on no list, when what sessions left there has been fetched.
-    pub(crate) fn retire_conn(&mut self, conn_id: ConnId, lent: Option<&mut Client>) {
-        if !self.fetch_before_parting(conn_id, lent) {
-            self.discard_idle(conn_id);
+    pub(crate) fn retire_conn(&mut self, conn: &mut Conn, lent: Option<&mut Client>) {
+        if !self.fetch_before_parting(conn, lent) {
+            self.discard_idle(conn);
         }
     }
 
     /// Closes an idle connection when what sessions left there has been fetched.
     pub(crate) fn retire_idle(&mut self, conn_id: ConnId, lent: Option<&mut Client>) {
-        if self.servers.take_free(conn_id) {
-            self.retire_conn(conn_id, lent);
-        }
+        self.with_conn(conn_id, |core, conn| {
+            if core.servers.take_free(conn) {
+                core.retire_conn(conn, lent);
+            }
+        });
     }
 
     /// Sees to it that a connection that is on no list, and not quiet yet, is offered when it is.
-    pub(crate) fn rest_when_quiet(&mut self, conn_id: ConnId) {
-        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
-            return;
-        };
+    pub(crate) fn rest_when_quiet(&mut self, conn: &mut Conn) {
         // What is there still is nobody's.
         conn.holder.last_client = None;
         conn.holder.turn += 1;
-        self.ping(conn_id);
+        self.ping(conn);
     }
 }

@@ -77,10 +77,11 @@ impl Core {
     }
 
     fn held(&self, lease: &Lease) -> HeldConn {
-        let slot = self.servers.slot_of(lease.conn).and_then(|slot| self.servers.pool.slot(slot));
+        let conn = self.servers.conns.get(lease.conn);
+        let slot = conn.and_then(|conn| self.servers.pool.slot(conn.slot));
         let cause = lease.pinned_by.as_ref();
         let known = cause.and_then(|(known, _)| known.as_deref());
-        let tls = self.servers.conns.get(lease.conn).and_then(|conn| conn.io.tls.as_ref());
+        let tls = conn.and_then(|conn| conn.io.tls.as_ref());
         HeldConn {
             tls: tls.map(ToString::to_string).unwrap_or_default(),
             hostgroup: lease.hostgroup.0,

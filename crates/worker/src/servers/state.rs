@@ -4,30 +4,36 @@
 use trunkline_pool::{AccountId, Choice, ConnId, ConnState, SlotId};
 
 use super::Servers;
+use crate::servers::conn::{Conn, ConnPhase};
 
 impl Servers {
     /// Moves a connection from the list that it is on to another one.
     #[inline]
-    pub(crate) fn set_state(&mut self, id: ConnId, to: ConnState) {
-        let Some(conn) = self.conns.get_mut(id) else {
-            return;
-        };
+    pub(crate) fn set_state(&mut self, conn: &mut Conn, to: ConnState) {
+        debug_assert!(!conn.is_closed(), "what has ended is on no list");
         let from = std::mem::replace(&mut conn.list, to);
         if from == to {
             return;
         }
         if let Some(slot) = self.pool.slot_mut(conn.slot) {
-            slot.relist(conn.login.account, id, from, to);
+            slot.relist(conn.login.account, conn.id, from, to);
         }
     }
 
     /// Takes this very connection off its list if nobody has it; false when somebody does.
-    pub(crate) fn take_free(&mut self, id: ConnId) -> bool {
-        let is_free = self.conns.get(id).is_some_and(|conn| conn.list.is_free());
+    pub(crate) fn take_free(&mut self, conn: &mut Conn) -> bool {
+        let is_free = conn.list.is_free();
         if is_free {
-            self.set_state(id, ConnState::Unlisted);
+            self.set_state(conn, ConnState::Unlisted);
         }
         is_free
+    }
+
+    /// A connection has ended: it is on no list, and its id finds nothing any more.
+    pub(crate) fn forget(&mut self, conn: &mut Conn) {
+        self.set_state(conn, ConnState::Unlisted);
+        self.conns.forget(conn.id);
+        conn.phase = ConnPhase::Closed;
     }
 
     /// What the pool chose; a connection that it took off its list is on none.

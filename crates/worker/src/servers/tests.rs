@@ -76,8 +76,20 @@ impl Fixture {
         let (slot, server) = self.servers.pool.slots().next().expect("a server");
         let hostgroup = server.server.key.hostgroup;
         let state = Arc::new(SessionState::new(Schema::None, Charset::Unknown));
-        let conn = Conn::new((slot, hostgroup), self.account, ConnPhase::Ready, state);
-        self.servers.conns.insert_with(|_| conn)
+        let (place, account) = ((slot, hostgroup), self.account);
+        self.servers.conns.insert_with(|id| Conn::new(id, place, account, ConnPhase::Ready, state))
+    }
+
+    /// Has something done with a connection that is lent.
+    fn lend<R>(&mut self, id: ConnId, work: impl FnOnce(&mut Servers, &mut Conn) -> R) -> R {
+        let mut conn = self.servers.conns.lend(id).expect("a connection");
+        let done = work(&mut self.servers, &mut conn);
+        self.servers.conns.take_back(id, conn);
+        done
+    }
+
+    fn set_state(&mut self, id: ConnId, state: ConnState) {
+        self.lend(id, |servers, conn| servers.set_state(conn, state));
     }
 
     fn conn(&mut self, id: ConnId) -> &mut Conn {
@@ -95,7 +107,7 @@ fn a_connection_is_on_one_list_at_a_time() {
     let mut fixture = Fixture::new();
     let id = fixture.open();
     for state in ConnState::ALL {
-        fixture.servers.set_state(id, state);
+        fixture.set_state(id, state);
         let counted = ConnState::ALL.into_iter().filter(|it| fixture.count(*it) > 0);
         let expected = (state != ConnState::Unlisted).then_some(state);
         assert!(counted.eq(expected), "{state:?}");
@@ -107,18 +119,22 @@ fn a_connection_is_on_one_list_at_a_time() {
 fn the_same_state_twice_counts_once() {
     let mut fixture = Fixture::new();
     let id = fixture.open();
-    fixture.servers.set_state(id, ConnState::Leased);
-    fixture.servers.set_state(id, ConnState::Leased);
+    fixture.set_state(id, ConnState::Leased);
+    fixture.set_state(id, ConnState::Leased);
     assert_eq!(fixture.count(ConnState::Leased), 1);
 }
 
 #[test]
-fn a_connection_that_has_gone_has_no_state() {
+fn a_connection_that_has_ended_is_on_no_list_and_is_not_found() {
     let mut fixture = Fixture::new();
     let id = fixture.open();
-    fixture.servers.conns.remove(id);
-    fixture.servers.set_state(id, ConnState::Idle);
+    fixture.set_state(id, ConnState::Idle);
+    fixture.lend(id, |servers, conn| {
+        servers.forget(conn);
+        assert!(conn.is_closed() && conn.list == ConnState::Unlisted);
+    });
     assert_eq!(fixture.count(ConnState::Idle), 0);
+    assert!(fixture.servers.conns.get(id).is_none());
 }
 
 #[test]
@@ -128,8 +144,9 @@ fn only_a_free_connection_is_taken() {
     for (state, expected) in
         [(ConnState::Leased, false), (ConnState::Idle, true), (ConnState::Freed, true)]
     {
-        fixture.servers.set_state(id, state);
-        assert_eq!(fixture.servers.take_free(id), expected, "{state:?}");
+        fixture.set_state(id, state);
+        let is_taken = fixture.lend(id, Servers::take_free);
+        assert_eq!(is_taken, expected, "{state:?}");
     }
     assert_eq!(fixture.conn(id).list, ConnState::Unlisted);
 }
@@ -138,8 +155,8 @@ fn only_a_free_connection_is_taken() {
 fn the_connection_used_last_is_taken_first() {
     let mut fixture = Fixture::new();
     let (first, second) = (fixture.open(), fixture.open());
-    fixture.servers.set_state(first, ConnState::Idle);
-    fixture.servers.set_state(second, ConnState::Idle);
+    fixture.set_state(first, ConnState::Idle);
+    fixture.set_state(second, ConnState::Idle);
     let slot = fixture.conn(first).slot;
     let account = fixture.account;
     assert_eq!(fixture.servers.pop_idle(slot, account), Some(second));
@@ -151,8 +168,8 @@ fn the_connection_used_last_is_taken_first() {
 fn a_connection_that_rested_longest_is_given_away_first() {
     let mut fixture = Fixture::new();
     let (first, second) = (fixture.open(), fixture.open());
-    fixture.servers.set_state(first, ConnState::Idle);
-    fixture.servers.set_state(second, ConnState::Idle);
+    fixture.set_state(first, ConnState::Idle);
+    fixture.set_state(second, ConnState::Idle);
     let slot = fixture.conn(first).slot;
     assert_eq!(fixture.servers.take_oldest_idle(slot), Some(first));
     assert_eq!(fixture.count(ConnState::Idle), 1);
@@ -163,9 +180,9 @@ fn between_events_every_connection_is_on_a_list() {
     let mut fixture = Fixture::new();
     let id = fixture.open();
     assert!(!fixture.servers.are_listed());
-    fixture.servers.set_state(id, ConnState::Freed);
+    fixture.set_state(id, ConnState::Freed);
     assert!(!fixture.servers.are_listed());
-    fixture.servers.set_state(id, ConnState::Idle);
+    fixture.set_state(id, ConnState::Idle);
     assert!(fixture.servers.are_listed());
 }
 

@@ -11,7 +11,7 @@ use crate::{
     effects::Wake,
     exchange::send::put_own_query,
     rooms::Core,
-    servers::conn::{InFlight, Owner},
+    servers::conn::{Conn, InFlight, Owner},
     session_past::{Left, Trace, left_on},
 };
 
@@ -22,14 +22,14 @@ impl Core {
     #[inline]
     pub(crate) fn fetch_traces(
         &mut self,
-        conn_id: ConnId,
+        conn: &mut Conn,
         lent: Option<&mut Client>,
         next: Option<ClientId>,
         keeps: bool,
     ) {
-        let last = self.servers.conns.get(conn_id).and_then(|conn| conn.holder.last_client);
+        let last = conn.holder.last_client;
         if let Some(last) = last.filter(|last| !keeps || Some(*last) != next) {
-            self.fetch_traces_of(last, conn_id, lent, next);
+            self.fetch_traces_of(last, conn, lent, next);
         }
     }
 
@@ -37,13 +37,10 @@ impl Core {
     fn fetch_traces_of(
         &mut self,
         last: ClientId,
-        conn_id: ConnId,
+        conn: &mut Conn,
         lent: Option<&mut Client>,
         next: Option<ClientId>,
     ) {
-        let Some(conn) = self.servers.conns.get(conn_id) else {
-            return;
-        };
         let client = match lent {
             Some(client) if client.id == last => Some(client),
             _ => self.clients.get_mut(last),
@@ -53,28 +50,28 @@ impl Core {
         };
         // Its next statement makes its warnings void.
         let is_other = Some(last) != next;
-        let Left { warnings, found_rows, insert_id } = left_on(session, conn_id, conn);
+        let Left { warnings, found_rows, insert_id } = left_on(session, conn);
         let (warnings, found_rows) = (warnings && is_other, found_rows && is_other);
         let past = &mut session.past;
         if found_rows {
-            past.awaits_found_rows = Some(conn_id);
+            past.awaits_found_rows = Some(conn.id);
             past.found_conn = None;
         }
         if warnings {
-            past.conditions.awaits_warnings = Some(conn_id);
+            past.conditions.awaits_warnings = Some(conn.id);
         }
         if insert_id {
-            past.awaits_insert_id = Some(conn_id);
+            past.awaits_insert_id = Some(conn.id);
         }
         // The second clears what the first asks for.
         if warnings {
-            self.fetch_trace(conn_id, last, Trace::Warnings);
+            self.fetch_trace(conn, last, Trace::Warnings);
         }
         if found_rows {
-            self.fetch_trace(conn_id, last, Trace::FoundRows);
+            self.fetch_trace(conn, last, Trace::FoundRows);
         }
         if insert_id {
-            self.fetch_trace(conn_id, last, Trace::InsertId);
+            self.fetch_trace(conn, last, Trace::InsertId);
         }
     }
 
@@ -83,22 +80,19 @@ impl Core {
     /// connection is offered again when all has come.
     pub(crate) fn fetch_before_parting(
         &mut self,
-        conn_id: ConnId,
+        conn: &mut Conn,
         lent: Option<&mut Client>,
     ) -> bool {
         let fetched = self.fx.stats.counters.traces_fetched;
-        self.fetch_traces(conn_id, lent, None, false);
+        self.fetch_traces(conn, lent, None, false);
         if self.fx.stats.counters.traces_fetched == fetched {
             return false;
         }
-        self.rest_when_quiet(conn_id);
+        self.rest_when_quiet(conn);
         true
     }
 
-    pub(crate) fn fetch_trace(&mut self, conn_id: ConnId, client: ClientId, trace: Trace) {
-        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
-            return;
-        };
+    pub(crate) fn fetch_trace(&mut self, conn: &mut Conn, client: ClientId, trace: Trace) {
         let text: &[u8] = match trace {
             Trace::Warnings => b"SHOW WARNINGS",
             Trace::FoundRows => b"SELECT FOUND_ROWS()",
@@ -116,7 +110,7 @@ impl Core {
         let owner = Owner::Trace(client, trace);
         conn.in_flight.push_back(InFlight { owner, relay, is_statement: false });
         self.fx.stats.counters.traces_fetched += 1;
-        self.write_server(conn_id, |out| {
+        self.write_server(conn, |out| {
             put_own_query(out, text, takes_attributes);
         });
     }

@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 
-use trunkline_pool::ConnId;
 use trunkline_protocol::{
     packet::{
         greeting::Flavor,
@@ -86,11 +85,10 @@ impl Core {
     /// Written with the first statement. Of its answer, only the SQL mode is of interest.
     pub(crate) fn switch_trackers_on(
         &mut self,
-        id: ConnId,
+        conn: &mut Conn,
         behind: Behind,
         lent: Option<&mut Client>,
     ) {
-        let Some(conn) = self.servers.conns.get_mut(id) else { return };
         if !conn.server.format.session_track {
             return self.follow_modes(self.servers.defaults.modes.told(), lent);
         }
@@ -103,18 +101,18 @@ impl Core {
         let within = match flavor {
             // What is set behind clears its warning.
             Flavor::MySql => {
-                self.set_up(id, Owner::Defaults, &[AUTOCOMMIT_TOLD, &*lists].concat());
+                self.set_up(conn, Owner::Defaults, &[AUTOCOMMIT_TOLD, &*lists].concat());
                 Vec::new()
             }
             Flavor::MariaDb => lists,
         };
         let text = [TRACKERS_ON, FRESH, AUTOCOMMIT_ON, charset, &*within].concat();
-        self.set_up(id, Owner::Setup, &text);
+        self.set_up(conn, Owner::Setup, &text);
     }
 
     /// A server does not take the trackers' `SET`. One that has no profiles or traces at all is not
     /// asked again to keep none.
-    pub(crate) fn trackers_refused(&mut self, id: ConnId, error: &ServerError) {
+    pub(crate) fn trackers_refused(&mut self, conn: &mut Conn, error: &ServerError) {
         let text = String::from_utf8_lossy(&error.message).into_owned();
         self.fx.log(true, || format!("a server refused session trackers: {text}"));
         let mut lacks = false;
@@ -123,18 +121,17 @@ impl Core {
             *is_known &= !is_it;
             lacks |= is_it;
         }
-        if let Some(conn) = self.servers.conns.get_mut(id).filter(|_| lacks) {
+        if lacks {
             // It lacks the rest of the `SET` too.
             conn.holder.close_on_release = true;
-            self.set_up(id, Owner::Setup, TRACKERS_ON);
+            self.set_up(conn, Owner::Setup, TRACKERS_ON);
         }
     }
 
     /// Takes over what a connection tells of how its server reads texts.
-    pub(crate) fn learn_modes(&mut self, id: ConnId, changes: &[u8]) {
-        let conn = self.servers.conns.get(id);
-        let identity = conn
-            .and_then(|conn| Some((conn.server.flavor, conn.server.identity.as_ref()?.collation)));
+    pub(crate) fn learn_modes(&mut self, conn: &Conn, changes: &[u8]) {
+        let identity = conn.server.identity.as_ref();
+        let identity = identity.map(|identity| (conn.server.flavor, identity.collation));
         let mut modes = self.servers.defaults.modes;
         modes.learn(changes, identity);
         self.follow_modes(modes, None);
@@ -158,19 +155,15 @@ impl Core {
 
     /// Asks to be told when a transaction has taken over what is set for the next one. Not asked
     /// of every connection, as servers then report the progress of every transaction.
-    pub(crate) fn track_transactions(&mut self, id: ConnId) {
-        if let Some(conn) =
-            self.servers.conns.get_mut(id).filter(|conn| conn.server.format.session_track)
+    pub(crate) fn track_transactions(&mut self, conn: &mut Conn) {
+        if conn.server.format.session_track
             && !std::mem::replace(&mut conn.server.tracks_transactions, true)
         {
-            self.set_up(id, Owner::Setup, TRANSACTION_TRACKER_ON);
+            self.set_up(conn, Owner::Setup, TRANSACTION_TRACKER_ON);
         }
     }
 
-    fn set_up(&mut self, id: ConnId, owner: Owner, text: &[u8]) {
-        let Some(conn) = self.servers.conns.get_mut(id) else {
-            return;
-        };
+    fn set_up(&mut self, conn: &mut Conn, owner: Owner, text: &[u8]) {
         let mut relay =
             Relay::new(ResponseShape::Query, conn.server.format, conn.server.format, false);
         if conn.io.packing.is_none() {
@@ -178,19 +171,19 @@ impl Core {
         }
         conn.in_flight.push_back(InFlight { owner, relay, is_statement: false });
         let takes_attributes = conn.server.takes_attributes;
-        self.write_server(id, |out| {
+        self.write_server(conn, |out| {
             put_own_query(out, text, takes_attributes);
         });
     }
 
     /// A server that was asked what its sessions begin with has answered.
-    pub(crate) fn defaults_told(&mut self, id: ConnId, outcome: &Outcome) {
+    pub(crate) fn defaults_told(&mut self, conn: &mut Conn, outcome: &Outcome) {
         if let Some(error) = &outcome.error {
-            self.trackers_refused(id, error);
+            self.trackers_refused(conn, error);
         }
         for change in Changes::new(&outcome.changes) {
             if let Ok(Change::SystemVariable { name: b"autocommit", value }) = change {
-                self.believe_autocommit(id, value.eq_ignore_ascii_case(b"on") || value == b"1");
+                self.believe_autocommit(conn, value.eq_ignore_ascii_case(b"on") || value == b"1");
             }
         }
     }
@@ -200,14 +193,12 @@ impl Core {
     pub(crate) fn renew_trackers(
         &mut self,
         client: &mut Client,
-        conn_id: ConnId,
+        conn: &mut Conn,
         unreported: &[String],
     ) {
-        let Some(conn) =
-            self.servers.conns.get_mut(conn_id).filter(|conn| conn.server.format.session_track)
-        else {
+        if !conn.server.format.session_track {
             return;
-        };
+        }
         conn.server.tracks_transactions = false;
         let flavor = conn.server.flavor;
         if let Some(session) = client.session.as_mut() {
@@ -218,20 +209,19 @@ impl Core {
             session.settings.modes.ansi_quotes |= is_unknown;
             session.settings.modes.guesses_quotes |= is_unknown;
         }
-        self.set_up(conn_id, Owner::Setup, TRACKERS_ON);
+        self.set_up(conn, Owner::Setup, TRACKERS_ON);
         if !unreported.is_empty() {
-            self.set_up(conn_id, Owner::Values(client.id), &report_text(unreported, flavor));
+            self.set_up(conn, Owner::Values(client.id), &report_text(unreported, flavor));
         }
     }
 
-    pub(crate) fn take_values(&mut self, conn_id: ConnId, client: &mut Client, outcome: &Outcome) {
-        let session = client.session.as_mut();
-        let (Some(session), Some(conn)) = (session, self.servers.conns.get_mut(conn_id)) else {
+    pub(crate) fn take_values(&mut self, conn: &mut Conn, client: &mut Client, outcome: &Outcome) {
+        let Some(session) = client.session.as_mut() else {
             return;
         };
         // Elsewhere the session may have set the same anew.
         let is_same = Arc::ptr_eq(&conn.state, &session.settings.state);
-        let lease = session.leases.iter_mut().find(|lease| lease.conn == conn_id);
+        let lease = session.leases.iter_mut().find(|lease| lease.conn == conn.id);
         let Some(lease) = lease.filter(|_| is_same && outcome.error.is_none()) else {
             return;
         };

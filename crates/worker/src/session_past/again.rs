@@ -5,7 +5,6 @@
 use std::sync::Arc;
 
 use trunkline_catalog::Catalog;
-use trunkline_pool::ConnId;
 use trunkline_protocol::{
     codec::frame::HEADER_LEN,
     response::{Outcome, Relay, ResponseShape},
@@ -18,7 +17,7 @@ use crate::{
     env::Env,
     exchange::send::put_own_query,
     rooms::Core,
-    servers::conn::{InFlight, Owner},
+    servers::conn::{Conn, InFlight, Owner},
     session_past::{Again, LastStatement},
 };
 
@@ -45,45 +44,39 @@ impl Env {
     }
 }
 
-impl Core {
-    /// A read on a shared connection has been answered, with warnings.
-    pub(crate) fn keep_warnings_of_shared(
-        &mut self,
-        client: &mut Client,
-        conn_id: ConnId,
-        statement: &Statement,
-        outcome: &Outcome,
-    ) {
-        if outcome.warnings == 0 || outcome.error.is_some() || !statement.meaning.is_read {
-            return;
-        }
-        let session = client.session.as_mut();
-        let (Some(session), Some(conn)) = (session, self.servers.conns.get_mut(conn_id)) else {
-            return;
-        };
-        let uses_table = || {
-            let references =
-                statement.meaning.known.as_ref().map(|known| &known.analysis.references);
-            references.is_some_and(|references| !references.tables.is_empty())
-        };
-        if statement.command.purpose == Purpose::Query {
-            let text = statement.command.frames.get(HEADER_LEN + 1..).map(Box::from);
-            let validity = statement.meaning.validity;
-            session.past.conditions.again = text.map(|text| Again {
-                text,
-                validity,
-                state: Arc::clone(&session.settings.state),
-            });
-        } else if conn.in_flight.is_empty() && uses_table() {
-            // Nobody is behind it, and it has cleared what was there before.
-            conn.holder.last_client = Some(client.id);
-            session.last_conn = Some((conn_id, conn.holder.turn));
-        }
+/// A read on a shared connection has been answered, with warnings.
+pub(crate) fn keep_warnings_of_shared(
+    client: &mut Client,
+    conn: &mut Conn,
+    statement: &Statement,
+    outcome: &Outcome,
+) {
+    if outcome.warnings == 0 || outcome.error.is_some() || !statement.meaning.is_read {
+        return;
     }
+    let Some(session) = client.session.as_mut() else {
+        return;
+    };
+    let uses_table = || {
+        let references = statement.meaning.known.as_ref().map(|known| &known.analysis.references);
+        references.is_some_and(|references| !references.tables.is_empty())
+    };
+    if statement.command.purpose == Purpose::Query {
+        let text = statement.command.frames.get(HEADER_LEN + 1..).map(Box::from);
+        let validity = statement.meaning.validity;
+        session.past.conditions.again =
+            text.map(|text| Again { text, validity, state: Arc::clone(&session.settings.state) });
+    } else if conn.in_flight.is_empty() && uses_table() {
+        // Nobody is behind it, and it has cleared what was there before.
+        conn.holder.last_client = Some(client.id);
+        session.last_conn = Some((conn.id, conn.holder.turn));
+    }
+}
 
+impl Core {
     /// In front of a statement that asks for warnings: runs again what left them, if they went with
     /// a shared connection.
-    pub(crate) fn run_again(&mut self, client: &mut Client, conn_id: ConnId) {
+    pub(crate) fn run_again(&mut self, client: &mut Client, conn: &mut Conn) {
         let (Phase::Running(statement), Some(session)) = (&client.phase, client.session.as_ref())
         else {
             return;
@@ -100,11 +93,10 @@ impl Core {
             self.env.now.ms(),
         );
         let Some(text) = again.map(<[u8]>::to_vec) else { return };
-        let Some(conn) = self.servers.conns.get_mut(conn_id) else { return };
         let relay = Relay::new(ResponseShape::Query, conn.server.format, conn.server.format, false);
         conn.in_flight.push_back(InFlight { owner: Owner::Again, relay, is_statement: false });
         let takes_attributes = conn.server.takes_attributes;
         self.fx.stats.counters.traces_fetched += 1;
-        self.write_server(conn_id, |out| put_own_query(out, &text, takes_attributes));
+        self.write_server(conn, |out| put_own_query(out, &text, takes_attributes));
     }
 }

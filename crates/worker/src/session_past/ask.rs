@@ -17,7 +17,7 @@ use super::{Trace, insert_id::gives_values};
 use crate::{
     clients::client::{Client, Session, Statement},
     exchange::send::runs_a_routine,
-    rooms::Core,
+    rooms::{Core, Lender},
     routing::route::Route,
     servers::Servers,
     servers::conn::Conn,
@@ -35,7 +35,7 @@ impl Servers {
     /// The hostgroup of the connection where something was left, for what only shows it: that may
     /// follow to a reader.
     pub(crate) fn shown_at(&self, left: Option<(ConnId, u64)>) -> Option<HostgroupId> {
-        left.and_then(|(conn, _)| self.conns.get(conn)).map(|conn| conn.hostgroup)
+        left.and_then(|(conn, _)| self.conns.get(conn)).map(|conn| conn.server.hostgroup)
     }
 
     /// Whether a statement may go to a connection at rest where something was left: one that may
@@ -47,7 +47,7 @@ impl Servers {
         left: Option<(ConnId, u64)>,
     ) -> bool {
         let conn = left.and_then(|(conn, _)| self.conns.get(conn));
-        let is_own = |conn: &Conn| conn.hostgroup == route_hostgroup(route);
+        let is_own = |conn: &Conn| conn.server.hostgroup == route_hostgroup(route);
         !is_held(route) && conn.is_some_and(|conn| statement.meaning.is_read || is_own(conn))
     }
 }
@@ -106,7 +106,7 @@ impl Core {
                 Place::Idle
             }
             state if state.is_leased() && is_own && conn.holder.owner == Some(client.id) => {
-                Place::Leased(Route::Lease(conn.hostgroup, conn_id))
+                Place::Leased(Route::Lease(conn.server.hostgroup, conn_id))
             }
             _ => Place::Gone,
         }
@@ -124,26 +124,26 @@ impl Core {
         if !depends.is_some_and(|depends| depends.contains(Depends::FOUND_ROWS)) {
             return false;
         }
-        let Some(session) = client.session.as_mut() else { return false };
+        let Some(session) = client.session.as_ref() else { return false };
         let left = session.past.found_conn.filter(|_| session.past.found_rows.is_none());
         let Some((conn_id, turn)) = left else { return false };
-        let conn = self.servers.conns.get(conn_id);
-        let own = conn
-            .filter(|conn| conn.holder.turn == turn && conn.holder.last_client == Some(client.id));
-        let Some(conn) = own.filter(|conn| !goes_to(route, statement, conn_id, conn)) else {
-            return false;
-        };
-        match conn.list {
-            state if state.is_free() => self.fetch_from_idle(client, conn_id),
-            state if state.is_leased() => {
-                session.past.awaits_found_rows = Some(conn_id);
-                // To ask is to find one row.
-                session.past.found_conn = None;
-                self.fetch_trace(conn_id, client.id, Trace::FoundRows);
+        let waits = self.with_conn(conn_id, |core, conn| {
+            let is_own = conn.holder.turn == turn && conn.holder.last_client == Some(client.id);
+            let asks = is_own && !goes_to(route, statement, conn);
+            let Some(session) = client.session.as_mut().filter(|_| asks) else { return false };
+            match conn.list {
+                state if state.is_free() => core.fetch_from_idle(client, conn),
+                state if state.is_leased() => {
+                    session.past.awaits_found_rows = Some(conn.id);
+                    // To ask is to find one row.
+                    session.past.found_conn = None;
+                    core.fetch_trace(conn, client.id, Trace::FoundRows);
+                }
+                _ => return false,
             }
-            _ => return false,
-        }
-        true
+            true
+        });
+        waits == Some(true)
     }
 
     /// The proxy has carried out a statement without rows that uses no table. MariaDB keeps what
@@ -202,10 +202,10 @@ pub(crate) fn asked_place(session: &Session, depends: Depends) -> Option<(ConnId
 
 /// Whether a statement on this route goes where something was left: one that may write to its own
 /// hostgroup only.
-pub(super) fn goes_to(route: &Route, statement: &Statement, conn_id: ConnId, conn: &Conn) -> bool {
+pub(super) fn goes_to(route: &Route, statement: &Statement, conn: &Conn) -> bool {
     match route {
-        Route::Lease(_, lease) => *lease == conn_id,
-        _ => statement.meaning.is_read || conn.hostgroup == route_hostgroup(route),
+        Route::Lease(_, lease) => *lease == conn.id,
+        _ => statement.meaning.is_read || conn.server.hostgroup == route_hostgroup(route),
     }
 }
 

@@ -22,7 +22,7 @@ use crate::{
     exchange::hidden::may_read_past,
     exchange::send::{put_own_query, runs_a_routine},
     rooms::Core,
-    servers::conn::{InFlight, Owner},
+    servers::conn::{Conn, InFlight, Owner},
     statement::analysis::Known,
 };
 
@@ -472,7 +472,7 @@ impl Core {
     /// In front of a statement that may read `FOUND_ROWS()` by code that is not its own, or by a
     /// text that can't have the answer in it, or leave it as it is: gives the connection the
     /// session's, in place of another's.
-    pub(crate) fn put_counts(&mut self, client: &mut Client, conn_id: ConnId) {
+    pub(crate) fn put_counts(&mut self, client: &mut Client, conn: &mut Conn) {
         let finds_by_null = self.env.shared.finds_by_null();
         let (Phase::Running(statement), Some(session)) = (&client.phase, client.session.as_mut())
         else {
@@ -481,9 +481,8 @@ impl Core {
         if !matches!(statement.command.purpose, Purpose::Query | Purpose::Execute) {
             return;
         }
-        let Some(conn) = self.servers.conns.get_mut(conn_id) else { return };
         let reads = may_read_past(statement, session, conn.server.flavor, finds_by_null);
-        let here = Some((conn_id, conn.holder.turn));
+        let here = Some((conn.id, conn.holder.turn));
         let known = statement.meaning.known.as_ref();
         let names_it = known.is_some_and(|it| it.analysis.depends.contains(Depends::FOUND_ROWS))
             && !statement.meaning.is_recalled;
@@ -513,7 +512,7 @@ impl Core {
             let out = conn.io.outbox.buf(&mut self.fx.buffers);
             put_own_query(out, &text, takes_attributes);
         }
-        self.touch_server(conn_id);
+        self.touch_server(conn);
     }
 }
 

@@ -23,8 +23,9 @@ use super::{
 };
 use crate::{
     clients::client::{Client, Purpose, Session, Statement},
-    rooms::Core,
+    rooms::{Core, Lender},
     routing::route::Route,
+    servers::conn::Conn,
 };
 
 /// What is known of the value that `LAST_INSERT_ID()` gives.
@@ -164,24 +165,33 @@ impl Core {
         if !may_read || session.past.awaits_insert_id.is_some() {
             return Settled::GoesOn;
         }
-        let left = session.insert_conn;
-        let conn = left.and_then(|(conn, _)| self.servers.conns.get(conn));
-        let own = conn.filter(|conn| {
-            left.is_some_and(|(_, turn)| turn == conn.holder.turn)
-                && conn.holder.last_client == Some(client.id)
+        let settled = session.insert_conn.and_then(|(conn_id, turn)| {
+            self.with_conn(conn_id, |core, conn| {
+                let is_own = conn.holder.turn == turn && conn.holder.last_client == Some(client.id);
+                is_own.then(|| core.ask_for_insert_id(client, conn, route, statement))
+            })
         });
-        let Some((conn, (conn_id, _))) = own.zip(left) else {
-            // What may read it by code of its own is not kept from running for that.
-            return if names_it { Settled::Lost } else { Settled::GoesOn };
-        };
-        if goes_to(route, statement, conn_id, conn) || !conn.server.format.session_track {
+        // What may read it by code of its own is not kept from running for that.
+        settled.flatten().unwrap_or(if names_it { Settled::Lost } else { Settled::GoesOn })
+    }
+
+    /// Asks the connection that has the session's last insert id for it, unless the statement goes
+    /// there.
+    fn ask_for_insert_id(
+        &mut self,
+        client: &mut Client,
+        conn: &mut Conn,
+        route: &Route,
+        statement: &Statement,
+    ) -> Settled {
+        if goes_to(route, statement, conn) || !conn.server.format.session_track {
             return Settled::GoesOn;
         }
         if conn.list.is_free() {
-            self.fetch_from_idle(client, conn_id);
-        } else {
-            session.past.awaits_insert_id = Some(conn_id);
-            self.fetch_trace(conn_id, client.id, Trace::InsertId);
+            self.fetch_from_idle(client, conn);
+        } else if let Some(session) = client.session.as_mut() {
+            session.past.awaits_insert_id = Some(conn.id);
+            self.fetch_trace(conn, client.id, Trace::InsertId);
         }
         Settled::Waits
     }

@@ -9,17 +9,19 @@ use trunkline_protocol::codec::frame::split_packet;
 
 use crate::{
     clients::client::{Client, Phase},
-    rooms::Exchange,
+    rooms::{Exchange, Lender},
     servers::conn::{Conn, ConnPhase},
 };
 
 impl Exchange {
     /// What came in one read with a dump that has begun.
     pub(crate) fn read_behind_dump(&mut self, client: &mut Client) {
-        if let Phase::Forward(conn) = &client.phase
-            && self.core.servers.conns.get(*conn).is_some_and(Conn::sends_binlog)
-        {
-            self.replica_read(client, *conn, &[]);
+        if let Phase::Forward(conn) = client.phase {
+            self.with_conn(conn, |exchange, conn| {
+                if conn.sends_binlog() {
+                    exchange.replica_read(client, conn, &[]);
+                }
+            });
         }
     }
 }

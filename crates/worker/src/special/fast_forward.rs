@@ -1,6 +1,5 @@
 //! Fast-forward users: after the login, bytes go straight through to one dedicated connection.
 
-use trunkline_pool::ConnId;
 use trunkline_protocol::capability::Capabilities;
 
 use crate::{
@@ -9,7 +8,7 @@ use crate::{
     clients::client::{Client, Session},
     rooms::{Core, Exchange, Lender},
     server_login::as_sent,
-    servers::conn::ConnPhase,
+    servers::conn::{Conn, ConnPhase},
 };
 
 /// Flags that both ends must have alike when bytes go through as they are.
@@ -21,13 +20,10 @@ pub(crate) const THROUGHOUT: Capabilities = Capabilities::DEPRECATE_EOF
 
 impl Exchange {
     /// Bytes of the client.
-    pub(crate) fn forward_to_server(&mut self, client: &mut Client, conn_id: ConnId, bytes: &[u8]) {
+    pub(crate) fn forward_to_server(&mut self, client: &mut Client, conn: &mut Conn, bytes: &[u8]) {
         let max = self.core.env.snapshot.settings.client_buffer_max;
-        let Some(conn) = self.core.servers.conns.get_mut(conn_id) else {
-            return self.close_client(client);
-        };
         if conn.sends_binlog() {
-            return self.replica_read(client, conn_id, bytes);
+            return self.replica_read(client, conn, bytes);
         }
         let is_ready = matches!(conn.phase, ConnPhase::Forward(_));
         let waiting = match is_ready {
@@ -41,7 +37,7 @@ impl Exchange {
             }
         };
         if is_ready {
-            self.core.touch_server(conn_id);
+            self.core.touch_server(conn);
         }
         if waiting > max && !client.io.is_paused {
             client.io.is_paused = true;
@@ -52,28 +48,22 @@ impl Exchange {
 
 impl Core {
     /// Bytes of the server.
-    pub(crate) fn forward_to_client(&mut self, client: &mut Client, conn_id: ConnId, bytes: &[u8]) {
+    pub(crate) fn forward_to_client(&mut self, client: &mut Client, conn: &mut Conn, bytes: &[u8]) {
         self.write_client(client, |out| out.extend_from_slice(bytes));
         self.clients.count_waiting(client);
         let max = self.buffer_max();
         let is_full = client.io.outbox.len() > max;
-        let Some(conn) = self.servers.conns.get_mut(conn_id).filter(|_| is_full) else {
-            return;
-        };
-        if !conn.io.is_paused {
+        if is_full && !conn.io.is_paused {
             conn.io.is_paused = true;
-            self.fx.act(Action::Pause(Side::Server(conn_id)));
+            self.fx.act(Action::Pause(Side::Server(conn.id)));
         }
     }
 
     /// The server took bytes: its client may be read again.
-    pub(crate) fn after_server_write(&mut self, conn_id: ConnId) {
+    pub(crate) fn after_server_write(&mut self, conn: &Conn) {
         let max = self.env.snapshot.settings.client_buffer_max;
-        let Some(conn) = self.servers.conns.get(conn_id) else {
-            return;
-        };
         let ConnPhase::Forward(id) = conn.phase else {
-            return self.after_upload_write(conn_id);
+            return self.after_upload_write(conn);
         };
         if conn.io.outbox.len() > max / 2 {
             return;

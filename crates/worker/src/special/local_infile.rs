@@ -1,7 +1,6 @@
 //! `LOAD DATA LOCAL INFILE`: the server asks for a file of the client's, and the client's packets
 //! go to it, numbered as it counts. The proxy opens no file.
 
-use trunkline_pool::ConnId;
 use trunkline_protocol::{
     capability::Capabilities,
     codec::frame::{HEADER_LEN, Header},
@@ -14,7 +13,7 @@ use crate::{
     Action, Side,
     clients::client::{Client, Phase, Stage},
     rooms::{Core, Exchange, Lender},
-    servers::conn::{ConnPhase, Owner},
+    servers::conn::{Conn, ConnPhase, Owner},
 };
 
 /// How far a client's file has come.
@@ -69,20 +68,28 @@ impl Core {
         true
     }
 
+    /// Sends on what has come of the file to the server that asked for it.
+    pub(crate) fn upload_on(&mut self, client: &mut Client) {
+        if let Phase::Running(statement) = &client.phase
+            && let Stage::Sent(conn) = statement.stage
+        {
+            self.with_conn(conn, |core, conn| core.upload(client, conn));
+        }
+    }
+
     /// Sends on what has come of the file, renumbered as the server counts.
-    pub(crate) fn upload(&mut self, client: &mut Client) {
+    fn upload(&mut self, client: &mut Client, conn: &mut Conn) {
         let max = self.env.snapshot.settings.client_buffer_max;
         let Phase::Running(statement) = &mut client.phase else {
             return;
         };
-        let (&Stage::Sent(conn_id), Upload::Sending { mut left, mut is_continued, mut seq }) =
-            (&statement.stage, statement.beside.upload)
+        let Upload::Sending { mut left, mut is_continued, mut seq } = statement.beside.upload
         else {
             return;
         };
-        let Some(conn) = self.servers.conns.get_mut(conn_id) else {
+        if statement.stage != Stage::Sent(conn.id) {
             return;
-        };
+        }
         // Packets inside compressed ones have no number that counts, but for 0: a new command.
         let is_counted = conn.io.packing.is_none();
         let out = conn.io.outbox.buf(&mut self.fx.buffers);
@@ -126,15 +133,12 @@ impl Core {
             }
         }
         self.fx.stats.counters.client_files_bytes += consumed as u64;
-        self.touch_server(conn_id);
+        self.touch_server(conn);
     }
 
     /// The server took bytes of a file: its client may be read again.
-    pub(super) fn after_upload_write(&mut self, conn_id: ConnId) {
+    pub(super) fn after_upload_write(&mut self, conn: &Conn) {
         let max = self.env.snapshot.settings.client_buffer_max;
-        let Some(conn) = self.servers.conns.get(conn_id) else {
-            return;
-        };
         let Some(owner) = conn.holder.owner.filter(|_| matches!(conn.phase, ConnPhase::Ready))
         else {
             return;
@@ -152,16 +156,18 @@ impl Core {
 
 impl Exchange {
     /// The reply in front asks for the client's file, in packets that are numbered from `seq` on.
-    pub(crate) fn file_asked(&mut self, conn_id: ConnId, seq: u8) {
-        let front = self.core.servers.conns.get(conn_id).and_then(|conn| conn.in_flight.front());
-        let Some(Owner::Client(id)) = front.map(|entry| entry.owner) else {
+    pub(crate) fn file_asked(&mut self, conn: &mut Conn, seq: u8) {
+        let front = conn.in_flight.front().map(|entry| entry.owner);
+        let client = match front {
+            Some(Owner::Client(id)) => self.core.clients.get_mut(id),
+            _ => None,
+        };
+        let Some(client) = client else {
             // Nobody is there to send it, and without it the connection is of no use. To say that
             // the file is empty would have the server take what it never got for complete.
-            return self.lose_conn(conn_id, NOBODYS_FILE);
+            return self.lose_conn(conn, NOBODYS_FILE);
         };
-        let Some(client) = self.core.clients.get_mut(id) else {
-            return self.lose_conn(conn_id, NOBODYS_FILE);
-        };
+        let id = client.id;
         let is_offered = client
             .session
             .as_ref()
@@ -170,15 +176,15 @@ impl Exchange {
             return;
         };
         if !is_offered {
-            return self.server_broke(conn_id, "asked for a file that nobody offered");
+            return self.server_broke(conn, "asked for a file that nobody offered");
         }
         if matches!(statement.beside.upload, Upload::Sending { .. }) {
-            return self.server_broke(conn_id, "asked for a file while it reads another");
+            return self.server_broke(conn, "asked for a file while it reads another");
         }
         // One of several statements may ask behind another.
         statement.beside.upload = Upload::Sending { left: 0, is_continued: false, seq };
         self.core.with_client(id, |core, client| {
-            core.upload(client);
+            core.upload(client, conn);
             core.unpack_client_soon(client);
         });
     }

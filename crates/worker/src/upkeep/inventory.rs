@@ -62,7 +62,7 @@ impl Core {
             .map(|key| key.server_user().to_owned());
         IdleConn {
             worker: u32::try_from(self.env.options.index).unwrap_or(u32::MAX),
-            hostgroup: conn.hostgroup.0,
+            hostgroup: conn.server.hostgroup.0,
             server,
             user: user.unwrap_or_default(),
             schema: String::from_utf8_lossy(conn.state.schema.name()).into_owned(),

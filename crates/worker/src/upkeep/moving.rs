@@ -133,7 +133,7 @@ impl Core {
         self.clients.numbers.remove(&client.origin.number);
         let Some(session) = client.session.take() else { return };
         let mut session = *session;
-        self.reset_soiled(id, std::mem::take(&mut session.soiled));
+        self.reset_soiled(id, std::mem::take(&mut session.soiled), None);
         debug_assert!(session.leases.is_empty() && session.lost.is_none());
         let moved = Box::new(MovedClient {
             peer: client.origin.peer,

@@ -182,7 +182,7 @@ impl Exchange {
             *waits_for = writer;
             statement.meaning.proof = Proof::NOTHING;
             if let Some(conn) = conn {
-                self.lose_conn(conn, READERS);
+                self.with_conn(conn, |exchange, conn| exchange.lose_conn(conn, READERS));
             } else if self
                 .core
                 .servers
@@ -211,7 +211,7 @@ impl Exchange {
                 self.core.servers.conns.get(*conn).filter(|conn| conn.login.forwards == Some(id));
             let is_left = conn.is_some_and(|conn| {
                 let is_out = self.core.servers.pool.slot(conn.slot).is_some_and(Slot::is_out);
-                is_out || conn.hostgroup != session.login.user.default_hostgroup
+                is_out || conn.server.hostgroup != session.login.user.default_hostgroup
             });
             if is_left {
                 self.with_client(id, Self::close_client);

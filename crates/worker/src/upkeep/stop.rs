@@ -1,8 +1,11 @@
 //! A graceful stop: what runs may end, what rests is closed, and a deadline ends the rest.
 
+use trunkline_pool::ConnState;
+
 use crate::{
     Action, ClientId, Side,
     rooms::{Core, Exchange, Lender},
+    servers::conn::Conn,
 };
 
 impl Exchange {
@@ -12,7 +15,7 @@ impl Exchange {
         self.core.env.shared.withdraw_load(self.core.env.options.index);
         self.drop_mirrors();
         for id in self.core.clients.table.keys() {
-            self.with_client(id, Self::close_if_free);
+            self.with_client(id, |exchange, client| exchange.close_if_free(client, None));
         }
         self.check_stop();
     }
@@ -37,7 +40,7 @@ impl Exchange {
         if self.core.clients.table.len() == 0 && !self.core.env.is_stopped {
             self.core.env.is_stopped = true;
             for id in self.core.servers.conns.keys() {
-                self.core.drop_conn(id);
+                self.core.with_conn(id, Core::drop_conn);
             }
             self.core.fx.act(Action::Stopped);
         }
@@ -46,12 +49,22 @@ impl Exchange {
     fn abandon_client(&mut self, id: ClientId) {
         let leases = self.core.clients.get_mut(id).and_then(|client| client.session.take());
         for lease in leases.map(|session| session.leases).unwrap_or_default() {
-            self.core.drop_conn(lease.conn);
+            self.core.with_conn(lease.conn, Core::drop_conn);
         }
         if self.core.clients.get(id).is_some_and(|client| !client.is_mirror) {
             self.core.fx.act(Action::CloseClient { client: id, now: true });
         }
         self.remove_client(id);
+    }
+
+    /// Ends a connection. Returns the client whose alone it was.
+    fn abandon_conn(&mut self, conn: &mut Conn) -> Option<ClientId> {
+        if conn.list == ConnState::Shared {
+            self.lose_conn(conn, "its bytes could not be handled");
+            return None;
+        }
+        self.core.drop_conn(conn);
+        conn.holder.owner.or(conn.login.forwards)
     }
 
     /// See [`Worker::abandon`](crate::Worker::abandon).
@@ -60,12 +73,7 @@ impl Exchange {
         match side {
             Side::Client(id) => self.abandon_client(id),
             Side::Server(id) => {
-                let Some(conn) = self.core.servers.conns.get(id) else { return };
-                let owner = conn.holder.owner.or(conn.login.forwards);
-                if conn.list == trunkline_pool::ConnState::Shared {
-                    return self.lose_conn(id, "its bytes could not be handled");
-                }
-                self.core.drop_conn(id);
+                let owner = self.with_conn(id, Self::abandon_conn).flatten();
                 if let Some(owner) = owner {
                     self.abandon_client(owner);
                 }

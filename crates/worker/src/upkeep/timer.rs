@@ -71,7 +71,8 @@ impl Commands {
             (None, _) => return self.exchange.time_out(client),
             (Some(_), Some(cause)) => {
                 // What it was to be a part of has gone while it was held back.
-                self.exchange.fail_statement(client, ErrorKind::StateLost.says(cause));
+                let error = ErrorKind::StateLost.says(cause);
+                self.exchange.fail_statement(client, error, None);
                 self.exchange.close_client(client);
             }
             (Some(held), None) => {
@@ -107,7 +108,7 @@ impl Exchange {
         let (conn, sent_at) = match statement.stage {
             Stage::Held(_) | Stage::Queued | Stage::Returning => {
                 self.core.pool_leave(client);
-                self.fail_timed_out(client);
+                self.fail_timed_out(client, None);
                 return None;
             }
             Stage::Synchronising(conn) | Stage::Preparing(conn) => {
@@ -117,8 +118,8 @@ impl Exchange {
             Stage::Sent(conn) => (conn, Some(statement.sent.sent_at)),
             Stage::Shared(conn) => {
                 let sent_at = statement.sent.sent_at;
-                if !was_told && !self.core.single_out(client, conn) {
-                    self.fail_timed_out(client);
+                if !was_told && !self.core.single_out_on(client, conn) {
+                    self.fail_timed_out(client, None);
                     return None;
                 }
                 (conn, Some(sent_at))
