@@ -1,6 +1,6 @@
 //! The clients of a worker, and who of them waits for what outside of their statements.
 
-mod answers;
+pub(crate) mod answers;
 pub(crate) mod balance;
 pub(crate) mod client;
 pub(crate) mod session;

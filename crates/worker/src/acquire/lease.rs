@@ -238,6 +238,7 @@ impl Exchange {
             only_reads: false,
             begun_apart: false,
             is_left: false,
+            is_in_doubt: false,
             has_written: false,
             pinned_by: None,
         });

@@ -2,10 +2,11 @@
 
 use std::rc::Rc;
 
-use trunkline_protocol::packet::tracker_filter::TrackerFilter;
+use trunkline_protocol::{error::ErrorKind, packet::tracker_filter::TrackerFilter};
 use trunkline_sql::{analysis::Depends, recall, recall::Recalled};
 
 use crate::{
+    clients::answers::not_supported,
     clients::client::{Awaits, Client, Phase, Purpose, Stage, Statement},
     rooms::Exchange,
     routing::route::Route,
@@ -14,7 +15,7 @@ use crate::{
         Place, asked_place, assign_numbers, is_held, put_text, route_hostgroup, runs_code, text_of,
         unheld,
     },
-    session_past::insert_id::Settled,
+    session_past::insert_id::{INSERT_ID_LOST, Settled},
     session_past::warnings::put_remembered,
 };
 
@@ -48,7 +49,10 @@ impl Exchange {
                 statement.stage = Stage::held(Awaits::Past, route, text_len);
                 return self.core.clients.begin(client, statement);
             }
-            Settled::Lost => return self.core.refuse_lost_insert_id(client, *statement),
+            Settled::Lost => {
+                let error = ErrorKind::StateLost.says(INSERT_ID_LOST);
+                return self.answer_refused(client, statement, error);
+            }
         }
         if self.core.settle_found_rows(client, &route, &statement) {
             statement.stage = Stage::held(Awaits::Past, route, text_len);
@@ -193,9 +197,8 @@ impl Exchange {
                 self.run_on_route(client, route, statement);
             }
             None => {
-                self.core.fx.buffers.give(statement.command.frames);
                 let what = "diagnostics of a statement whose connection has served others since";
-                self.core.not_supported(client, what);
+                self.answer_refused(client, statement, not_supported(what));
             }
         }
     }

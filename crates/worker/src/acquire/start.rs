@@ -119,7 +119,7 @@ impl Exchange {
 
     /// Answers a statement that no server gets with an error. What its client has sent ahead is
     /// meant for a session in which it has run: where it was to change the session, that ends.
-    fn answer_refused(
+    pub(super) fn answer_refused(
         &mut self,
         client: &mut Client,
         statement: Box<Statement>,

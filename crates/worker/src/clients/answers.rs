@@ -85,8 +85,7 @@ impl Core {
 
     /// Refuses a statement that can't be carried out for a client of a proxy.
     pub(crate) fn not_supported(&mut self, client: &mut Client, what: &str) {
-        let text = format!("This version of Trunkline doesn't yet support '{what}'");
-        self.answer_error(client, ErrorKind::NotSupported.says(text));
+        self.answer_error(client, not_supported(what));
     }
 
     /// Answers a command with OK and a text.
@@ -100,4 +99,10 @@ impl Core {
             put_ok(out, 1, &ok, format);
         });
     }
+}
+
+/// The error for what can't be carried out for a client of a proxy.
+pub(crate) fn not_supported(what: &str) -> ClientError {
+    let text = format!("This version of Trunkline doesn't yet support '{what}'");
+    ErrorKind::NotSupported.says(text)
 }

@@ -276,6 +276,9 @@ pub(crate) struct Lease {
     pub(crate) only_reads: bool,
     /// Its transaction began with an access mode or isolation level of its own.
     pub(crate) begun_apart: bool,
+    /// An error has ended its transaction, or may have, and no reply has said since whether one is
+    /// open.
+    pub(crate) is_in_doubt: bool,
     /// Its hostgroup is not the session's any more: its transaction may end, and nothing goes on
     /// behind that.
     pub(crate) is_left: bool,

@@ -21,6 +21,7 @@ use crate::{
     clients::client::{Client, Phase, Purpose, Session},
     commands::internal_session::asks_for_session,
     env::Env,
+    exchange::lost::sets_state,
     kill::{KillScope, KillText, kill_of},
     prepared::{Run, is_unanswered},
     rooms::{Commands, Core, Exchange, Lender},
@@ -479,7 +480,11 @@ impl Exchange {
                 return true;
             }
             KillText::Refused(what) => {
+                let ends = client.has_sent_ahead() && sets_state(&known.analysis);
                 self.core.not_supported(client, what);
+                if ends {
+                    self.close_client(client);
+                }
                 return true;
             }
         }

@@ -16,7 +16,7 @@ use trunkline_stats::{ClientRefusal, ErrorSample, ResetReason, StatementSample};
 use crate::{
     clients::client::{Client, Ending, Phase, Purpose, Stage, Statement, is_not_read},
     exchange::lost::makes_state,
-    exchange::pins::{ends_session, follow_beginning, may_have_run},
+    exchange::pins::{ends_session, follow_beginning, may_have_run, may_roll_back},
     prepared::outcome::{stmt_executed, stmt_fetched},
     rooms::{Core, Exchange, Lender},
     servers::conn::Conn,
@@ -456,6 +456,10 @@ impl Core {
             lease.is_in_trans = flags & status::IN_TRANS != 0;
             lease.only_reads = flags & status::IN_TRANS_READONLY != 0;
         }
+        lease.is_in_doubt = match &outcome.error {
+            Some(error) => lease.is_in_doubt || may_roll_back(error),
+            None => lease.is_in_doubt && outcome.status.is_none(),
+        };
         let has_warnings = outcome.warnings > 0 && outcome.error.is_none();
         if !keeps_conditions {
             lease.pins.set(PinReason::Warnings, has_warnings || outcome.error.is_some());

@@ -3,7 +3,7 @@
 use trunkline_pool::{ConnId, SlotId};
 use trunkline_protocol::error::{ClientError, ErrorKind};
 use trunkline_session::tracker::PinReason;
-use trunkline_sql::analysis::{Effect, StatementKind, TransactionEffect};
+use trunkline_sql::analysis::{Analysis, Effect, StatementKind, TransactionEffect};
 
 use crate::{
     Action, ClientId,
@@ -293,11 +293,7 @@ pub(super) fn makes_state(statement: &Statement, session: &Session) -> bool {
 
 /// Whether a statement says that it changes what its session's next ones find.
 pub(crate) fn says_state(statement: &Statement) -> bool {
-    let is_state = |known: &Known| {
-        let analysis = &known.analysis;
-        let lasts = |effect: &Effect| !matches!(effect, Effect::CalcFoundRows);
-        analysis.effects.iter().any(lasts) || analysis.transaction != TransactionEffect::None
-    };
+    let is_state = |known: &Known| sets_state(&known.analysis);
     match statement.command.purpose {
         Purpose::Query | Purpose::Execute => {
             statement.meaning.known.as_deref().is_some_and(is_state)
@@ -305,6 +301,12 @@ pub(crate) fn says_state(statement: &Statement) -> bool {
         Purpose::InitDb(_) | Purpose::Reset => true,
         _ => false,
     }
+}
+
+/// Whether a text says that it changes what its session's next ones find.
+pub(crate) fn sets_state(analysis: &Analysis) -> bool {
+    let lasts = |effect: &Effect| !matches!(effect, Effect::CalcFoundRows);
+    analysis.effects.iter().any(lasts) || analysis.transaction != TransactionEffect::None
 }
 
 /// What was lost with a connection.

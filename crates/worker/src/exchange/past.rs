@@ -58,7 +58,7 @@ impl Exchange {
         if is_prepared || !names_insert_id(statement) || session.past.knows_insert_id() {
             return false;
         }
-        self.fail_statement(client, ErrorKind::StateLost.says(INSERT_ID_LOST), Some(conn));
+        self.fail_unsent(client, ErrorKind::StateLost.says(INSERT_ID_LOST), Some(conn));
         true
     }
 }

@@ -4,7 +4,11 @@
 use std::{rc::Rc, sync::Arc};
 
 use trunkline_pool::ConnId;
-use trunkline_protocol::{codec::frame::HEADER_LEN, packet::status, response::Outcome};
+use trunkline_protocol::{
+    codec::frame::HEADER_LEN,
+    packet::status,
+    response::{Outcome, ServerError},
+};
 use trunkline_session::tracker::{
     Difference, PinReason, Pins, SessionState, Sync, Trust, apply_outcome, difference,
     reports_change, sets_trackers,
@@ -96,6 +100,13 @@ pub(super) fn follow_beginning(lease: &mut Lease, analysis: Option<&Analysis>, f
     if std::mem::take(&mut lease.begun_apart) && !analysis.is_some_and(gives_up_beginning) {
         lease.pins.pin(PinReason::NextTransaction);
     }
+}
+
+/// Whether an error may have rolled back the transaction that it met: a deadlock, a lock that was
+/// waited for too long (with `innodb_rollback_on_timeout`), a branch of XA, a transaction that a
+/// group did not certify.
+pub(super) fn may_roll_back(error: &ServerError) -> bool {
+    matches!(error.code, 1_205 | 1_213 | 1_402 | 1_613 | 1_614 | 3_101)
 }
 
 /// Whether a transaction is open after a command with this purpose, or a savepoint may be. Asked

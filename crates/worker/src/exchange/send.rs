@@ -16,7 +16,7 @@ use trunkline_protocol::{
     response::{Relay, ResponseShape},
 };
 use trunkline_session::tracker::{Difference, PinReason, Schema, SessionState, Sync, difference};
-use trunkline_sql::analysis::{Analysis, Depends, StatementKind, TransactionEffect};
+use trunkline_sql::analysis::{Analysis, Depends, Effect, StatementKind, TransactionEffect};
 use trunkline_topology::RefusalCause;
 
 use crate::{
@@ -94,7 +94,7 @@ pub(crate) fn may_leave(session: &Session, statement: &Statement, conn_id: ConnI
     let lease = session.leases.iter().find(|lease| lease.conn == conn_id);
     let is_over = |lease: &Lease| !lease.is_in_trans && !lease.pins.has(PinReason::Xa);
     let is_over = !session.is_in_transaction() && lease.is_some_and(is_over);
-    is_over || goes_on_behind(session, statement)
+    is_over || lease.is_some_and(|lease| lease.is_in_doubt) || goes_on_behind(session, statement)
 }
 
 /// Whether a statement ends the transaction that is open and does more: begins another one, or
@@ -102,8 +102,13 @@ pub(crate) fn may_leave(session: &Session, statement: &Statement, conn_id: ConnI
 fn goes_on_behind(session: &Session, statement: &Statement) -> bool {
     let is_run = matches!(statement.command.purpose, Purpose::Query | Purpose::Execute);
     let Some(known) = statement.meaning.known.as_ref().filter(|_| is_run) else { return false };
+    let calls = |effect: &Effect| matches!(effect, Effect::ExecuteStatement(_) | Effect::Call);
     match known.analysis.transaction {
-        TransactionEffect::None | TransactionEffect::SetAutocommit(_) => false,
+        // What is called may end it and go on.
+        TransactionEffect::None => known.analysis.effects.iter().any(calls),
+        TransactionEffect::SetAutocommit(value) => {
+            value != Some(false) && known.analysis.statements != 1
+        }
         TransactionEffect::Begin { .. } | TransactionEffect::ImplicitCommit => true,
         TransactionEffect::Commit { chain, .. } | TransactionEffect::Rollback { chain, .. } => {
             chain

@@ -1,4 +1,5 @@
 use trunkline_protocol::{
+    codec::frame::put_payload,
     packet::{ok::OkPacket, status},
     response::{Outcome, ServerError},
 };
@@ -8,7 +9,7 @@ use trunkline_sql::analysis::Analysis;
 use super::{
     hidden::looks_at_nothing,
     pins::{follow_status, is_own_set, may_have_run, sets_next_transaction},
-    send::{put_init_db, put_own_query},
+    send::{may_leave, put_init_db, put_own_query},
 };
 use crate::{
     session_past::FoundRows,
@@ -357,4 +358,59 @@ fn a_plain_read_looks_at_nothing_of_its_sessions_past() {
     assert!(looks("SELECT LAST_INSERT_ID()", FoundRows::Answer));
     assert!(looks("CALL p()", FoundRows::Untold));
     assert!(looks("SELECT a FROM t", FoundRows::Untold));
+}
+
+#[test]
+fn behind_a_deadlock_nobody_knows_whether_a_transaction_is_open() {
+    let mut world = TestWorker::new();
+    let client = world.log_in();
+    world.run(client, "BEGIN", IN_TRANS);
+    world.run(client, "INSERT INTO s.t VALUES (1)", Reply::Error(1213, "Deadlock found"));
+    assert!(world.session(client).leases[0].is_in_doubt);
+    world.run(client, "INSERT INTO s.t VALUES (1)", Reply::Error(1062, "Duplicate entry"));
+    assert!(world.session(client).leases[0].is_in_doubt, "that says nothing of it");
+    world.run(client, "INSERT INTO s.t VALUES (2)", IN_TRANS);
+    assert!(!world.session(client).leases[0].is_in_doubt);
+}
+
+#[test]
+fn what_may_end_a_transaction_and_go_on_need_not_run_where_it_is() {
+    let mut world = TestWorker::new();
+    let client = world.log_in();
+    world.run(client, "BEGIN", IN_TRANS);
+    let conn = world.session(client).leases[0].conn;
+    let mut leaves = |text: &str| {
+        let statement = world.statement(text);
+        may_leave(world.session(client), &statement, conn)
+    };
+    for text in [
+        "BEGIN",
+        "COMMIT AND CHAIN",
+        "COMMIT; INSERT INTO s.t VALUES (1)",
+        "SET autocommit = 1; INSERT INTO s.t VALUES (1)",
+        "EXECUTE s",
+        "CALL p()",
+        "CREATE TABLE x (a INT)",
+    ] {
+        assert!(leaves(text), "{text}");
+    }
+    for text in ["INSERT INTO s.t VALUES (1)", "COMMIT", "ROLLBACK", "SET autocommit = 1"] {
+        assert!(!leaves(text), "{text}");
+    }
+    world.session(client).leases[0].is_in_doubt = true;
+    let statement = world.statement("INSERT INTO s.t VALUES (1)");
+    assert!(may_leave(world.session(client), &statement, conn), "it may be over");
+}
+
+#[test]
+fn nothing_runs_that_was_sent_ahead_behind_a_refused_kill() {
+    let mut world = TestWorker::new();
+    let client = world.log_in();
+    let mut bytes = Vec::new();
+    for text in ["BEGIN; KILL QUERY 999999", "INSERT INTO s.t VALUES (1)"] {
+        put_payload(&mut bytes, 0, &[b"\x03", text.as_bytes()].concat());
+    }
+    world.happens(|worker| worker.client_read(client, &bytes));
+    assert!(world.answer(client).starts_with("error 1235"));
+    assert!(world.is_closed(client) && world.asked().is_empty());
 }

@@ -8,7 +8,6 @@
 use trunkline_catalog::Hidden;
 use trunkline_pool::ConnId;
 use trunkline_protocol::{
-    error::ErrorKind,
     packet::track::{Change, Changes},
     response::Outcome,
 };
@@ -194,12 +193,6 @@ impl Core {
             self.fetch_trace(conn, client.id, Trace::InsertId);
         }
         Settled::Waits
-    }
-
-    /// Refuses a statement, not begun yet, that reads an id which nobody knows any more.
-    pub(crate) fn refuse_lost_insert_id(&mut self, client: &mut Client, statement: Statement) {
-        self.fx.buffers.give(statement.command.frames);
-        self.answer_error(client, ErrorKind::StateLost.says(INSERT_ID_LOST));
     }
 }
 

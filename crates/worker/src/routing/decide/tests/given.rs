@@ -172,6 +172,7 @@ impl Given {
             only_reads: false,
             begun_apart: false,
             is_left: false,
+            is_in_doubt: false,
             has_written: false,
             pinned_by: None,
         });
