@@ -6,6 +6,7 @@ mod dump;
 mod ending;
 pub(crate) mod hidden;
 mod kills;
+mod learning;
 mod logins;
 pub(crate) mod lost;
 mod mirrored;

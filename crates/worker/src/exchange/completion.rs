@@ -3,37 +3,24 @@
 
 use std::sync::Arc;
 
-use trunkline_catalog::Hidden;
 use trunkline_pool::ConnState;
-use trunkline_protocol::{error::ClientError, packet::status, response::Outcome};
-use trunkline_session::tracker::{
-    PinReason, Trust, apply_outcome, reported_schema, reports_change, reports_lasting,
-    runs_unseen_code,
-};
-use trunkline_sql::analysis::{Access, Analysis, Effect};
-use trunkline_stats::{ClientRefusal, ErrorSample, ResetReason, StatementSample};
+use trunkline_protocol::{error::ClientError, response::Outcome};
+use trunkline_session::tracker::{PinReason, reported_schema, reports_change, reports_lasting};
+use trunkline_sql::analysis::Analysis;
+use trunkline_stats::{ClientRefusal, ErrorSample, StatementSample};
 
 use crate::{
     clients::client::{Client, Ending, Phase, Purpose, Stage, Statement, is_not_read},
     exchange::lost::makes_state,
-    exchange::pins::{ends_session, follow_beginning, may_have_run, may_roll_back},
+    exchange::pins::ends_session,
     prepared::outcome::{stmt_executed, stmt_fetched},
     rooms::{Core, Exchange, Lender},
     servers::conn::Conn,
-    servers::dirt::{Dirt, dirt_of},
-    servers::trackers::{Behind, ask_trackers},
+    servers::trackers::Behind,
     session_past::again::keep_warnings_of_shared,
-    session_past::keeps_conditions,
     special::local_infile::Upload,
-    statement::proof::proof_of,
     upkeep::timer::{reported_timeout, timed_out},
 };
-
-/// Status flags that describe the session and not one result.
-const LASTING_STATUS: u16 = status::IN_TRANS
-    | status::AUTOCOMMIT
-    | status::NO_BACKSLASH_ESCAPES
-    | status::IN_TRANS_READONLY;
 
 /// Statements kept for reuse; more than that go back to the allocator.
 const SPARE_STATEMENTS_MAX: usize = 256;
@@ -399,173 +386,6 @@ impl Exchange {
 }
 
 impl Core {
-    /// The session's record takes over what the statement changed.
-    fn learn(
-        &mut self,
-        client: &mut Client,
-        conn: &mut Conn,
-        statement: &Statement,
-        outcome: &Outcome,
-        was_run: bool,
-    ) {
-        let Some(session) = client.session.as_mut() else {
-            return;
-        };
-        let gtid = match outcome.changes.is_empty() {
-            true => None,
-            false => conn.new_gtid(outcome),
-        };
-        let flavor = conn.server.flavor;
-        let reports_all = conn.server.format.deprecate_eof;
-        let place = (conn.id, conn.holder.turn);
-        let analysis = statement.meaning.known.as_ref().map(|known| &known.analysis);
-        let is_set = analysis.is_some_and(crate::exchange::pins::is_own_set);
-        let before = is_set.then(|| Arc::clone(&session.settings.state));
-        let purpose = &statement.command.purpose;
-        let in_transaction =
-            crate::exchange::pins::is_in_transaction(session, conn.id, purpose, analysis, outcome);
-        if let Some(flags) = outcome.status {
-            session.settings.status = flags & LASTING_STATUS;
-            self.servers.defaults.modes.learn_status(
-                &mut session.settings.modes,
-                &session.settings.state,
-                flags,
-            );
-        }
-        // One that fails leaves its own error.
-        let keeps_conditions = outcome.error.is_none() && keeps_conditions(statement, flavor);
-        let here = session.lease_mut(conn.id).is_some().then_some(place);
-        let is_there = here.is_some() && session.last_conn == here;
-        match keeps_conditions {
-            true => session.past.learn_of_look(statement, outcome, flavor, here, is_there),
-            false => session.past.learn(statement, outcome, flavor, here, is_there),
-        }
-        if let Some(gtid) = gtid {
-            session.past.learn_gtid(gtid);
-        }
-        let Some(lease) = session.leases.iter_mut().find(|lease| lease.conn == conn.id) else {
-            return;
-        };
-        let is_dropped = has_plant!(self, PinDroppedEarly) && outcome.error.is_some();
-        lease.pins.set(PinReason::Transaction, in_transaction && !is_dropped);
-        let writes = !analysis.is_some_and(|analysis| analysis.access == Access::CertainlyReads)
-            || statement.meaning.proof.hidden.has(Hidden::WRITES);
-        lease.has_written = in_transaction && (lease.has_written || writes);
-        if let Some(flags) = outcome.status {
-            follow_beginning(lease, analysis, flags);
-            lease.is_in_trans = flags & status::IN_TRANS != 0;
-            lease.only_reads = flags & status::IN_TRANS_READONLY != 0;
-        }
-        lease.is_in_doubt = match &outcome.error {
-            Some(error) => lease.is_in_doubt || may_roll_back(error),
-            None => lease.is_in_doubt && outcome.status.is_none(),
-        };
-        let has_warnings = outcome.warnings > 0 && outcome.error.is_none();
-        if !keeps_conditions {
-            lease.pins.set(PinReason::Warnings, has_warnings || outcome.error.is_some());
-        }
-        // What is only prepared has not run; other commands have no effects beyond their purpose.
-        let is_clean = has_plant!(self, FailureIsClean) && outcome.error.is_some();
-        let has_run =
-            matches!(statement.command.purpose, Purpose::Query | Purpose::Execute) && !is_clean;
-        let trust = match self.env.snapshot.settings.routines_pin || !reports_all {
-            true => Trust::Nothing,
-            false => Trust::Reports,
-        };
-        let pins = &mut lease.pins;
-        let applied =
-            has_run.then(|| apply_outcome(&session.settings.state, pins, analysis, outcome, trust));
-        if has_plant!(self, TemporaryTableNotPinned) {
-            pins.unpin(PinReason::TemporaryTable);
-        }
-        crate::exchange::pins::follow_status(
-            pins,
-            analysis,
-            statement.meaning.proof.reads,
-            outcome,
-        );
-        let state = applied.as_ref().and_then(|applied| applied.state.as_ref());
-        let state = state.unwrap_or(&session.settings.state);
-        crate::exchange::hidden::hold(pins, state, analysis, self.env.shared.finds_by_null());
-        if has_run {
-            statement.target.directives.hold(pins);
-        }
-        let hidden = statement.meaning.proof.hidden;
-        let leaves = hidden.has(Hidden::LEAVES) || hidden.has(Hidden::STAYS);
-        // Of what is only prepared or described, constants may have been computed.
-        let has_computed = match statement.command.purpose {
-            Purpose::Prepare => !statement.meaning.is_read,
-            Purpose::Other => !hidden.is_empty(),
-            _ => false,
-        };
-        let leaves =
-            leaves && has_run || has_computed && (leaves || analysis.is_some_and(runs_unseen_code));
-        let fails_untold = has_run
-            && hidden.has(Hidden::UNTOLD)
-            && !analysis.is_some_and(|analysis| analysis.access == Access::CertainlyReads)
-            && outcome.error.as_ref().is_some_and(may_have_run);
-        if fails_untold || leaves && (trust == Trust::Nothing || outcome.error.is_some()) {
-            // A view or trigger may have set a variable or taken a lock.
-            pins.pin(PinReason::Routine);
-        }
-        let applied = applied.unwrap_or_default();
-        if let Some(state) = applied.state {
-            let state = self.servers.states.intern(state);
-            session.settings.state = state;
-            let escapes = session.settings.modes.escapes();
-            session.settings.modes =
-                self.servers.defaults.modes.of_session(&session.settings.state, flavor, escapes);
-            session.settings.modes = self.servers.defaults.modes.settle(session.settings.modes);
-        }
-        if let (Some(analysis), None, true) = (analysis, &outcome.error, has_run) {
-            ask_trackers(&mut session.settings.told, analysis);
-        }
-        if analysis.is_some_and(|known| known.effects.contains(&Effect::SchemaDefined)) {
-            self.env.shared.define_schema();
-        }
-        let state = Arc::clone(&session.settings.state);
-        let here = Some(place);
-        if !keeps_conditions {
-            conn.outdate_conditions(outcome, session.last_conn == here);
-            session.last_conn = here;
-        }
-        let is_here = session.insert_conn == here;
-        if session.learn_insert_id(is_here, statement, outcome) {
-            session.insert_conn = here;
-        }
-        let dirt = analysis.filter(|_| (has_run || has_computed) && was_run);
-        let dirt = dirt.and_then(|analysis| {
-            let proof = proof_of(&self.env.shared, statement);
-            dirt_of(analysis, proof, outcome, trust)
-        });
-        let computed = match hidden.has(Hidden::STAYS) {
-            true => Dirt::Ends,
-            false => Dirt::Reset(ResetReason::Routine),
-        };
-        let dirt = dirt.max(has_computed.then_some(computed));
-        if let Some(dirt) = dirt {
-            conn.soil(dirt);
-            if !session.soiled.contains(&conn.id) {
-                session.soiled.push(conn.id);
-            }
-        }
-        // One that could not be prepared may have gone out before its session's state.
-        if was_run {
-            conn.follow_transaction_tracker(&state);
-            conn.state = state;
-        }
-        if let Some(unreported) = applied.trackers_set {
-            self.renew_trackers(client, conn, &unreported);
-        }
-        self.note_pins(client, conn.id, statement);
-        if let Some(analysis) = analysis.filter(|_| has_run) {
-            self.learn_globals(conn, analysis, outcome.error.is_some());
-        }
-        if let Some(before) = before {
-            self.remember_set(client, conn, statement, outcome, &before);
-        }
-    }
-
     /// Reasons that end with the next statement end before it is routed.
     pub(crate) fn end_brief_pins(&mut self, client: &mut Client, analysis: &Analysis) {
         self.unpin_where(client, |reason| is_not_read(reason, analysis));
