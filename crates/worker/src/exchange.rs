@@ -10,7 +10,7 @@ mod learning;
 mod logins;
 pub(crate) mod lost;
 mod mirrored;
-mod past;
+pub(crate) mod past;
 mod pins;
 mod preparing;
 pub(crate) mod query_log;

@@ -11,7 +11,7 @@ use trunkline_sql::analysis::{Access, Analysis, Depends, Effect};
 
 use crate::{
     clients::client::{Purpose, Session, Statement},
-    exchange::send::{PastReads, runs_a_routine},
+    exchange::past::{PastReads, runs_a_routine},
     session_past::{FoundRows, leaves_id_when_failed},
     statement::analysis::Known,
 };

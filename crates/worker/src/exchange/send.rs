@@ -16,14 +16,14 @@ use trunkline_protocol::{
     response::{Relay, ResponseShape},
 };
 use trunkline_session::tracker::{Difference, PinReason, Schema, SessionState, Sync, difference};
-use trunkline_sql::analysis::{Analysis, Depends, Effect, StatementKind, TransactionEffect};
+use trunkline_sql::analysis::{Analysis, Depends, Effect, TransactionEffect};
 use trunkline_topology::RefusalCause;
 
 use crate::{
     clients::client::{Client, Lease, Phase, Purpose, Session, Stage, Statement},
     effects::Wake,
     exchange::dump::waits_to_dump,
-    exchange::hidden::may_read_past,
+    exchange::past::{PastHere, runs_a_routine},
     exchange::pins::{PLAIN_VARIABLES, sets_next_transaction},
     prepared::{self, put_statement},
     rooms::{Core, Exchange, Lender},
@@ -165,60 +165,37 @@ impl Exchange {
             return self.exchange(client, conn);
         }
         let awaits_reset = is_dirty && self.core.reset_before(client, conn);
-        let (Phase::Running(statement), Some(session)) = (&client.phase, client.session.as_ref())
-        else {
-            return;
-        };
-        let slot = self.core.servers.pool.slot(conn.slot);
-        let is_left = slot.is_some_and(Slot::is_out) || session.has_left(conn.id);
-        if is_left && may_leave(session, statement, conn.id) {
+        if self.core.is_taken_out(client, conn) {
             return self.core.leave_removed(client, conn.id);
         }
-        let is_online = || {
-            let state = slot.map(|slot| slot.server.health.state(self.core.env.now.ms()));
-            state.is_none_or(|state| state == trunkline_topology::ServerState::Online)
-        };
-        if has_plant!(self.core, DrainCutsTransaction)
-            && session.is_in_transaction()
-            && !is_online()
-        {
+        if has_plant!(self.core, DrainCutsTransaction) && self.core.is_drained(client, conn) {
             return self.core.fx.wake(Wake::Lost(conn.id, "drained"));
         }
-        let is_dump = statement.command.purpose == Purpose::Dump;
-        let reads = may_read_past(
-            statement,
-            session,
-            conn.server.flavor,
-            self.core.env.shared.finds_by_null(),
-        );
-        let here = (conn.id, conn.holder.turn);
-        let is_others = reads.diagnostics && conn.keeps_others_conditions();
-        let needs_trace = is_others || reads.is_elsewhere(session, here);
-        let has_id = session.insert_conn == Some(here);
-        let overwrites = needs_trace
-            && conn.server.flavor == Flavor::MariaDb
-            && reads.clears_first(session, here, conn);
-        if overwrites && self.core.asks_for_found_rows(client, conn) {
+        let Some(past) = self.core.past_here(client, conn) else { return };
+        if self.awaits_past(client, conn, &past) || !self.is_prepared(client, conn) {
             return;
         }
-        if reads.insert_id && has_id && self.core.asks_for_insert_id(client, conn) {
-            return;
+        let has_state = |session: &Session| Arc::ptr_eq(&conn.state, &session.settings.state);
+        let is_ready = client.session.as_ref().is_some_and(has_state) && !past.needs_trace;
+        match is_ready {
+            true if is_dump(client) && waits_to_dump(client, conn) => {}
+            true => self.send_statement(client, conn, Stage::Sent(conn.id)),
+            false => self.send_with_state(client, conn, &past, awaits_reset),
         }
-        if reads.insert_id && !has_id && self.refuses_lost_insert_id(client, conn) {
-            return;
-        }
-        if !self.is_prepared(client, conn) {
-            return;
-        }
+    }
+
+    /// Sends what brings the connection to the session's state, and behind that the statement, now
+    /// or when the servers have accepted the state.
+    fn send_with_state(
+        &mut self,
+        client: &mut Client,
+        conn: &mut Conn,
+        past: &PastHere,
+        awaits_reset: bool,
+    ) {
         let Some(session) = client.session.as_mut() else {
             return;
         };
-        if Arc::ptr_eq(&conn.state, &session.settings.state) && !needs_trace {
-            if is_dump && waits_to_dump(client, conn) {
-                return;
-            }
-            return self.send_statement(client, conn, Stage::Sent(conn.id));
-        }
         let mut state = Arc::clone(&session.settings.state);
         let mut found = difference(&conn.state, &state, conn.server.flavor);
         let is_held = session.lease_mut(conn.id).is_some_and(|lease| !lease.pins.is_empty());
@@ -240,27 +217,11 @@ impl Exchange {
             sync.set = None;
         }
         let proof = sync.set.as_deref().map(text_hash);
-        if needs_trace {
-            // The statement reads what an earlier one left behind. Another session's traces go; the
-            // session's own conditions stay, and an insert client.id of its own that is only there.
-            let clears = reads.clears_first(session, here, conn);
-            let insert_id = (!has_id).then_some(session.last_insert_id);
-            add_last_insert_id(&mut sync, insert_id, conn.server.flavor, clears);
-            if clears && conn.server.flavor == Flavor::MariaDb {
-                session.past.found_rows_overwritten(here);
-            }
-            if reads.runs_code {
-                session.past.row_count_overwritten(here);
-            }
-            // One that nobody has asked for yet is where it was left.
-            if !has_id && session.past.knows_insert_id() {
-                session.insert_conn = Some(here);
-            }
-            if clears {
-                conn.left.conditions_turn = None;
-            }
+        if past.needs_trace {
+            past.bring(session, conn, &mut sync);
         }
-        let waits = is_dump || self.core.waits_for_sync(client, conn, &sync, proof, awaits_reset);
+        let waits =
+            is_dump(client) || self.core.waits_for_sync(client, conn, &sync, proof, awaits_reset);
         self.core.send_sync(client, conn, state, sync, proof);
         match waits {
             true => {
@@ -418,6 +379,18 @@ impl Core {
             && (awaits_reset || chooses_schema || sync.may_fail || !is_proven)
     }
 
+    /// Whether a session in a transaction is on a server that takes no new statements; only a planted
+    /// bug asks.
+    fn is_drained(&self, client: &Client, conn: &Conn) -> bool {
+        let state = self
+            .servers
+            .pool
+            .slot(conn.slot)
+            .map(|slot| slot.server.health.state(self.env.now.ms()));
+        client.session.as_ref().is_some_and(Session::is_in_transaction)
+            && state.is_some_and(|state| state != trunkline_topology::ServerState::Online)
+    }
+
     /// Whether an operator has taken out the server of a connection that the client's statement
     /// waits for, and need not run on.
     pub(crate) fn is_taken_out(&self, client: &Client, conn: &Conn) -> bool {
@@ -531,6 +504,11 @@ impl Core {
     }
 }
 
+fn is_dump(client: &Client) -> bool {
+    matches!(&client.phase, Phase::Running(statement)
+        if statement.command.purpose == Purpose::Dump)
+}
+
 /// Whether a session has no schema, and a connection one that can't be given back.
 fn logs_in_again(client: &Client, conn: &Conn) -> bool {
     let state = client.session.as_ref().map(|session| &session.settings.state);
@@ -558,78 +536,6 @@ const REMOVED: &str = "its server was taken out of the hostgroup";
 /// What a session is told whose user was given another default hostgroup by a reload.
 pub(crate) const MOVED: &str = "its user's default hostgroup is another one now";
 pub(crate) const LOST: &str = "Lost connection to MySQL server during query";
-
-/// What a statement reads of its session's past, beyond the state that is tracked.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct PastReads {
-    /// `LAST_INSERT_ID()`, or it may be left unchanged by what the reply does not tell.
-    pub(crate) insert_id: bool,
-    /// It may fail and leave an id, or what was there before.
-    pub(super) may_leave_id: bool,
-    /// What the last statement left: warnings, `ROW_COUNT()`.
-    pub(crate) last: bool,
-    /// `FOUND_ROWS()`.
-    pub(crate) found_rows: bool,
-    /// It may leave `FOUND_ROWS()` as it is, which only the server knows.
-    pub(crate) may_leave_found_rows: bool,
-    /// It runs code that may read any of it.
-    pub(crate) runs_code: bool,
-    /// Of that, warnings and errors.
-    pub(crate) diagnostics: bool,
-}
-
-/// Whether a statement runs a stored routine, which may read anything of its session's past.
-pub(crate) fn runs_a_routine(analysis: &Analysis) -> bool {
-    analysis.depends.contains(Depends::UNKNOWN_FUNCTION)
-        || matches!(analysis.kind, StatementKind::Call | StatementKind::Execute)
-}
-
-impl PastReads {
-    /// The connection and turn where it was left, as far as one connection has it.
-    pub(crate) fn place(self, session: &Session) -> Option<(ConnId, u64)> {
-        let insert_id = session.insert_conn.filter(|_| self.insert_id || self.may_leave_id);
-        let last = session.last_conn.filter(|_| self.last);
-        insert_id.or(last).or(session.past.found_conn.filter(|_| self.found_rows))
-    }
-
-    /// Whether this connection, in this turn, lacks some of it. A pin does not say that it has it:
-    /// the session may have left it elsewhere before, and another session its own here.
-    fn is_elsewhere(self, session: &Session, here: (ConnId, u64)) -> bool {
-        // What is not known yet is found out where it was left.
-        let needs_id = self.insert_id || self.may_leave_id && session.past.knows_insert_id();
-        needs_id && session.insert_conn != Some(here)
-            || self.lacks_found_rows(session, here)
-            || self.last && session.last_conn != Some(here)
-    }
-
-    /// Whether another session may have found what this statement would be told of.
-    fn lacks_found_rows(self, session: &Session, here: (ConnId, u64)) -> bool {
-        (self.found_rows || self.may_leave_found_rows) && session.past.found_conn != Some(here)
-    }
-
-    /// Whether warnings and counts are cleared before: on a MariaDB they may stay where they are
-    /// all the session's own.
-    fn clears_first(self, session: &Session, here: (ConnId, u64), conn: &Conn) -> bool {
-        conn.server.flavor == Flavor::MySql
-            || session.last_conn != Some(here)
-            || conn.keeps_others_conditions()
-            || self.lacks_found_rows(session, here)
-    }
-}
-
-/// Sets this session's own last id; without a value it is what the connection has. That clears
-/// warnings and counts: on MySQL with any `SET`, on MariaDB with one that uses a table (`clears`).
-/// Anything else keeps the warnings of the statement before.
-fn add_last_insert_id(sync: &mut Sync, value: Option<u64>, flavor: Flavor, clears: bool) {
-    let text = sync.set.get_or_insert_with(Vec::new);
-    let lead = if text.is_empty() { "SET " } else { "," };
-    let value = value.map_or_else(|| "LAST_INSERT_ID()".to_owned(), |value| value.to_string());
-    let value = match flavor {
-        Flavor::MariaDb if clears => format!("(SELECT {value} FROM (SELECT 1) AS t)"),
-        Flavor::MariaDb | Flavor::MySql => value,
-    };
-    text.extend_from_slice(format!("{lead}@@SESSION.last_insert_id={value}").as_bytes());
-}
 
 pub(super) fn text_hash(text: &[u8]) -> u64 {
     FixedState::default().hash_one(text)

@@ -16,7 +16,7 @@ use trunkline_topology::HostgroupId;
 use super::{Trace, insert_id::gives_values};
 use crate::{
     clients::client::{Client, Session, Statement},
-    exchange::send::runs_a_routine,
+    exchange::past::runs_a_routine,
     rooms::{Core, Lender},
     routing::route::Route,
     servers::Servers,

@@ -20,7 +20,8 @@ use super::LastStatement;
 use crate::{
     clients::client::{Client, Phase, Purpose, Statement},
     exchange::hidden::may_read_past,
-    exchange::send::{put_own_query, runs_a_routine},
+    exchange::past::runs_a_routine,
+    exchange::send::put_own_query,
     rooms::Core,
     servers::conn::{Conn, InFlight, Owner},
     statement::analysis::Known,
