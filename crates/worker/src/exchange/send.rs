@@ -379,8 +379,8 @@ impl Core {
             && (awaits_reset || chooses_schema || sync.may_fail || !is_proven)
     }
 
-    /// Whether a session in a transaction is on a server that takes no new statements; only a planted
-    /// bug asks.
+    /// Whether a session in a transaction is on a server that takes no new statements; only a
+    /// planted bug asks.
     fn is_drained(&self, client: &Client, conn: &Conn) -> bool {
         let state = self
             .servers
