@@ -9,13 +9,15 @@
 //! 3. for what ends transactions in several hostgroups, the one that has written;
 //! 4. what may write and would end a transaction on a reader, and can't ([`Nowhere::Refused`]);
 //! 5. a transaction that leaves its reader: the writer;
-//! 6. an open transaction, unless the user's may be left and a hostgroup is named;
+//! 6. an open transaction, unless the user's may be left and a hostgroup is named, or reads have
+//!    begun it on readers and the statement may write;
 //! 7. where a hostgroup is named, a connection whose state the statement is to see; else that
 //!    hostgroup. Comments name one before fast routing does, and fast routing before rules;
 //! 8. a connection that the session holds;
 //! 9. the automatic read/write split.
 //!
-//! What would find `NULL` for a user variable where it goes is refused at the end.
+//! At the end is refused what would find `NULL` or an older value for a user variable where it goes,
+//! and what would commit implicitly what has been written in another hostgroup.
 
 #[cfg(test)]
 mod tests;
