@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use trunkline_pool::ConnState;
 use trunkline_protocol::packet::{ok::OkPacket, status};
 use trunkline_stats::{DigestQuery, SessionQuery};
 
@@ -306,6 +307,10 @@ fn a_connection_in_use_is_given_when_it_is_free() {
     one.reply("INSERT INTO s.t VALUES (1)", Reply::Ok);
     let given = one.actions();
     assert!(given.iter().any(|it| matches!(it, Action::HandOver { to: 1, .. })), "{given:?}");
+    let (_, slot) = one.core().servers.pool.slots().next().expect("a server");
+    let counted: Vec<_> =
+        ConnState::ALL.into_iter().filter(|state| slot.counts().of(*state) > 0).collect();
+    assert_eq!(counted, [], "it counts here no more");
 }
 
 #[test]
