@@ -557,7 +557,8 @@ impl Case<'_> {
         let analysis = &self.known.filter(|_| self.aim == Aim::Run)?.analysis;
         let to = place.hostgroup();
         let is_apart = |lease: &&Lease| {
-            lease.hostgroup != to && lease.pins.has(PinReason::Transaction) && lease.has_written
+            let has_written = lease.has_written && !lease.only_reads;
+            lease.hostgroup != to && lease.pins.has(PinReason::Transaction) && has_written
         };
         let lease = session.leases().find(is_apart)?;
         commits_implicitly(analysis).then_some(Refusal::OpenElsewhere(lease.hostgroup, to))

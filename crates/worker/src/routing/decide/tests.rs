@@ -356,6 +356,7 @@ fn what_commits_implicitly_goes_nowhere_while_another_hostgroup_has_written() {
         (written(), UPDATE, to(10, RULE)),
         (free().with(rule(30)).writing(30), "BEGIN", held(30, RULE)),
         (free().with(rule(10)).holding(30, &[Pin::Transaction]), "BEGIN", to(10, RULE)),
+        (free().with(rule(10)).writing(30).reading_only(), "BEGIN", to(10, RULE)),
     ]);
 }
 
