@@ -658,6 +658,38 @@ fn issue_16_names_that_look_like_keywords_close_no_block() {
 }
 
 #[test]
+fn issue_16_a_name_begins_no_block() {
+    for text in [
+        "CREATE PROCEDURE p(IN begin INT) SELECT 1; SET ROLE r; END",
+        "CREATE PROCEDURE p(a INT, INOUT begin INT) SELECT 1; SET ROLE r; END",
+        "CREATE PROCEDURE p() DO begin IS NULL; SET ROLE r; END",
+        "CREATE PROCEDURE p() DO begin start; SET ROLE r; END",
+        "CREATE PROCEDURE p() UPDATE do begin SET a = 1; SET ROLE r; END",
+        "CREATE PROCEDURE p() SELECT do begin FROM t; SET ROLE r; END",
+        "CREATE PROCEDURE p() CREATE VIEW begin AS SELECT 1; SET ROLE r; END",
+        "CREATE PROCEDURE p() CREATE USER begin IDENTIFIED BY 'x'; SET ROLE r; END",
+        "CREATE PROCEDURE p() WHILE do > do DO begin IS NULL; SET ROLE r; END",
+        "CREATE EVENT e ON SCHEDULE AT begin DO SELECT 1; SET ROLE r; END",
+    ] {
+        let analysis = analysed(text);
+        let is_told = |effect: &Effect| matches!(effect, Effect::SetRole | Effect::OtherSession(_));
+        assert!(analysis.effects.iter().any(is_told), "{text}: {:?}", analysis.effects);
+    }
+    for text in [
+        "CREATE DEFINER=`a`@`b` PROCEDURE p(IN a INT) SQL SECURITY DEFINER BEGIN SELECT 1; END",
+        "CREATE FUNCTION f() RETURNS CHAR CHARSET latin1 BEGIN RETURN 1; END",
+        "CREATE FUNCTION f() RETURNS BIGINT UNSIGNED BEGIN RETURN 1; END",
+        "CREATE FUNCTION f(a INT) RETURNS INT READS SQL DATA COMMENT 'x' BEGIN RETURN 1; END",
+        "CREATE TRIGGER t AFTER INSERT ON v FOR EACH ROW FOLLOWS u BEGIN DO 1; END",
+        "CREATE EVENT e ON SCHEDULE EVERY 1 DAY DO BEGIN INSERT INTO t VALUES (1); END",
+        "CREATE PROCEDURE p() BEGIN WHILE a DO BEGIN END; END WHILE; END",
+    ] {
+        let analysis = analysed(text);
+        assert_eq!((analysis.statements, analysis.effects), (1, vec![]), "{text}");
+    }
+}
+
+#[test]
 fn issue_16_quotes_in_a_mode_that_is_not_known_are_read_both_ways() {
     let guess = Modes { guesses_quotes: true, guesses_escapes: true, ..Modes::default() };
     let read = |text: &str| analyse(text.as_bytes(), &guess);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use trunkline_catalog::{Hidden, Proof};
 use trunkline_pool::{ConnId, ConnState};
 use trunkline_protocol::{codec::frame::put_payload, response::Outcome};
-use trunkline_session::tracker::{Trust, has_others_names, runs_unseen_code};
+use trunkline_session::tracker::{Trust, has_others_names, ran_before_error, runs_unseen_code};
 use trunkline_sql::analysis::{Analysis, Depends, Effect, StatementKind};
 use trunkline_stats::ResetReason;
 
@@ -48,7 +48,9 @@ pub(crate) fn dirt_of(
     let is_unseen = |effect: &Effect| {
         matches!(effect, Effect::ExecuteStatement(_) | Effect::OtherSession(_) | Effect::Call)
     };
-    let runs_unseen = runs_unseen_code(analysis) || analysis.effects.iter().any(is_unseen);
+    let runs_unseen = runs_unseen_code(analysis)
+        || analysis.effects.iter().any(is_unseen)
+        || ran_before_error(analysis, outcome);
     if runs_unseen && (trust == Trust::Nothing || outcome.error.is_some())
         || proof.hidden.has(Hidden::STAYS)
     {

@@ -258,6 +258,19 @@ fn what_failed_holds_its_session_unless_nothing_of_it_ran() {
 }
 
 #[test]
+fn issue_16_a_text_with_a_result_before_its_error_was_more_than_one_statement() {
+    for (status, expected) in [(None, &[][..]), (Some(2), &[PinReason::Routine])] {
+        let before = SessionState::new(Schema::None, Charset::Collation(45));
+        let mut pins = Pins::default();
+        let analysis = analyse(b"CREATE PROCEDURE p() BEGIN SELECT 1; END", &Modes::default());
+        let error = ServerError { code: 1064, sqlstate: *b"42000", message: (*b"no").into() };
+        let outcome = Outcome { error: Some(error), status, ..Outcome::default() };
+        apply_outcome(&before, &mut pins, Some(&analysis), &outcome, Trust::Reports);
+        assert_eq!(pins.reasons().collect::<Vec<_>>(), expected, "{status:?}");
+    }
+}
+
+#[test]
 fn a_lock_is_released_only_by_what_was_computed() {
     let held = |text: &str, rows: u64, limit: Option<&[u8]>| {
         let mut state = SessionState::new(Schema::None, Charset::Collation(45));
