@@ -55,3 +55,8 @@ fn what_a_definition_computes_is_its_sessions_own() -> Result<()> {
 fn issue_16_a_parameter_called_begin_hides_no_statement() -> Result<()> {
     holds(ONE, include_str!("cases/programs.txt"))
 }
+
+#[test]
+fn issue_16_a_comparison_reads_its_variable() -> Result<()> {
+    holds(Scene { connections: 2, ..ONE }, include_str!("cases/compared_variables.txt"))
+}

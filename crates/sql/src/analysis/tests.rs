@@ -162,6 +162,7 @@ fn dependencies_are_found() {
         ("SELECT @a", Depends::USER_VARIABLE_READ),
         ("SET @a = @b", Depends::USER_VARIABLE_READ),
         ("SET @a = 1, @b = 2", Depends::empty()),
+        ("SET @a = IF(1, @b = 2, 3)", Depends::USER_VARIABLE_READ),
         ("SELECT @a := 1", Depends::empty()),
         ("EXECUTE s USING @a", Depends::USER_VARIABLE_READ),
         ("SELECT f(1)", Depends::UNKNOWN_FUNCTION),
@@ -654,6 +655,21 @@ fn issue_16_names_that_look_like_keywords_close_no_block() {
         let analysis = analysed(text);
         assert_eq!(analysis.effects.last(), Some(&Effect::SetRole), "{text}");
         assert!(!is_doubted(&analysis), "{text}: {:?}", analysis.effects);
+    }
+}
+
+#[test]
+fn issue_16_a_comparison_with_a_user_variable_reads_it() {
+    for text in [
+        "SELECT 1, @a = '10.0'",
+        "INSERT INTO t VALUES (?, @a = '10.0')",
+        "SELECT IF(1, @a = 'xy', 5)",
+        "UPDATE t SET b = 1, c = IF(1, @a = 2, 3)",
+        "DO 1, @a = 2",
+        "SET STATEMENT max_statement_time = 1 FOR SELECT 1, @a = 'xy'",
+    ] {
+        let depends = analysed(text).depends;
+        assert!(depends.contains(Depends::USER_VARIABLE_READ), "{text}: {depends:?}");
     }
 }
 
