@@ -75,7 +75,7 @@ fn apply_effects(
     let has_begun = outcome
         .error
         .as_ref()
-        .is_some_and(|error| is_opaque || !is_one || failed::may_have_begun(error.code, effects));
+        .is_some_and(|error| is_opaque || !is_one || failed::may_have_begun(error.code, analysis));
     if outcome.error.is_some() {
         if sets_trackers(effects) {
             pins.pin(PinReason::Other);

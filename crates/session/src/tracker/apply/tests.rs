@@ -252,6 +252,12 @@ fn what_failed_holds_its_session_unless_nothing_of_it_ran() {
         ("USE missing", 1049, &[]),
         ("SET ROLE r; SELECT 1", 1146, &[PinReason::Connection]),
         ("CALL p()", 1644, &[PinReason::Routine]),
+        // It may be the error of a trigger's statement.
+        ("INSERT INTO t VALUES (GET_LOCK('l', 0))", 1054, &[PinReason::NamedLock]),
+        ("INSERT INTO t VALUES (@a := 5)", 1142, &[PinReason::UserVariable]),
+        ("UPDATE t SET a = @a := 5", 1146, &[PinReason::UserVariable]),
+        ("DELETE FROM t WHERE a = (@a := 5)", 1064, &[PinReason::UserVariable]),
+        ("SELECT @a := b FROM t", 1054, &[]),
     ] {
         assert_eq!(pins_of(text, code), expected, "{text} {code}");
     }
