@@ -277,6 +277,31 @@ fn issue_16_a_text_with_a_result_before_its_error_was_more_than_one_statement() 
 }
 
 #[test]
+fn issue_16_only_literals_that_mean_the_same_everywhere_follow_their_session() {
+    for (text, follows) in [
+        ("SET @a = _latin1'x'", true),
+        ("SET @a = N'x'", true),
+        ("SET @a = x'41', @b = b'01'", true),
+        ("SET @a = TIMESTAMP'2020-01-01 12:00:00+05:00'", false),
+        ("SET @a = DATE '2020-01-01'", false),
+        ("SET @a = SYSDATE", false),
+        ("SET @a = NULL, @b = true, @c = False", true),
+    ] {
+        let (state, pins) = apply(text, &[]);
+        assert_eq!(pins.has(PinReason::UserVariable), !follows, "{text}");
+        assert_eq!(state.user_variables().is_empty(), !follows, "{text}");
+    }
+    // What a character set is called, and which collation it comes with, may be something else.
+    for name in ["old_mode", "character_set_collations", "default_collation_for_utf8mb4"] {
+        let mut before = SessionState::new(Schema::None, Charset::Collation(45));
+        before.set_user_variable(b"a", b"_utf8'x'");
+        let mut after = before.clone();
+        after.set_variable(name, b"'x'");
+        assert!(!after.reads_strings_as(&before), "{name}");
+    }
+}
+
+#[test]
 fn a_lock_is_released_only_by_what_was_computed() {
     let held = |text: &str, rows: u64, limit: Option<&[u8]>| {
         let mut state = SessionState::new(Schema::None, Charset::Collation(45));
