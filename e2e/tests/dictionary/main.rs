@@ -126,7 +126,7 @@ impl Stage {
         self.ask(user, &[of], now_ms).await;
         match self.catalog.look_up(&name(of), now_ms) {
             Found::Object { object, .. } => Some(object),
-            Found::Untold(_) => None,
+            Found::Absent(_) | Found::Untold(_) => None,
             Found::Unknown => panic!("{of} was not asked for"),
         }
     }
