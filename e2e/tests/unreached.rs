@@ -58,7 +58,8 @@ fn check_reader(writer: &Server, reader: &Server) -> Result<()> {
     ))?;
     let proxy = Trunkline::start(&split(writer, reader))?;
     let mut client = client(&proxy, "here")?;
-    client.sql("INSERT INTO done VALUES (0)")?;
+    // It is logged in before the dictionary's connection, and stays so.
+    client.sql("DO 1")?;
     let done = "SELECT COUNT(*) FROM here.done WHERE a = 1";
     let told = std::thread::scope(|scope| {
         let reads = scope.spawn(move || text(&mut client, "SELECT a FROM v"));
@@ -82,6 +83,46 @@ fn issue_16_a_readers_dictionary_proves_nothing_for_the_writer() -> Result<()> {
         if is_available(flavour, "issue_16_a_readers_dictionary_proves_nothing_for_the_writer") {
             let (writer, reader) = start_two(flavour)?;
             check_reader(&writer, &reader).with_context(|| format!("{flavour:?}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// A view sets a role for whoever reads it, and the account is let in once, so that nobody can ask
+/// for what the view means.
+fn check_role(server: &Server) -> Result<()> {
+    server.sql(&format!(
+        "CREATE DATABASE here; SET GLOBAL log_bin_trust_function_creators = 1;
+         CREATE ROLE untold; GRANT untold TO '{USER}'@'%'"
+    ))?;
+    server.sql(
+        "CREATE FUNCTION here.act() RETURNS INT NO SQL SQL SECURITY INVOKER BEGIN \
+         SET ROLE untold; RETURN 1; END",
+    )?;
+    server.sql(&format!(
+        "CREATE SQL SECURITY INVOKER VIEW here.v AS SELECT here.act() AS a;
+         ALTER USER '{USER}'@'%' WITH MAX_USER_CONNECTIONS 1"
+    ))?;
+    let proxy = Trunkline::start(&one_server(server, 1, 1))?;
+    let role = "SELECT COALESCE(CURRENT_ROLE(), 'NONE')";
+    let mut one = client(&proxy, "here")?;
+    // It is logged in before the dictionary's connection.
+    ensure!(text(&mut one, role)? == "NONE");
+    ensure!(text(&mut one, "SELECT a FROM v")? == "1");
+    drop(one);
+    let mut other = client(&proxy, "here")?;
+    // The server lets the account in again once it has ended the former connection.
+    let found = wait_until("another session is served", SOON, || Ok(text(&mut other, role).ok()))?;
+    ensure!(found == "NONE", "another session has the role {found}");
+    Ok(())
+}
+
+#[test]
+fn issue_16_a_role_behind_an_untold_name_reaches_nobody_else() -> Result<()> {
+    for flavour in FLAVOURS {
+        if is_available(flavour, "issue_16_a_role_behind_an_untold_name_reaches_nobody_else") {
+            let server = start(flavour, Options::default())?;
+            check_role(&server).with_context(|| format!("{flavour:?}"))?;
         }
     }
     Ok(())

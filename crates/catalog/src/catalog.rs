@@ -75,8 +75,10 @@ pub enum Found {
         /// Until then it may be something else on servers that replicate: it was a moment ago.
         settled_ms: u64,
     },
-    /// It was asked for, and the servers did not say: it does not exist, the account may not see
-    /// it, or nobody answered. Not asked again before this time, ms.
+    /// It was asked for, and the server answered that there is nothing by this name that the
+    /// account may see. A temporary table may have it. Not asked again before this time, ms.
+    Absent(u64),
+    /// It was asked for, and nobody answered. Not asked again before this time, ms.
     Untold(u64),
     /// Nobody has asked, or too long ago, or it has been defined anew since.
     Unknown,
@@ -87,6 +89,8 @@ pub enum Found {
 pub struct Told {
     /// What it is; `None` when the server said nothing.
     pub object: Option<Object>,
+    /// A server has answered, and there is nothing by this name that the account may see.
+    pub is_absent: bool,
     /// Whether that follows from what other names mean, as it does of views and of tables with
     /// triggers. When any of them is defined anew, this is not known any more.
     pub rests_on_others: bool,
@@ -96,7 +100,8 @@ pub struct Told {
 
 impl Told {
     /// Nobody said what it is.
-    pub const NOTHING: Self = Self { object: None, rests_on_others: false, is_of_reader: false };
+    pub const NOTHING: Self =
+        Self { object: None, is_absent: false, rests_on_others: false, is_of_reader: false };
 }
 
 /// A moment before a server was asked: what it says is as of then.
@@ -197,6 +202,7 @@ impl Catalog {
                 }
                 Found::Object { object, due_ms, until_ms, settled_ms }
             }
+            None if entry.is_absent => Found::Absent(until_ms),
             None => Found::Untold(until_ms),
         }
     }
@@ -218,6 +224,7 @@ impl Catalog {
         };
         let entry = Entry {
             object: told.object,
+            is_absent: told.is_absent && !told.is_of_reader,
             rests_on_others: told.rests_on_others,
             is_of_reader: told.is_of_reader,
             is_put_off: false,
@@ -238,6 +245,7 @@ impl Catalog {
         let due_ms = until_ms;
         let entry = Entry {
             object,
+            is_absent: false,
             rests_on_others,
             is_of_reader: false,
             is_put_off: false,
@@ -289,7 +297,8 @@ impl Catalog {
         }
         if !self.holds(&name, &new, now_ms) {
             let until_ms = now_ms.saturating_add(PUT_OFF_MS);
-            let entry = Entry { object: None, is_put_off: true, until_ms, last: None, ..new };
+            let nothing = Entry { object: None, is_absent: false, last: None, ..new };
+            let entry = Entry { is_put_off: true, until_ms, ..nothing };
             // While it is being defined nobody asks in a loop.
             let mut shard = self.shard(&name);
             let entry = self.behind(&name, shard.get(&name), entry, now_ms);

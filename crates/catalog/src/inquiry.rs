@@ -303,7 +303,9 @@ impl Inquiry {
     fn told(&self, name: &Name) -> Told {
         let facts = self.facts.get(name);
         let Some((facts, kind)) = facts.and_then(|facts| Some((facts, facts.kind?))) else {
-            return Told::NOTHING;
+            // Servers may find a name in another case than it is written in.
+            let is_absent = name.schema.is_ascii() && name.table.is_ascii();
+            return Told { is_absent, ..Told::NOTHING };
         };
         let object = Object {
             kind,
@@ -311,7 +313,7 @@ impl Inquiry {
             writing: self.hidden_behind(name, TableAccess::Write),
         };
         let rests_on_others = kind == Kind::View || facts.has_triggers;
-        Told { object: Some(object), rests_on_others, is_of_reader: false }
+        Told { object: Some(object), rests_on_others, ..Told::NOTHING }
     }
 
     /// All that may happen when a name is used so, in whatever it uses.

@@ -70,16 +70,19 @@ impl Hidden {
     /// Only a reader has said what it is, as no writer could be asked: on the writer nothing is
     /// proven by that.
     pub const SEEN_ON_READER: Self = Self(1 << 8);
-    /// Nobody has said what the name means: it was not known in time, or could not be asked.
+    /// Nobody has said what the name means: it was not known in time, could not be asked, or is not
+    /// there.
     pub const UNTOLD: Self = Self(1 << 9);
-    /// What it does can't be seen: it may do all of the above but the last two.
+    /// Nor has any server said that there is nothing by this name: it may be a view.
+    pub const UNASKED: Self = Self(1 << 10);
+    /// What it does can't be seen: it may do all of the above but the last three.
     pub const UNKNOWN: Self = Self(1 << 5);
 
     /// Code that can be seen and is not understood, or calls what is not: whoever runs it is held
     /// where it ran, as it may have left anything there.
     pub const OPAQUE: Self = Self(Self::UNKNOWN.0 | Self::LEAVES.0 | Self::STAYS.0);
 
-    const NAMES: [(Self, &'static str); 10] = [
+    const NAMES: [(Self, &'static str); 11] = [
         (Self::WRITES, "WRITES"),
         (Self::LEAVES, "LEAVES"),
         (Self::STAYS, "STAYS"),
@@ -89,12 +92,18 @@ impl Hidden {
         (Self::GIVES_VALUES, "GIVES_VALUES"),
         (Self::SEEN_ON_READER, "SEEN_ON_READER"),
         (Self::UNTOLD, "UNTOLD"),
+        (Self::UNASKED, "UNASKED"),
         (Self::UNKNOWN, "UNKNOWN"),
     ];
 
     /// Nothing.
     pub const fn empty() -> Self {
         Self(0)
+    }
+
+    /// Both.
+    pub(crate) const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
     }
 
     /// Whether it is nothing.

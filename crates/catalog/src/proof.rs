@@ -22,7 +22,7 @@ impl Proof {
     #[must_use]
     pub fn on_writer(self) -> Self {
         match self.hidden.has(Hidden::SEEN_ON_READER) {
-            true => Self { reads: false, hidden: self.hidden | Hidden::UNKNOWN },
+            true => Self { reads: false, hidden: self.hidden | UNASKED },
             false => self,
         }
     }
@@ -49,6 +49,9 @@ pub struct Judgement {
 /// be sent twice.
 const HARMS: [Hidden; 5] =
     [Hidden::WRITES, Hidden::LEAVES, Hidden::STAYS, Hidden::READS_SESSION, Hidden::CHANGED];
+
+/// Of a name that no server has said anything of.
+const UNASKED: Hidden = Hidden::UNKNOWN.with(Hidden::UNTOLD).with(Hidden::UNASKED);
 
 /// What is proven of a text by itself, whatever its names mean.
 fn by_itself(analysis: &Analysis) -> Hidden {
@@ -77,7 +80,7 @@ pub fn prove(analysis: &Analysis, place: Place<'_>, catalog: &Catalog, now_ms: u
     let (mut missing, mut due) = (Vec::new(), Vec::new());
     for used in &analysis.references.tables {
         let Some(schema) = used.name.schema.as_deref().or(place.schema) else {
-            hidden.insert(Hidden::UNKNOWN);
+            hidden.insert(UNASKED);
             continue;
         };
         let name =
@@ -100,13 +103,17 @@ pub fn prove(analysis: &Analysis, place: Place<'_>, catalog: &Catalog, now_ms: u
                     until_ms = until_ms.min(due_ms);
                 }
             }
-            Found::Untold(until) => {
+            Found::Absent(until) => {
                 until_ms = until_ms.min(until);
                 hidden.insert(Hidden::UNKNOWN | Hidden::UNTOLD);
             }
+            Found::Untold(until) => {
+                until_ms = until_ms.min(until);
+                hidden.insert(UNASKED);
+            }
             Found::Unknown => {
                 until_ms = now_ms;
-                hidden.insert(Hidden::UNKNOWN | Hidden::UNTOLD);
+                hidden.insert(UNASKED);
                 missing.push(name);
             }
         }
@@ -120,7 +127,7 @@ mod tests {
     use trunkline_topology::HostgroupId;
 
     use super::*;
-    use crate::{Kind, Object};
+    use crate::{Kind, Object, Told};
 
     const AT: Place<'_> = Place { group: HostgroupId(0), schema: Some(b"shop") };
 
@@ -145,6 +152,27 @@ mod tests {
         assert!(judged.proof.reads && judged.missing.is_empty());
         assert!(!judge("SELECT f(1)", &[]).proof.reads);
         assert!(!judge("SET @a = 1", &[]).proof.reads);
+    }
+
+    #[test]
+    fn issue_16_a_name_that_no_server_spoke_of_is_unasked() {
+        let catalog = Catalog::default();
+        let analysis = analyse(b"SELECT a FROM t", &Modes::default());
+        let hidden = |place, told: Option<Told>| {
+            if let Some(told) = told {
+                catalog.tell(name("t"), told, catalog.moment(50), 50);
+            }
+            prove(&analysis, place, &catalog, 50).proof.hidden
+        };
+        assert!(hidden(AT, None).has(Hidden::UNASKED));
+        assert!(hidden(AT, Some(Told::NOTHING)).has(Hidden::UNASKED));
+        assert!(hidden(Place { schema: None, ..AT }, None).has(Hidden::UNASKED));
+        let absent = Told { is_absent: true, ..Told::NOTHING };
+        assert!(hidden(AT, Some(Told { is_of_reader: true, ..absent })).has(Hidden::UNASKED));
+        let found = hidden(AT, Some(absent));
+        assert!(found.has(Hidden::UNTOLD) && !found.has(Hidden::UNASKED));
+        let of_reader = Proof { reads: true, hidden: Hidden::SEEN_ON_READER };
+        assert!(of_reader.on_writer().hidden.has(Hidden::UNASKED));
     }
 
     #[test]

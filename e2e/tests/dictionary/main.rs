@@ -126,7 +126,7 @@ impl Stage {
         self.ask(user, &[of], now_ms).await;
         match self.catalog.look_up(&name(of), now_ms) {
             Found::Object { object, .. } => Some(object),
-            Found::Untold(_) => None,
+            Found::Absent(_) | Found::Untold(_) => None,
             Found::Unknown => panic!("{of} was not asked for"),
         }
     }
@@ -191,7 +191,7 @@ async fn names_are_what_they_are(flavour: Flavour) {
         assert!(is_as_expected(object.reading, *reading), "{of} {object:?}");
         assert!(is_as_expected(object.writing, *writing), "{of} {object:?}");
     }
-    assert!(matches!(stage.catalog.look_up(&name("a.nothing"), 0), Found::Untold(_)));
+    assert!(matches!(stage.catalog.look_up(&name("a.nothing"), 0), Found::Absent(_)));
     let figures = stage.catalog.figures();
     // What each is, the grants, and of views, triggers and columns, for the names and what they
     // use: few, however many names there are.

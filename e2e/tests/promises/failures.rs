@@ -39,3 +39,8 @@ fn what_went_before_the_failure_of_a_prepared_statement_is_its_sessions_own() ->
 fn a_lock_that_no_query_released_is_its_sessions_own() -> Result<()> {
     holds(ONE, include_str!("cases/locks_not_released.txt"))
 }
+
+#[test]
+fn issue_16_what_went_before_the_failure_of_a_trigger_is_its_sessions_own() -> Result<()> {
+    holds(ONE, include_str!("cases/failed_in_triggers.txt"))
+}

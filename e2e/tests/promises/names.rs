@@ -50,3 +50,13 @@ fn a_prepared_texts_variables_have_the_types_of_its_sessions_own() -> Result<()>
 fn what_a_definition_computes_is_its_sessions_own() -> Result<()> {
     holds(ONE, include_str!("cases/unseen_code.txt"))
 }
+
+#[test]
+fn issue_16_a_parameter_called_begin_hides_no_statement() -> Result<()> {
+    holds(ONE, include_str!("cases/programs.txt"))
+}
+
+#[test]
+fn issue_16_a_comparison_reads_its_variable() -> Result<()> {
+    holds(Scene { connections: 2, ..ONE }, include_str!("cases/compared_variables.txt"))
+}

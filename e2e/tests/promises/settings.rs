@@ -15,3 +15,8 @@ fn warnings_behind_many_reads_are_kept() -> Result<()> {
     // Few connections: what was short so far is joined on them.
     holds(Scene { connections: 2, ..ONE }, include_str!("cases/warnings.txt"))
 }
+
+#[test]
+fn issue_16_a_literal_with_an_offset_keeps_its_time() -> Result<()> {
+    holds(ONE, include_str!("cases/literals_with_offsets.txt"))
+}

@@ -27,3 +27,8 @@ fn what_waits_for_a_reader_is_proven_again_when_its_names_have_changed() -> Resu
     let scene = Scene { servers: Kind::Replicated, connections: 1, rules, ..SPLIT };
     holds(scene, include_str!("cases/waiting.txt"))
 }
+
+#[test]
+fn issue_16_a_triggers_variable_ends_with_its_block() -> Result<()> {
+    holds(ONE, include_str!("cases/trigger_scopes.txt"))
+}

@@ -11,6 +11,8 @@ use crate::{Name, Object};
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Entry {
     pub object: Option<Object>,
+    /// Whether a writer has said that there is nothing by this name.
+    pub is_absent: bool,
     /// Whether it follows from what other names mean.
     pub rests_on_others: bool,
     /// Whether a reader has said it.

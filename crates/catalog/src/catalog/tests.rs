@@ -14,7 +14,7 @@ fn name(schema: &str, table: &str) -> Name {
 }
 
 fn told(object: Object) -> Told {
-    Told { object: Some(object), rests_on_others: object.kind == Kind::View, is_of_reader: false }
+    Told { object: Some(object), rests_on_others: object.kind == Kind::View, ..NOTHING }
 }
 
 const NOTHING: Told = Told::NOTHING;
@@ -32,7 +32,7 @@ fn tell(catalog: &Catalog, table: &str, object: Object, now_ms: u64) {
 fn object(catalog: &Catalog, table: &str, now_ms: u64) -> Option<Object> {
     match catalog.look_up(&name("s", table), now_ms) {
         Found::Object { object, .. } => Some(object),
-        Found::Untold(_) | Found::Unknown => None,
+        Found::Absent(_) | Found::Untold(_) | Found::Unknown => None,
     }
 }
 
@@ -194,7 +194,7 @@ fn the_servers_own_schemas_are_known_to_everybody() {
     let catalog = catalog();
     let of = |schema, table| match catalog.look_up(&name(schema, table), 0) {
         Found::Object { object, .. } => Some(object.reading),
-        Found::Untold(_) | Found::Unknown => None,
+        Found::Absent(_) | Found::Untold(_) | Found::Unknown => None,
     };
     assert_eq!(of("information_schema", "tables"), Some(Hidden::VARIES));
     assert_eq!(of("information_schema", "profiling"), Some(Hidden::UNKNOWN));
@@ -295,7 +295,7 @@ fn what_has_become_something_else_settles_for_as_long_as_names_are_held() {
     catalog.configure(100, 10_000);
     let settled = |now_ms| match catalog.look_up(&name("s", "t"), now_ms) {
         Found::Object { settled_ms, .. } => Some(settled_ms),
-        Found::Untold(_) | Found::Unknown => None,
+        Found::Absent(_) | Found::Untold(_) | Found::Unknown => None,
     };
     tell(&catalog, "t", PLAIN, 1_000);
     assert_eq!(settled(1_000), Some(0), "it may have been this for ever");

@@ -65,8 +65,12 @@ fn a_base_table_without_triggers_is_plain() {
     assert_eq!(object(dictionary, "s.missing"), None);
     let (told, queries) = inquire(dictionary, &["s.t", "s.missing", "s.t"]);
     assert_eq!(told.iter().map(|it| it.object).collect::<Vec<_>>(), [plain, None, plain]);
+    assert_eq!(told.iter().map(|it| it.is_absent).collect::<Vec<_>>(), [false, true, false]);
     assert_eq!(queries, 4);
     assert!(told.iter().all(|it| !it.rests_on_others));
+    // Another spelling may stand for something that is there.
+    let (told, _) = inquire(dictionary, &["s.\u{dc}"]);
+    assert!(told.iter().all(|it| it.object.is_none() && !it.is_absent));
 }
 
 #[test]

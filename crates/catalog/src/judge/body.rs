@@ -12,8 +12,10 @@ pub(super) struct Body<'a> {
     tokens: &'a [Token<'a>],
     modes: &'a Modes,
     at: usize,
-    /// Variables that the body declares, in lower case.
+    /// Variables of the blocks that are open, in lower case.
     variables: Vec<Vec<u8>>,
+    /// How many variables there were before each block that is open.
+    blocks: Vec<usize>,
     verdict: Verdict,
 }
 
@@ -22,8 +24,8 @@ struct Odd;
 
 impl<'a> Body<'a> {
     pub(super) fn new(text: &'a [u8], tokens: &'a [Token<'a>], modes: &'a Modes) -> Self {
-        let variables = Vec::new();
-        Self { text, tokens, modes, at: 0, variables, verdict: Verdict::default() }
+        let (variables, blocks) = (Vec::new(), Vec::new());
+        Self { text, tokens, modes, at: 0, variables, blocks, verdict: Verdict::default() }
     }
 
     pub(super) fn judge(mut self) -> Verdict {
@@ -32,7 +34,7 @@ impl<'a> Body<'a> {
                 return Verdict::unknown();
             }
         }
-        match self.verdict.hidden.has(Hidden::UNKNOWN) {
+        match self.verdict.hidden.has(Hidden::UNKNOWN) || !self.blocks.is_empty() {
             true => Verdict::unknown(),
             false => self.verdict,
         }
@@ -55,9 +57,18 @@ impl<'a> Body<'a> {
     fn statement(&mut self) -> Result<(), Odd> {
         let Some(first) = self.token(self.at) else { return Ok(()) };
         match first.keyword().as_bytes() {
+            b"ELSE" => self.at += 1,
             // `BEGIN NOT ATOMIC` is no part of a trigger.
-            b"BEGIN" | b"ELSE" => self.at += 1,
-            b"END" => self.at += if self.is_word(self.at + 1, b"IF") { 2 } else { 1 },
+            b"BEGIN" => {
+                self.blocks.push(self.variables.len());
+                self.at += 1;
+            }
+            b"END" if self.is_word(self.at + 1, b"IF") => self.at += 2,
+            // Behind it, the names of its variables are the server's again.
+            b"END" => {
+                self.variables.truncate(self.blocks.pop().ok_or(Odd)?);
+                self.at += 1;
+            }
             b"IF" | b"ELSEIF" => self.condition()?,
             b"DECLARE" => self.declaration()?,
             b"SET" => self.assignments()?,
@@ -201,7 +212,9 @@ impl<'a> Body<'a> {
     /// client, and no trigger may do that.
     fn select(&mut self) -> Result<(), Odd> {
         let end = self.end();
-        let into = (self.at..end).find(|at| self.is_word(*at, b"INTO")).ok_or(Odd)?;
+        let mut words = (self.at..end).filter(|at| self.is_word(*at, b"INTO"));
+        // One of two may be the name of a column.
+        let (Some(into), None) = (words.next(), words.next()) else { return Err(Odd) };
         let mut at = self.target(into + 1)?;
         while self.is_kind(at, TokenKind::Comma) {
             at = self.target(at + 1)?;

@@ -184,6 +184,11 @@ fn plain_bodies_of_triggers_are_judged_and_their_tables_found() {
         ),
         ("DELETE FROM `log` WHERE id = OLD.id", &["log!"]),
         ("INSERT INTO log SELECT OLD.id, name FROM t2", &["log!", "t2"]),
+        (
+            "BEGIN DECLARE a INT; IF NEW.n THEN BEGIN DECLARE b INT; SET a = 1, b = a; END; END IF; \
+             BEGIN DECLARE b INT; SET b = 2; END; SET a = 3; END",
+            &[],
+        ),
     ] {
         let verdict = trigger(body);
         assert!(!verdict.hidden.may(Hidden::LEAVES), "{body}: {verdict:?}");
@@ -222,11 +227,28 @@ fn bodies_with_more_than_that_are_not_known() {
         "SET NEW.a = 'unfinished",
         "SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = @x",
         "BEGIN NOT ATOMIC SET NEW.a = 1; END",
+        "BEGIN DECLARE `into` INT; SELECT t.into INTO @x FROM t; END",
     ] {
         assert!(trigger(body).hidden.may(Hidden::LEAVES), "{body}: {:?}", trigger(body));
     }
     let last_id = trigger("SET NEW.a = LAST_INSERT_ID()");
     assert_eq!(last_id.hidden, Hidden::READS_SESSION | Hidden::VARIES);
+}
+
+#[test]
+fn issue_16_a_variable_of_a_block_is_the_servers_behind_it() {
+    for body in [
+        "BEGIN BEGIN DECLARE time_zone VARCHAR(9); SET time_zone = 'x'; END; \
+         SET time_zone = '+09:00'; END",
+        "BEGIN IF NEW.a THEN BEGIN DECLARE timestamp INT; END; END IF; SET timestamp = 1; END",
+        "BEGIN DECLARE a INT; BEGIN DECLARE b INT; BEGIN DECLARE timestamp INT; END; SET b = 1; \
+         END; SET a = 1, timestamp = 1; END",
+        "BEGIN BEGIN DECLARE timestamp INT; END; SELECT 1 INTO timestamp; END",
+        "BEGIN SET NEW.a = 1; END; END",
+        "BEGIN BEGIN SET NEW.a = 1; END",
+    ] {
+        assert_eq!(trigger(body).hidden, Hidden::OPAQUE, "{body}");
+    }
 }
 
 #[test]

@@ -63,7 +63,8 @@ fn apply_effects(
     trust: Trust,
 ) -> Applied {
     let effects = analysis.map_or(&[][..], |analysis| &analysis.effects);
-    let is_opaque = analysis.is_some_and(runs_unseen_code);
+    let is_opaque = analysis
+        .is_some_and(|analysis| runs_unseen_code(analysis) || ran_before_error(analysis, outcome));
     if effects.is_empty() && outcome.changes.is_empty() && !is_opaque {
         return Applied::default();
     }
@@ -74,7 +75,7 @@ fn apply_effects(
     let has_begun = outcome
         .error
         .as_ref()
-        .is_some_and(|error| is_opaque || !is_one || failed::may_have_begun(error.code, effects));
+        .is_some_and(|error| is_opaque || !is_one || failed::may_have_begun(error.code, analysis));
     if outcome.error.is_some() {
         if sets_trackers(effects) {
             pins.pin(PinReason::Other);
@@ -200,6 +201,12 @@ pub enum Trust {
 pub fn runs_unseen_code(analysis: &Analysis) -> bool {
     let is_call = |effect: &Effect| matches!(effect, Effect::Call);
     analysis.depends.contains(Depends::UNKNOWN_FUNCTION) || analysis.effects.iter().any(is_call)
+}
+
+/// Whether something of a text that seems to be one statement was over when its error came. Then
+/// the server has read the text as several statements, and what they were is not known.
+pub fn ran_before_error(analysis: &Analysis, outcome: &Outcome) -> bool {
+    analysis.statements == 1 && outcome.error.is_some() && outcome.status.is_some()
 }
 
 /// Whether a statement without tables has certainly computed its items: a `SELECT` has if its row

@@ -11,8 +11,8 @@ mod state;
 mod sync;
 
 pub use apply::{
-    Applied, Trust, apply_outcome, apply_report, reported_schema, reports_change, reports_lasting,
-    runs_unseen_code, sets_trackers,
+    Applied, Trust, apply_outcome, apply_report, ran_before_error, reported_schema, reports_change,
+    reports_lasting, runs_unseen_code, sets_trackers,
 };
 pub use pins::{PinReason, Pins};
 pub use state::{Charset, Schema, SessionState, StateTable, UserVariable, is_plain_name};

@@ -221,7 +221,8 @@ impl SessionState {
     /// Whether texts of strings mean the same in both states.
     pub fn reads_strings_as(&self, other: &Self) -> bool {
         let same = |name: &&str| self.variable(name) == other.variable(name);
-        self.charset == other.charset && STRING_VARIABLES.iter().all(same)
+        let mut names = STRING_VARIABLES.iter().chain(&NAMING_VARIABLES);
+        self.charset == other.charset && names.all(same)
     }
 
     /// Whether `WHERE id IS NULL` finds the row that was inserted last (`sql_auto_is_null`), where

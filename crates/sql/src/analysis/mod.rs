@@ -74,6 +74,11 @@ pub struct Analysis {
 }
 
 impl Analysis {
+    /// Whether it may compute something, so that what stands behind its names and functions runs.
+    pub fn may_compute(&self) -> bool {
+        self.computes
+    }
+
     /// Whether nothing in the text is known to stay behind, or to end a transaction.
     pub fn is_without_effects(&self) -> bool {
         self.effects.is_empty() && !self.is_cut && self.transaction == TransactionEffect::None

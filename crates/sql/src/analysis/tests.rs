@@ -162,6 +162,7 @@ fn dependencies_are_found() {
         ("SELECT @a", Depends::USER_VARIABLE_READ),
         ("SET @a = @b", Depends::USER_VARIABLE_READ),
         ("SET @a = 1, @b = 2", Depends::empty()),
+        ("SET @a = IF(1, @b = 2, 3)", Depends::USER_VARIABLE_READ),
         ("SELECT @a := 1", Depends::empty()),
         ("EXECUTE s USING @a", Depends::USER_VARIABLE_READ),
         ("SELECT f(1)", Depends::UNKNOWN_FUNCTION),
@@ -654,6 +655,53 @@ fn issue_16_names_that_look_like_keywords_close_no_block() {
         let analysis = analysed(text);
         assert_eq!(analysis.effects.last(), Some(&Effect::SetRole), "{text}");
         assert!(!is_doubted(&analysis), "{text}: {:?}", analysis.effects);
+    }
+}
+
+#[test]
+fn issue_16_a_comparison_with_a_user_variable_reads_it() {
+    for text in [
+        "SELECT 1, @a = '10.0'",
+        "INSERT INTO t VALUES (?, @a = '10.0')",
+        "SELECT IF(1, @a = 'xy', 5)",
+        "UPDATE t SET b = 1, c = IF(1, @a = 2, 3)",
+        "DO 1, @a = 2",
+        "SET STATEMENT max_statement_time = 1 FOR SELECT 1, @a = 'xy'",
+    ] {
+        let depends = analysed(text).depends;
+        assert!(depends.contains(Depends::USER_VARIABLE_READ), "{text}: {depends:?}");
+    }
+}
+
+#[test]
+fn issue_16_a_name_begins_no_block() {
+    for text in [
+        "CREATE PROCEDURE p(IN begin INT) SELECT 1; SET ROLE r; END",
+        "CREATE PROCEDURE p(a INT, INOUT begin INT) SELECT 1; SET ROLE r; END",
+        "CREATE PROCEDURE p() DO begin IS NULL; SET ROLE r; END",
+        "CREATE PROCEDURE p() DO begin start; SET ROLE r; END",
+        "CREATE PROCEDURE p() UPDATE do begin SET a = 1; SET ROLE r; END",
+        "CREATE PROCEDURE p() SELECT do begin FROM t; SET ROLE r; END",
+        "CREATE PROCEDURE p() CREATE VIEW begin AS SELECT 1; SET ROLE r; END",
+        "CREATE PROCEDURE p() CREATE USER begin IDENTIFIED BY 'x'; SET ROLE r; END",
+        "CREATE PROCEDURE p() WHILE do > do DO begin IS NULL; SET ROLE r; END",
+        "CREATE EVENT e ON SCHEDULE AT begin DO SELECT 1; SET ROLE r; END",
+    ] {
+        let analysis = analysed(text);
+        let is_told = |effect: &Effect| matches!(effect, Effect::SetRole | Effect::OtherSession(_));
+        assert!(analysis.effects.iter().any(is_told), "{text}: {:?}", analysis.effects);
+    }
+    for text in [
+        "CREATE DEFINER=`a`@`b` PROCEDURE p(IN a INT) SQL SECURITY DEFINER BEGIN SELECT 1; END",
+        "CREATE FUNCTION f() RETURNS CHAR CHARSET latin1 BEGIN RETURN 1; END",
+        "CREATE FUNCTION f() RETURNS BIGINT UNSIGNED BEGIN RETURN 1; END",
+        "CREATE FUNCTION f(a INT) RETURNS INT READS SQL DATA COMMENT 'x' BEGIN RETURN 1; END",
+        "CREATE TRIGGER t AFTER INSERT ON v FOR EACH ROW FOLLOWS u BEGIN DO 1; END",
+        "CREATE EVENT e ON SCHEDULE EVERY 1 DAY DO BEGIN INSERT INTO t VALUES (1); END",
+        "CREATE PROCEDURE p() BEGIN WHILE a DO BEGIN END; END WHILE; END",
+    ] {
+        let analysis = analysed(text);
+        assert_eq!((analysis.statements, analysis.effects), (1, vec![]), "{text}");
     }
 }
 

@@ -199,11 +199,7 @@ impl Walk<'_, '_> {
     /// `:=`. An item of SET is known to the parser of SET.
     fn assign(&mut self, window: &Window<'_>) {
         self.facts.may_write = true;
-        let begins_item =
-            |token: Token<'_>| token.kind == TokenKind::Comma || token.is_word(b"SET");
-        let is_item = self.calls == Calls::JudgedInSet
-            && self.depth == 0
-            && window.before.is_some_and(begins_item);
+        let is_item = self.begins_item(window.before);
         let assigned = window.previous.filter(|token| token.kind == TokenKind::UserVariable);
         if let (Some(token), false) = (assigned, is_item) {
             let name = crate::set::user_variable_name(token.text);
@@ -211,12 +207,17 @@ impl Walk<'_, '_> {
         }
     }
 
+    /// Whether an item of SET begins behind this token. Anywhere else `@a = 1` is a comparison.
+    fn begins_item(&self, before: Option<Token<'_>>) -> bool {
+        self.calls == Calls::JudgedInSet
+            && self.depth == 0
+            && before.is_some_and(|it| it.kind == TokenKind::Comma || it.is_word(b"SET"))
+    }
+
     fn user_variable(&mut self, window: &Window<'_>) {
         self.facts.may_write = true;
         let is_set = window.next.is_some_and(|token| token.text == b"=")
-            && window
-                .previous
-                .is_some_and(|token| token.kind == TokenKind::Comma || token.is_word(b"SET"));
+            && self.begins_item(window.previous);
         if window.is_previous_word(b"INTO") {
             self.facts.assigns_user_variable = true;
         } else if !window.is_next(TokenKind::Assign) && !is_set {

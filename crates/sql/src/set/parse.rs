@@ -300,9 +300,9 @@ impl<'a> Parser<'_, 'a> {
         Ok(Assignment::Variable { scope, name, value })
     }
 
-    /// The tokens up to the next comma outside parentheses. `has_introducer` allows a literal to
-    /// name its character set.
-    fn value(&mut self, has_introducer: bool) -> Result<Value, SetError> {
+    /// The tokens up to the next comma outside parentheses. A user variable's (`is_for_user`) may
+    /// name its character set, and is no bare word.
+    fn value(&mut self, is_for_user: bool) -> Result<Value, SetError> {
         let Some(first) = self.peek() else {
             return self.expected("a value");
         };
@@ -332,8 +332,12 @@ impl<'a> Parser<'_, 'a> {
         match shape {
             Shape::Empty => self.expected("a value"),
             Shape::Word if raw.eq_ignore_ascii_case(b"DEFAULT") => Ok(Value::Default),
-            Shape::Word | Shape::Literal => Ok(Value::Literal(raw.to_vec())),
-            Shape::Introduced if has_introducer => Ok(Value::Literal(raw.to_vec())),
+            // In some modes even more words are functions: `SYSDATE`.
+            Shape::Word | Shape::Introducer if is_for_user && !is_constant(raw) => {
+                Ok(Value::Expression(raw.to_vec()))
+            }
+            Shape::Word | Shape::Introducer | Shape::Literal => Ok(Value::Literal(raw.to_vec())),
+            Shape::Introduced if is_for_user => Ok(Value::Literal(raw.to_vec())),
             Shape::Sign | Shape::WordAndDash | Shape::Introduced | Shape::Other => {
                 Ok(Value::Expression(raw.to_vec()))
             }
@@ -350,8 +354,11 @@ enum Shape {
     /// A bare word, perhaps in parts: `READ-COMMITTED`.
     Word,
     WordAndDash,
+    /// A bare word that may stand before a string.
+    Introducer,
     Literal,
-    /// A string behind a word: `_utf8mb4'…'`, `x'41'`, `N'…'`.
+    /// A string behind its character set or its form: `_utf8mb4'…'`, `x'41'`, `N'…'`. What a date's
+    /// or a time's means depends on more: `TIMESTAMP'2020-01-01 12:00:00+05:00'` on the time zone.
     Introduced,
     Other,
 }
@@ -360,15 +367,28 @@ impl Shape {
     fn with(self, token: &Token<'_>) -> Self {
         match (self, token.kind) {
             (Self::Empty, TokenKind::Word) if is_evaluated(token) => Self::Other,
+            (Self::Empty, TokenKind::Word) if is_introducer(token) => Self::Introducer,
             (Self::Empty | Self::WordAndDash, TokenKind::Word) => Self::Word,
             (Self::Empty, TokenKind::String | TokenKind::QuotedIdentifier) => Self::Literal,
             (Self::Empty | Self::Sign, TokenKind::Number) => Self::Literal,
             (Self::Empty, TokenKind::Operator) if matches!(token.text, b"-" | b"+") => Self::Sign,
-            (Self::Word, TokenKind::String) => Self::Introduced,
-            (Self::Word, TokenKind::Operator) if token.text == b"-" => Self::WordAndDash,
+            (Self::Introducer, TokenKind::String) => Self::Introduced,
+            (Self::Word | Self::Introducer, TokenKind::Operator) if token.text == b"-" => {
+                Self::WordAndDash
+            }
             _ => Self::Other,
         }
     }
+}
+
+/// Whether a word before a string says how that is read.
+fn is_introducer(token: &Token<'_>) -> bool {
+    matches!(token.text, [b'_', ..] | [b'x' | b'X' | b'b' | b'B' | b'n' | b'N'])
+}
+
+/// Whether a bare word is a value and not a name.
+fn is_constant(word: &[u8]) -> bool {
+    [&b"TRUE"[..], b"FALSE", b"NULL"].iter().any(|it| word.eq_ignore_ascii_case(it))
 }
 
 /// Whether a bare word is a function that needs no parentheses.

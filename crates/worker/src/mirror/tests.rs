@@ -106,7 +106,10 @@ fn a_copy_waits_for_its_turn_when_one_runs() {
     assert_eq!(world.asked(), [INSERT]);
     assert_eq!(world.worker.commands.exchange.mirrors.waiting(), 1);
     world.reply(INSERT, Reply::Ok);
-    assert_eq!((world.asked().len(), world.times_heard(INSERT)), (1, 4));
+    // Nobody had said yet what the first one's names are: its connection is closed behind it.
+    let asked = world.asked();
+    assert_eq!(asked.iter().filter(|text| *text == INSERT).count(), 1, "{asked:?}");
+    assert_eq!(world.times_heard(INSERT), 4);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use trunkline_catalog::{Hidden, Proof};
 use trunkline_pool::{ConnId, ConnState};
 use trunkline_protocol::{codec::frame::put_payload, response::Outcome};
-use trunkline_session::tracker::{Trust, has_others_names, runs_unseen_code};
+use trunkline_session::tracker::{Trust, has_others_names, ran_before_error, runs_unseen_code};
 use trunkline_sql::analysis::{Analysis, Depends, Effect, StatementKind};
 use trunkline_stats::ResetReason;
 
@@ -48,9 +48,14 @@ pub(crate) fn dirt_of(
     let is_unseen = |effect: &Effect| {
         matches!(effect, Effect::ExecuteStatement(_) | Effect::OtherSession(_) | Effect::Call)
     };
-    let runs_unseen = runs_unseen_code(analysis) || analysis.effects.iter().any(is_unseen);
+    let runs_unseen = runs_unseen_code(analysis)
+        || analysis.effects.iter().any(is_unseen)
+        || ran_before_error(analysis, outcome);
+    // Nobody has said that none of the names is a view, whose function may set a role.
+    let may_be_view = proof.hidden.has(Hidden::UNASKED) && analysis.may_compute();
     if runs_unseen && (trust == Trust::Nothing || outcome.error.is_some())
         || proof.hidden.has(Hidden::STAYS)
+        || may_be_view
     {
         return Some(Dirt::Ends);
     }
@@ -266,6 +271,13 @@ mod tests {
         }
         let plain = "CREATE TABLE x (a INT DEFAULT 1, KEY (a))";
         assert_eq!(dirt(plain, Hidden::UNKNOWN, false), reset(ResetReason::Unknown));
+        let unasked = Hidden::UNKNOWN | Hidden::UNTOLD | Hidden::UNASKED;
+        assert_eq!(dirt(plain, unasked, false), reset(ResetReason::Unknown));
+        for text in ["SELECT a FROM v", insert, "UPDATE t SET a = 1", "DELETE FROM t"] {
+            let told = Hidden::UNKNOWN | Hidden::UNTOLD;
+            assert_eq!(dirt(text, told, false), reset(ResetReason::Unknown), "{text}");
+            assert_eq!(dirt(text, unasked, false), Some(Dirt::Ends), "{text}");
+        }
         assert!(Dirt::Ends > Dirt::Reset(ResetReason::Routine));
     }
 }

@@ -5,16 +5,23 @@
 //! 1054 the first item may have been set.
 
 use trunkline_sql::{
-    analysis::Effect,
+    analysis::{Analysis, Effect, TableAccess, TableUse},
     set::{Assignment, Scope, Value},
 };
 
 use super::Step;
 use crate::tracker::PinReason;
 
-/// Whether a single statement with these effects may have run in part when it gets this error.
-pub(super) fn may_have_begun(code: u16, effects: &[Effect]) -> bool {
+/// Whether a single statement may have run in part when it gets this error.
+pub(super) fn may_have_begun(code: u16, analysis: Option<&Analysis>) -> bool {
     const SYNTAX: u16 = 1064;
+    let Some(analysis) = analysis else { return true };
+    let effects = &analysis.effects;
+    // A trigger's own statement gets all of these errors too, when rows have been computed.
+    let writes = |used: &TableUse| used.access == TableAccess::Write;
+    if analysis.references.tables.iter().any(writes) {
+        return true;
+    }
     let sets = effects.iter().any(|effect| match effect {
         Effect::Set(assignments) => !assignments.iter().all(is_checked_first),
         _ => false,

@@ -252,8 +252,52 @@ fn what_failed_holds_its_session_unless_nothing_of_it_ran() {
         ("USE missing", 1049, &[]),
         ("SET ROLE r; SELECT 1", 1146, &[PinReason::Connection]),
         ("CALL p()", 1644, &[PinReason::Routine]),
+        // It may be the error of a trigger's statement.
+        ("INSERT INTO t VALUES (GET_LOCK('l', 0))", 1054, &[PinReason::NamedLock]),
+        ("INSERT INTO t VALUES (@a := 5)", 1142, &[PinReason::UserVariable]),
+        ("UPDATE t SET a = @a := 5", 1146, &[PinReason::UserVariable]),
+        ("DELETE FROM t WHERE a = (@a := 5)", 1064, &[PinReason::UserVariable]),
+        ("SELECT @a := b FROM t", 1054, &[]),
     ] {
         assert_eq!(pins_of(text, code), expected, "{text} {code}");
+    }
+}
+
+#[test]
+fn issue_16_a_text_with_a_result_before_its_error_was_more_than_one_statement() {
+    for (status, expected) in [(None, &[][..]), (Some(2), &[PinReason::Routine])] {
+        let before = SessionState::new(Schema::None, Charset::Collation(45));
+        let mut pins = Pins::default();
+        let analysis = analyse(b"CREATE PROCEDURE p() BEGIN SELECT 1; END", &Modes::default());
+        let error = ServerError { code: 1064, sqlstate: *b"42000", message: (*b"no").into() };
+        let outcome = Outcome { error: Some(error), status, ..Outcome::default() };
+        apply_outcome(&before, &mut pins, Some(&analysis), &outcome, Trust::Reports);
+        assert_eq!(pins.reasons().collect::<Vec<_>>(), expected, "{status:?}");
+    }
+}
+
+#[test]
+fn issue_16_only_literals_that_mean_the_same_everywhere_follow_their_session() {
+    for (text, follows) in [
+        ("SET @a = _latin1'x'", true),
+        ("SET @a = N'x'", true),
+        ("SET @a = x'41', @b = b'01'", true),
+        ("SET @a = TIMESTAMP'2020-01-01 12:00:00+05:00'", false),
+        ("SET @a = DATE '2020-01-01'", false),
+        ("SET @a = SYSDATE", false),
+        ("SET @a = NULL, @b = true, @c = False", true),
+    ] {
+        let (state, pins) = apply(text, &[]);
+        assert_eq!(pins.has(PinReason::UserVariable), !follows, "{text}");
+        assert_eq!(state.user_variables().is_empty(), !follows, "{text}");
+    }
+    // What a character set is called, and which collation it comes with, may be something else.
+    for name in ["old_mode", "character_set_collations", "default_collation_for_utf8mb4"] {
+        let mut before = SessionState::new(Schema::None, Charset::Collation(45));
+        before.set_user_variable(b"a", b"_utf8'x'");
+        let mut after = before.clone();
+        after.set_variable(name, b"'x'");
+        assert!(!after.reads_strings_as(&before), "{name}");
     }
 }
 

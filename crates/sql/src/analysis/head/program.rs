@@ -11,6 +11,16 @@ enum Block {
     Case,
 }
 
+/// Where a token stands between `WHILE` or `FOR` and the statements of its loop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LoopHead {
+    None,
+    /// Before its `DO`.
+    Open,
+    /// Right behind its `DO`.
+    Passed,
+}
+
 /// The deepest nesting that is followed.
 const DEPTH_MAX: usize = 256;
 
@@ -25,8 +35,14 @@ pub(super) fn skip(tokens: &mut Tokens<'_>) -> bool {
 }
 
 fn skip_body(tokens: &mut Tokens<'_>) -> Option<()> {
-    let mut program =
-        Program { blocks: Vec::new(), before: None, awaits_body: true, is_declared: false };
+    let mut program = Program {
+        blocks: Vec::new(),
+        before: [None, None],
+        depth: 0,
+        awaits_body: true,
+        is_declared: false,
+        loop_head: LoopHead::None,
+    };
     while let Some(token) = tokens.next() {
         if token.kind == TokenKind::Semicolon && program.blocks.is_empty() {
             return (!goes_on(tokens)).then_some(());
@@ -39,25 +55,34 @@ fn skip_body(tokens: &mut Tokens<'_>) -> Option<()> {
 /// A stored program, up to a token.
 struct Program<'a> {
     blocks: Vec<Block>,
-    before: Option<Token<'a>>,
+    /// The last token, and the one before that.
+    before: [Option<Token<'a>>; 2],
+    /// How many parentheses are open: no block begins within any.
+    depth: usize,
     /// A body may begin, without anything that says so: behind the words before the first one, and
     /// behind `DECLARE … HANDLER FOR …`.
     awaits_body: bool,
     /// Within a `DECLARE`.
     is_declared: bool,
+    loop_head: LoopHead,
 }
 
 impl<'a> Program<'a> {
     /// Takes the next token; `None` when it is not certain what it is.
     fn take(&mut self, token: Token<'a>, next: &Next) -> Option<()> {
-        let before = self.before.replace(token);
-        let is_first = before.as_ref().is_some_and(is_before_statement);
+        let [before, earlier] = self.before;
+        self.before = [Some(token), before];
+        match token.kind {
+            TokenKind::Open => self.depth = self.depth.saturating_add(1),
+            TokenKind::Close => self.depth = self.depth.saturating_sub(1),
+            _ => {}
+        }
+        let is_first = self.depth == 0 && before.as_ref().is_some_and(is_before_statement);
         if !is_part_of_name(before.as_ref(), next) {
             let keyword = token.keyword();
             match keyword.as_bytes() {
                 b"BEGIN" => {
-                    let begins = is_first || self.awaits_body && !is_before_name(before.as_ref());
-                    let is_certain = begins && next.may_follow_begin;
+                    let is_certain = self.begins_block(before?, earlier, next);
                     self.open(Block::Begin).filter(|()| is_certain)?;
                 }
                 b"CASE" if !before.is_some_and(|before| before.is_word(b"END")) => {
@@ -70,9 +95,25 @@ impl<'a> Program<'a> {
             }
         }
         let is_over = token.kind == TokenKind::Semicolon;
+        self.loop_head = match self.loop_head {
+            _ if is_first && (token.is_word(b"WHILE") || token.is_word(b"FOR")) => LoopHead::Open,
+            LoopHead::Open if self.depth == 0 && token.is_word(b"DO") => LoopHead::Passed,
+            LoopHead::Open if !is_over => LoopHead::Open,
+            _ => LoopHead::None,
+        };
         self.is_declared &= !is_over;
         self.awaits_body &= !is_over && !is_verb(&token, before.as_ref());
         Some(())
+    }
+
+    /// Whether a `BEGIN` behind these two tokens certainly begins a block: it may be a name.
+    fn begins_block(&self, before: Token<'_>, earlier: Option<Token<'_>>, next: &Next) -> bool {
+        let is_here = match before.is_word(b"DO") {
+            // `DO begin IS NULL` is a statement, and `UPDATE do begin SET …` has a table's alias.
+            true => self.loop_head == LoopHead::Passed || self.awaits_body && next.is_verb,
+            false => is_before_statement(&before) || self.awaits_body && ends_head(before, earlier),
+        };
+        is_here && self.depth == 0 && next.may_follow_begin
     }
 
     /// A block begins. In a `CASE`, a `BEGIN` may be a value's name.
@@ -100,6 +141,8 @@ struct Next {
     /// `END` before it ends something other than `BEGIN` or `CASE`.
     is_kept_word: bool,
     may_follow_begin: bool,
+    /// It begins a statement, and can't go on with an expression or name it.
+    is_verb: bool,
 }
 
 impl Next {
@@ -113,6 +156,22 @@ impl Next {
                 b"IF" | b"LOOP" | b"REPEAT" | b"WHILE" | b"FOR"
             ),
             may_follow_begin: next.is_some_and(|token| token.is_name()),
+            is_verb: matches!(
+                keyword.as_bytes(),
+                b"DECLARE"
+                    | b"SET"
+                    | b"SELECT"
+                    | b"INSERT"
+                    | b"UPDATE"
+                    | b"DELETE"
+                    | b"REPLACE"
+                    | b"CALL"
+                    | b"IF"
+                    | b"CASE"
+                    | b"WHILE"
+                    | b"LOOP"
+                    | b"REPEAT"
+            ),
         }
     }
 }
@@ -131,34 +190,77 @@ fn is_before_statement(token: &Token<'_>) -> bool {
     is_word || token.kind == TokenKind::Semicolon || token.text == b":"
 }
 
-/// Whether what follows this token is a name, or a value, also where a body may begin.
-fn is_before_name(token: Option<&Token<'_>>) -> bool {
-    let Some(token) = token else { return true };
-    let is_word = matches!(
+/// Whether the words before a body can be over with this token, so that a `BEGIN` behind it is no
+/// name. Words that name things are followed by names: `IN begin INT`, `CREATE VIEW begin AS …`.
+fn ends_head(token: Token<'_>, before: Option<Token<'_>>) -> bool {
+    let is_behind =
+        |words: &[&[u8]]| before.is_some_and(|before| words.iter().any(|it| before.is_word(it)));
+    match token.kind {
+        TokenKind::Close | TokenKind::String | TokenKind::Number | TokenKind::QuotedIdentifier => {
+            true
+        }
+        TokenKind::Word => {
+            // A character set, a collation, a trigger's neighbour: `CHARACTER SET latin1 BEGIN`.
+            is_behind(&[b"CHARSET", b"SET", b"COLLATE", b"FOLLOWS", b"PRECEDES", b"SECURITY"])
+                || ends_characteristic(&token)
+                || is_type(&token)
+        }
+        TokenKind::UserVariable
+        | TokenKind::SystemVariable
+        | TokenKind::Parameter
+        | TokenKind::Semicolon
+        | TokenKind::Comma
+        | TokenKind::Dot
+        | TokenKind::Open
+        | TokenKind::Assign
+        | TokenKind::Operator => false,
+    }
+}
+
+/// The last words of what is said of a program, a trigger or a handler.
+fn ends_characteristic(token: &Token<'_>) -> bool {
+    matches!(
         token.keyword().as_bytes(),
-        b"PROCEDURE"
-            | b"FUNCTION"
-            | b"TRIGGER"
-            | b"EVENT"
-            | b"EXISTS"
-            | b"ON"
-            | b"FOLLOWS"
-            | b"PRECEDES"
-            | b"DEFINER"
-            | b"RETURNS"
-            | b"FOR"
-            | b"TO"
-            | b"COMMENT"
-    );
-    let is_joining = matches!(
-        token.kind,
-        TokenKind::Comma
-            | TokenKind::Dot
-            | TokenKind::Open
-            | TokenKind::Assign
-            | TokenKind::Operator
-    );
-    is_word || is_joining
+        b"DETERMINISTIC" | b"SQL" | b"DATA" | b"ROW" | b"SQLEXCEPTION" | b"SQLWARNING" | b"FOUND"
+    )
+}
+
+/// Words that a type ends with.
+fn is_type(token: &Token<'_>) -> bool {
+    matches!(
+        token.keyword().as_bytes(),
+        b"INT"
+            | b"INTEGER"
+            | b"TINYINT"
+            | b"SMALLINT"
+            | b"MEDIUMINT"
+            | b"BIGINT"
+            | b"UNSIGNED"
+            | b"ZEROFILL"
+            | b"BOOL"
+            | b"BOOLEAN"
+            | b"DECIMAL"
+            | b"NUMERIC"
+            | b"FLOAT"
+            | b"DOUBLE"
+            | b"REAL"
+            | b"DATE"
+            | b"TIME"
+            | b"DATETIME"
+            | b"TIMESTAMP"
+            | b"YEAR"
+            | b"CHAR"
+            | b"TEXT"
+            | b"TINYTEXT"
+            | b"MEDIUMTEXT"
+            | b"LONGTEXT"
+            | b"BLOB"
+            | b"TINYBLOB"
+            | b"MEDIUMBLOB"
+            | b"LONGBLOB"
+            | b"JSON"
+            | b"UUID"
+    )
 }
 
 /// Whether an expression, or a statement of `CASE`, can be over with this token.
@@ -205,15 +307,17 @@ fn is_verb(token: &Token<'_>, before: Option<&Token<'_>>) -> bool {
         before.is_some_and(|before| words.iter().any(|word| before.is_word(word)))
     };
     match token.keyword().as_bytes() {
+        // The first word is the definition's own.
+        b"CREATE" | b"ALTER" => before.is_some(),
         b"INSERT" | b"UPDATE" | b"DELETE" => !is_behind(&[b"BEFORE", b"AFTER", b"OR"]),
         b"REPLACE" => !is_behind(&[b"OR"]),
         b"HANDLER" => !is_behind(&[b"CONTINUE", b"EXIT", b"UNDO"]),
         b"SELECT" | b"WITH" | b"VALUES" | b"TABLE" | b"CALL" | b"RETURN" | b"LOCK" | b"UNLOCK"
-        | b"LOAD" | b"GRANT" | b"REVOKE" | b"RENAME" | b"DROP" | b"ALTER" | b"TRUNCATE"
-        | b"SHOW" | b"EXPLAIN" | b"DESCRIBE" | b"DESC" | b"XA" | b"PREPARE" | b"EXECUTE"
-        | b"ANALYZE" | b"CHECK" | b"OPTIMIZE" | b"REPAIR" | b"FLUSH" | b"KILL" | b"PURGE"
-        | b"RESET" | b"CACHE" | b"CHANGE" | b"START" | b"COMMIT" | b"ROLLBACK" | b"SAVEPOINT"
-        | b"SIGNAL" | b"RESIGNAL" | b"GET" | b"OPEN" | b"FETCH" | b"CLOSE" => true,
+        | b"LOAD" | b"GRANT" | b"REVOKE" | b"RENAME" | b"DROP" | b"TRUNCATE" | b"SHOW"
+        | b"EXPLAIN" | b"DESCRIBE" | b"DESC" | b"XA" | b"PREPARE" | b"EXECUTE" | b"ANALYZE"
+        | b"CHECK" | b"OPTIMIZE" | b"REPAIR" | b"FLUSH" | b"KILL" | b"PURGE" | b"RESET"
+        | b"CACHE" | b"CHANGE" | b"START" | b"COMMIT" | b"ROLLBACK" | b"SAVEPOINT" | b"SIGNAL"
+        | b"RESIGNAL" | b"GET" | b"OPEN" | b"FETCH" | b"CLOSE" => true,
         _ => false,
     }
 }

@@ -93,7 +93,9 @@ fn names(analysis: &Analysis, place: Place<'_>, catalog: &Catalog, now_ms: u64) 
                     None => plain.push((object.kind, vec![shown])),
                 }
             }
-            Found::Untold(_) => others.push(format!("the servers did not say what {shown} is")),
+            Found::Absent(_) | Found::Untold(_) => {
+                others.push(format!("the servers did not say what {shown} is"))
+            }
             Found::Unknown => {
                 others.push(format!("nobody has asked the servers yet what {shown} is"));
             }
