@@ -16,8 +16,8 @@
 //! 8. a connection that the session holds;
 //! 9. the automatic read/write split.
 //!
-//! At the end is refused what would find `NULL` or an older value for a user variable where it
-//! goes, and what would commit implicitly what has been written in another hostgroup.
+//! At the end is refused what would find `NULL` for a user variable where it goes, and what would
+//! commit implicitly what has been written in another hostgroup.
 
 #[cfg(test)]
 mod tests;

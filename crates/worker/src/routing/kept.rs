@@ -59,8 +59,8 @@ pub(super) fn keeping_lease<'a>(
     })
 }
 
-/// A hostgroup that has user variables of a session, where a statement that reads some goes to
-/// another one: it would find `NULL`, or an older value. One that assigns some reads its own, most
+/// The hostgroup that has user variables of a session, where a statement that reads some goes to
+/// another one that has none: it would find `NULL`. One that assigns some reads its own, most
 /// often.
 pub(super) fn variables_elsewhere(
     session: &Held<'_>,
@@ -71,7 +71,8 @@ pub(super) fn variables_elsewhere(
         return None;
     }
     let mut held = session.leases().filter(|it| it.pins.has(PinReason::UserVariable));
-    held.find(|lease| lease.hostgroup != goes_to).map(|lease| lease.hostgroup)
+    let first = held.clone().next()?.hostgroup;
+    held.all(|lease| lease.hostgroup != goes_to).then_some(first)
 }
 
 /// Whether a statement asks for something that is held.

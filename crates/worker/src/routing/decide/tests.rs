@@ -263,13 +263,7 @@ fn what_would_find_null_for_a_variable_is_refused() {
         (variable().with(rule(10)), reads, { refused(Refusal::VariablesElsewhere(here, there)) }),
         (computes(false), reads, to(10, MAY_WRITE)),
         (computes(true), reads, to(10, MAY_WRITE)),
-        // Of two places, it may be the other one that was assigned last.
-        (
-            variable().holding(10, &[Pin::UserVariable]),
-            reads,
-            refused(Refusal::VariablesElsewhere(here, there)),
-        ),
-        (app().holding(10, &[Pin::UserVariable]), reads, held(10, HELD)),
+        (variable().holding(10, &[Pin::UserVariable]), reads, held(10, HELD)),
     ]);
 }
 
