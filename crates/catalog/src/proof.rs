@@ -22,7 +22,7 @@ impl Proof {
     #[must_use]
     pub fn on_writer(self) -> Self {
         match self.hidden.has(Hidden::SEEN_ON_READER) {
-            true => Self { reads: false, hidden: self.hidden | UNASKED },
+            true => Self { reads: false, hidden: self.hidden | UNSEEN },
             false => self,
         }
     }
@@ -50,8 +50,10 @@ pub struct Judgement {
 const HARMS: [Hidden; 5] =
     [Hidden::WRITES, Hidden::LEAVES, Hidden::STAYS, Hidden::READS_SESSION, Hidden::CHANGED];
 
+/// Of a name that nobody could ask the server for which runs the statement.
+const UNSEEN: Hidden = Hidden::UNKNOWN.with(Hidden::UNASKED);
 /// Of a name that no server has said anything of.
-const UNASKED: Hidden = Hidden::UNKNOWN.with(Hidden::UNTOLD).with(Hidden::UNASKED);
+const UNASKED: Hidden = UNSEEN.with(Hidden::UNTOLD);
 
 /// What is proven of a text by itself, whatever its names mean.
 fn by_itself(analysis: &Analysis) -> Hidden {
@@ -80,7 +82,7 @@ pub fn prove(analysis: &Analysis, place: Place<'_>, catalog: &Catalog, now_ms: u
     let (mut missing, mut due) = (Vec::new(), Vec::new());
     for used in &analysis.references.tables {
         let Some(schema) = used.name.schema.as_deref().or(place.schema) else {
-            hidden.insert(UNASKED);
+            hidden.insert(UNSEEN);
             continue;
         };
         let name =
