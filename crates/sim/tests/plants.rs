@@ -17,11 +17,35 @@ use trunkline_worker::plants::Plant;
 /// Each bug is found by one of so many seeds, from 0 on.
 const SEEDS_MAX: u64 = 2_000;
 
+/// Seeds that have found bugs which few find: tried first. Where one finds nothing any more, as plans
+/// have changed, the seeds from 0 on are tried, and the one that they say belongs here.
+const KNOWN: [(Plant, u64); 7] = [
+    (Plant::ReplyToNeighbour, 88),
+    (Plant::RetryAfterFirstByte, 13),
+    (Plant::RetryOfWrite, 127),
+    (Plant::PausedForever, 26),
+    (Plant::OvertakenReplyDelivered, 303),
+    (Plant::WriteShared, 38),
+    (Plant::ReaderAttractsWrite, 24),
+];
+
 /// Tries one alone.
 const ONLY: &str = "TRUNKLINE_SIM_PLANT";
 
-/// The first seed that finds a bug, and what it says.
+/// What a run of this seed with a bug in it says, if it finds the bug.
+fn found_by(plant: Plant, seed: u64) -> Option<String> {
+    let plan = Plan { plant: Some(plant), ..Plan::from_seed(seed, &Limits::default()) };
+    run(&plan, false).failure()
+}
+
+/// A seed that finds a bug, and what it says.
 fn finder(plant: Plant) -> Option<(u64, String)> {
+    let known = KNOWN.iter().find(|(known, _)| *known == plant);
+    if let Some((_, seed)) = known
+        && let Some(failure) = found_by(plant, *seed)
+    {
+        return Some((*seed, failure));
+    }
     let next = AtomicU64::new(0);
     let found: Mutex<Option<(u64, String)>> = Mutex::new(None);
     thread::scope(|scope| {
@@ -32,10 +56,7 @@ fn finder(plant: Plant) -> Option<(u64, String)> {
                     if seed >= SEEDS_MAX || found.lock().expect("no panic").is_some() {
                         return;
                     }
-                    let plan =
-                        Plan { plant: Some(plant), ..Plan::from_seed(seed, &Limits::default()) };
-                    let outcome = run(&plan, false);
-                    let Some(failure) = outcome.failure() else { continue };
+                    let Some(failure) = found_by(plant, seed) else { continue };
                     let mut found = found.lock().expect("no panic");
                     if found.as_ref().is_none_or(|(first, _)| *first > seed) {
                         *found = Some((seed, failure));
