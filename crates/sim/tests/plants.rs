@@ -17,8 +17,8 @@ use trunkline_worker::plants::Plant;
 /// Each bug is found by one of so many seeds, from 0 on.
 const SEEDS_MAX: u64 = 2_000;
 
-/// Seeds that have found bugs which few find: tried first. Where one finds nothing any more, as plans
-/// have changed, the seeds from 0 on are tried, and the one that they say belongs here.
+/// Seeds that have found bugs which few find: tried first. Where one finds nothing any more, as
+/// plans have changed, the seeds from 0 on are tried, and the one that they say belongs here.
 const KNOWN: [(Plant, u64); 7] = [
     (Plant::ReplyToNeighbour, 88),
     (Plant::RetryAfterFirstByte, 13),
