@@ -165,8 +165,8 @@ fn character_sets_are_chosen_by_statements() -> Result<()> {
     Ok(())
 }
 
-/// The same bytes name two schemas in two character sets: `\u{e9}` in utf8mb4, `\u{c3}\u{a9}` in
-/// latin1. Texts are sent as bytes here.
+/// Two schemas have the same bytes in their names, in two character sets: `\u{e9}` in utf8mb4,
+/// `\u{c3}\u{a9}` in latin1. Texts are sent as bytes here.
 #[test]
 fn schemas_are_named_in_their_sessions_character_set() -> Result<()> {
     let test = "schemas_are_named_in_their_sessions_character_set";

@@ -411,8 +411,9 @@ fn nothing_is_mixed_up_lost_or_doubled_while_servers_die() -> Result<()> {
     survive(false)
 }
 
-/// The same with reads of all clients sixteen deep on shared connections, whatever is known of
-/// them, and clients that vanish and statements that hold others up.
+/// Many clients work while their servers die, with reads of all clients sixteen deep on shared
+/// connections, whatever is known of them, and clients that vanish and statements that hold others
+/// up.
 #[test]
 fn nothing_is_mixed_up_lost_or_doubled_sixteen_deep() -> Result<()> {
     if !is_available(Flavour::MariaDb, "nothing_is_mixed_up_lost_or_doubled_sixteen_deep") {

@@ -1,4 +1,4 @@
-//! The same drivers at the admin port: what tools for ProxySQL are written with.
+//! Drivers of other languages at the admin port: what tools for ProxySQL are written with.
 
 use anyhow::{Context, Result, ensure};
 use trunkline_testkit::{Flavour, SqlClient, Trunkline, skipped};

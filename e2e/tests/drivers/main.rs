@@ -179,7 +179,7 @@ fn program(run: &Run, port: u16, schema: &str, tls: Tls) -> Result<Vec<Line>> {
     scenario(run, "scenario.json", port, [USER, PASSWORD, schema], tls)
 }
 
-/// The same with a scenario of this name, and user, password and schema.
+/// Runs the program with a scenario of this name, and user, password and schema; its lines.
 fn scenario(
     run: &Run,
     name: &str,

@@ -16,6 +16,8 @@ mod walk;
 #[cfg(test)]
 mod name_tests;
 #[cfg(test)]
+mod program_tests;
+#[cfg(test)]
 mod tests;
 
 use std::{fmt, ops};

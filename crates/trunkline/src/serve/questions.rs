@@ -33,7 +33,7 @@ pub(super) struct Asked {
     pub questions: mpsc::Receiver<Question>,
     /// Names that workers want to know, and where they find them then.
     pub names: mpsc::Receiver<DictionaryQuestion>,
-    /// The same names' meanings.
+    /// What names mean, as far as servers have told.
     pub catalog: Arc<Catalog>,
 }
 

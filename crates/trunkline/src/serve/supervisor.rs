@@ -81,7 +81,7 @@ pub(super) struct Parts {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ended {
     Stopped,
-    /// The same program is to begin anew.
+    /// The process is to begin anew, with the program that it runs.
     ToRestart,
 }
 
