@@ -100,8 +100,8 @@ kinds! {
     HostBlocked = 1129 b"HY000" Client Safe,
     /// The client's address is in no list that may connect.
     HostNotAllowed = 1130 b"HY000" Operator Useless,
-    /// The firewall or a rule does not let it pass, it reads a user variable that the session has on
-    /// another hostgroup, or it would commit what has been written on several.
+    /// The firewall or a rule does not let it pass, it reads a user variable that the session has
+    /// on another hostgroup, or it would commit what has been written on several.
     NotAllowed = 1148 b"42000" Operator Useless,
     /// A command that is longer than `max_allowed_packet`; the session ends.
     PacketTooLarge = 1153 b"08S01" Client Useless,
