@@ -233,17 +233,16 @@ impl LastStatement {
     }
 
     /// What is told where the connection that has it has gone. What no reply told is lost then, and
-    /// is what new sessions have: another connection has another session's.
-    pub(crate) fn recalled(&self) -> Recalled {
+    /// is what new sessions have: another connection has another session's. `own`: what the session
+    /// knows without it.
+    pub(crate) fn recalled(&self, own: &Recalled) -> Recalled {
         let (warnings, errors) = self.counts();
         Recalled {
-            connection_id: None,
-            last_gtid: None,
             row_count: Some(self.row_count),
             found_rows: self.found_rows.or(Some(0)),
             warning_count: Some(warnings),
             error_count: Some(errors),
-            has_default_trackers: false,
+            ..*own
         }
     }
 

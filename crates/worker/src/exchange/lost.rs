@@ -1,8 +1,11 @@
 //! A server is lost on the way: what each of its clients is told, and what is tried elsewhere.
 
 use trunkline_pool::{ConnId, SlotId};
-use trunkline_protocol::error::{ClientError, ErrorKind};
-use trunkline_session::tracker::PinReason;
+use trunkline_protocol::{
+    error::{ClientError, ErrorKind},
+    response::ServerError,
+};
+use trunkline_session::tracker::{PinReason, Pins};
 use trunkline_sql::analysis::{Analysis, Effect, StatementKind, TransactionEffect};
 
 use crate::{
@@ -115,7 +118,6 @@ impl Exchange {
             // Whether it may be sent again is what is proven of it by now.
             self.core.prove_again(client);
         }
-        let has_sent_ahead = client.has_sent_ahead();
         let Some(session) = client.session.as_mut() else {
             return;
         };
@@ -125,49 +127,40 @@ impl Exchange {
         let had_state = !pins.is_empty();
         // Who asks for warnings is told that they were lost; who does not, has lost nothing.
         let holds_more = pins.reasons().any(|reason| reason != PinReason::Warnings);
-        let held: Vec<_> = pins.reasons().map(|pin| pin.name()).collect();
-        let text = match had_state {
-            false => format!("{LOST} ({reason})"),
-            true => format!("{LOST} ({reason}); it held the session's {}", held.join(", ")),
-        };
-        let Phase::Running(statement) = &mut client.phase else {
-            if holds_more {
-                session.lost = Some(text);
+        let text = lost_text(&pins, reason);
+        let hit = hit(&mut client.phase, loss);
+        let is_told_later = match hit {
+            Hit::Nothing | Hit::Answered(_) => holds_more,
+            Hit::GoesOn | Hit::TimedOut => had_state,
+            Hit::Lost { was_sent } => {
+                return self.lose_statement(client, loss, (had_state, was_sent), text);
             }
+        };
+        if is_told_later {
+            session.lost = Some(text);
+        }
+        match hit {
+            Hit::Answered(error) => self.fail_statement(client, (&*error).into(), None),
+            Hit::TimedOut => self.fail_timed_out(client, None),
+            Hit::Nothing | Hit::GoesOn | Hit::Lost { .. } => {}
+        }
+    }
+
+    /// A statement is lost with its connection: it is sent again where that is safe, or fails with
+    /// this text. `had_state`: the connection held some of the session's.
+    fn lose_statement(
+        &mut self,
+        client: &mut Client,
+        loss: &Loss,
+        (had_state, was_sent): (bool, bool),
+        text: String,
+    ) {
+        let has_sent_ahead = client.has_sent_ahead();
+        let (Phase::Running(statement), Some(session)) =
+            (&mut client.phase, client.session.as_mut())
+        else {
             return;
         };
-        if statement.stage.conn().is_some_and(|conn| conn != loss.conn) {
-            // It runs elsewhere, and is answered from there; the next one hears of the loss.
-            if holds_more {
-                session.lost = Some(text);
-            }
-            return;
-        }
-        if let Some(error) = statement.prepared.prepare_error.take() {
-            // It would have been the answer anyway; the next command hears of the loss.
-            if holds_more {
-                session.lost = Some(text);
-            }
-            return self.fail_statement(client, (&*error).into(), None);
-        }
-        let was_sent = match statement.stage {
-            Stage::Held(_) | Stage::Queued | Stage::Returning => {
-                // It goes on elsewhere, or waits for what an earlier one left.
-                if had_state {
-                    session.lost = Some(text);
-                }
-                return;
-            }
-            Stage::Synchronising(_) | Stage::Preparing(_) => false,
-            // Bytes that the kernel never took never reached the server.
-            Stage::Sent(_) | Stage::Shared(_) => loss.written > statement.sent.sent_at,
-        };
-        if has_timed_out(statement.ending, was_sent) {
-            if had_state {
-                session.lost = Some(text);
-            }
-            return self.fail_timed_out(client, None);
-        }
         let begun = loss.begun && !has_plant!(self.core, RetryAfterFirstByte);
         // A default schema is chosen as well twice as once.
         let chooses =
@@ -255,6 +248,53 @@ impl Exchange {
             return self.fail_timed_out(client, Some(conn));
         }
         self.fail_unsent(client, error, Some(conn));
+    }
+}
+
+/// What the loss of a connection hits of what its session does.
+enum Hit {
+    /// Nothing: the session is idle, or its statement runs elsewhere.
+    Nothing,
+    /// A statement that is answered with this error anyway.
+    Answered(Box<ServerError>),
+    /// A statement that goes on elsewhere, or waits for what an earlier one left.
+    GoesOn,
+    /// A statement whose time had run out.
+    TimedOut,
+    /// The statement that ran there.
+    Lost {
+        /// Whether any of it may have reached the server.
+        was_sent: bool,
+    },
+}
+
+/// What a loss hits of what its session does.
+fn hit(phase: &mut Phase, loss: &Loss) -> Hit {
+    let Phase::Running(statement) = phase else { return Hit::Nothing };
+    if statement.stage.conn().is_some_and(|conn| conn != loss.conn) {
+        return Hit::Nothing;
+    }
+    if let Some(error) = statement.prepared.prepare_error.take() {
+        return Hit::Answered(error);
+    }
+    let was_sent = match statement.stage {
+        Stage::Held(_) | Stage::Queued | Stage::Returning => return Hit::GoesOn,
+        Stage::Synchronising(_) | Stage::Preparing(_) => false,
+        // Bytes that the kernel never took never reached the server.
+        Stage::Sent(_) | Stage::Shared(_) => loss.written > statement.sent.sent_at,
+    };
+    match has_timed_out(statement.ending, was_sent) {
+        true => Hit::TimedOut,
+        false => Hit::Lost { was_sent },
+    }
+}
+
+/// What the client is told of a lost connection that held this of its session.
+fn lost_text(pins: &Pins, reason: &str) -> String {
+    let held: Vec<_> = pins.reasons().map(|pin| pin.name()).collect();
+    match held.is_empty() {
+        true => format!("{LOST} ({reason})"),
+        false => format!("{LOST} ({reason}); it held the session's {}", held.join(", ")),
     }
 }
 

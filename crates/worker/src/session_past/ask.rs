@@ -4,7 +4,7 @@ use trunkline_catalog::Hidden;
 use trunkline_pool::ConnId;
 use trunkline_protocol::{
     codec::frame::{HEADER_LEN, Header, put_payload},
-    packet::greeting::Flavor,
+    packet::{greeting::Flavor, tracker_filter::TrackerFilter},
 };
 use trunkline_sql::{
     analysis::Depends,
@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// Where what a session left is still to be found.
-pub(crate) enum Place {
+enum Place {
     Idle,
     Leased(Route),
     /// Another session has had the connection since, or it has gone.
@@ -34,13 +34,13 @@ pub(crate) enum Place {
 impl Servers {
     /// The hostgroup of the connection where something was left, for what only shows it: that may
     /// follow to a reader.
-    pub(crate) fn shown_at(&self, left: Option<(ConnId, u64)>) -> Option<HostgroupId> {
+    fn shown_at(&self, left: Option<(ConnId, u64)>) -> Option<HostgroupId> {
         left.and_then(|(conn, _)| self.conns.get(conn)).map(|conn| conn.server.hostgroup)
     }
 
     /// Whether a statement may go to a connection at rest where something was left: one that may
     /// write to its own hostgroup only, and none away from a connection that its session holds.
-    pub(crate) fn may_go_back(
+    fn may_go_back(
         &self,
         statement: &Statement,
         route: &Route,
@@ -68,6 +68,19 @@ impl Client {
         session.into_iter().for_each(|session| session.past.has_shown());
     }
 
+    /// What the session itself knows of what a statement asks for.
+    pub(crate) fn own_values(&self, depends: Depends) -> Recalled {
+        let Some(session) = self.session.as_ref() else { return Recalled::default() };
+        let reads = |what| depends.contains(what);
+        Recalled {
+            connection_id: reads(Depends::CONNECTION_ID).then_some(self.origin.number),
+            last_gtid: reads(Depends::LAST_GTID).then_some(session.past.last_gtid),
+            has_default_trackers: reads(Depends::TRACKERS)
+                && session.settings.told == TrackerFilter::DEFAULT,
+            ..Recalled::default()
+        }
+    }
+
     /// Puts what is known into a statement's text; false when it asks for none of it.
     pub(crate) fn put_recalled(
         &self,
@@ -92,7 +105,7 @@ impl Client {
 
 impl Core {
     /// Whether nobody has used a connection since the session left something there.
-    pub(crate) fn place_of(&self, client: &Client, trace: Option<(ConnId, u64)>) -> Place {
+    fn place_of(&self, client: &Client, trace: Option<(ConnId, u64)>) -> Place {
         let Some((conn_id, turn)) = trace else {
             return Place::Gone;
         };
@@ -109,6 +122,51 @@ impl Core {
                 Place::Leased(Route::Lease(conn.server.hostgroup, conn_id))
             }
             _ => Place::Gone,
+        }
+    }
+
+    /// Where a statement goes that reads what its session's last one left, and whether that is
+    /// still there. `shows`: it only shows warnings or errors.
+    pub(crate) fn asked_route(
+        &self,
+        client: &Client,
+        statement: &Statement,
+        route: Route,
+        shows: bool,
+    ) -> (Route, bool) {
+        let known = statement.meaning.known.as_ref();
+        let (Some(session), Some(known)) = (client.session.as_ref(), known) else {
+            return (route, false);
+        };
+        let depends = known.analysis.depends;
+        let left = asked_place(session, depends);
+        // To find out about the one clears the other.
+        let is_asked = session.past.is_insert_id_reported();
+        let is_id_elsewhere =
+            depends.contains(Depends::LAST_INSERT_ID) && (left != session.insert_conn || is_asked);
+        let conn = left.and_then(|(conn, _)| self.servers.conns.get(conn));
+        let is_others = depends.contains(Depends::DIAGNOSTICS)
+            && conn.is_some_and(Conn::keeps_others_conditions);
+        if is_id_elsewhere || is_others {
+            return (route, false);
+        }
+        match self.place_of(client, left) {
+            Place::Idle if shows && !is_held(&route) => {
+                (self.servers.shown_at(left).map_or(route, Route::Hostgroup), true)
+            }
+            Place::Idle => {
+                let may_go_back = self.servers.may_go_back(statement, &route, left);
+                (route, may_go_back)
+            }
+            // What may write goes nowhere but to its own hostgroup.
+            Place::Leased(lease)
+                if statement.meaning.is_read
+                    || shows
+                    || route_hostgroup(&lease) == route_hostgroup(&route) =>
+            {
+                (lease, true)
+            }
+            Place::Leased(_) | Place::Gone => (route, false),
         }
     }
 
@@ -179,6 +237,13 @@ pub(crate) fn reads_past(statement: &Statement) -> bool {
         || gives_values(known.analysis.kind)
 }
 
+/// Whether a statement with these dependencies reads what the session's last one left.
+pub(crate) fn reads_last(depends: Depends) -> bool {
+    [Depends::ROW_COUNT, Depends::FOUND_ROWS, Depends::DIAGNOSTICS]
+        .iter()
+        .any(|what| depends.contains(*what))
+}
+
 /// Whether it runs code that may read anything of its session's past.
 pub(crate) fn runs_code(statement: &Statement) -> bool {
     statement.meaning.proof.hidden.may(Hidden::READS_SESSION)
@@ -186,7 +251,7 @@ pub(crate) fn runs_code(statement: &Statement) -> bool {
 }
 
 /// The one connection that has what these read, and its turn, if one has all of it.
-pub(crate) fn asked_place(session: &Session, depends: Depends) -> Option<(ConnId, u64)> {
+fn asked_place(session: &Session, depends: Depends) -> Option<(ConnId, u64)> {
     let reads = |what| depends.contains(what);
     let found = session.past.found_conn;
     if session.past.is_row_count_apart && reads(Depends::ROW_COUNT) && !reads(Depends::DIAGNOSTICS)
@@ -209,19 +274,11 @@ pub(super) fn goes_to(route: &Route, statement: &Statement, conn: &Conn) -> bool
     }
 }
 
-pub(crate) fn is_held(route: &Route) -> bool {
+fn is_held(route: &Route) -> bool {
     matches!(route, Route::Lease(..))
 }
 
-/// A route to the hostgroup of a connection in place of that connection.
-pub(crate) fn unheld(route: Route) -> Route {
-    match route {
-        Route::Lease(hostgroup, _) => Route::Hostgroup(hostgroup),
-        route => route,
-    }
-}
-
-pub(crate) fn route_hostgroup(route: &Route) -> HostgroupId {
+fn route_hostgroup(route: &Route) -> HostgroupId {
     match route {
         Route::Lease(hostgroup, _) | Route::Hostgroup(hostgroup) | Route::Reader(hostgroup) => {
             *hostgroup

@@ -141,7 +141,19 @@ impl FoundRows {
             }
             Kind::CreateTable | Kind::CreateTemporary if selects() => Self::StaysOnMySql,
             Kind::AnalyzeTable if selects() => Self::Untold,
-            Kind::Begin
+            kind if selects_nothing(kind) => Self::Stays,
+            _ => Self::Untold,
+        }
+    }
+}
+
+/// Whether statements of a kind find no rows, so that they leave the number that an earlier one
+/// found.
+fn selects_nothing(kind: StatementKind) -> bool {
+    use StatementKind as Kind;
+    matches!(
+        kind,
+        Kind::Begin
             | Kind::StartTransaction
             | Kind::Commit
             | Kind::Rollback
@@ -179,10 +191,8 @@ impl FoundRows {
             | Kind::ResetMaster
             | Kind::ResetSlave
             | Kind::Revoke
-            | Kind::TruncateTable => Self::Stays,
-            Kind::Call | Kind::Execute | Kind::Load | Kind::Unknown => Self::Untold,
-        }
-    }
+            | Kind::TruncateTable
+    )
 }
 
 /// Whether a statement that succeeds leaves the conditions of the one before. On MariaDB so does

@@ -1,5 +1,5 @@
 use trunkline_protocol::error::ErrorKind;
-use trunkline_sql::analysis::Depends;
+use trunkline_sql::{analysis::Depends, recall::Recalled};
 
 use super::*;
 use crate::tests::{ONE_CONNECTION, Reply, TestWorker, tells_gtid};
@@ -24,7 +24,7 @@ fn a_session_in_which_nothing_ran_has_nothing_to_be_asked_for() {
     let past = LastStatement::default();
     assert!(past.is_plain(false));
     assert!(!past.has_conditions());
-    assert_eq!(past.recalled().row_count, Some(0));
+    assert_eq!(past.recalled(&Recalled::default()).row_count, Some(0));
 }
 
 #[test]
@@ -41,7 +41,7 @@ fn an_error_of_the_proxys_own_is_what_is_asked_for_next() {
     let mut past = LastStatement::default();
     past.conditions.warnings = 5;
     past.failed(&ErrorKind::UnknownCommand.says("Unknown command"));
-    let told = past.recalled();
+    let told = past.recalled(&Recalled::default());
     assert_eq!(
         (told.row_count, told.warning_count, told.error_count),
         (Some(-1), Some(1), Some(1))
@@ -53,7 +53,7 @@ fn what_the_proxy_carried_out_itself_leaves_its_row_count() {
     let mut past = LastStatement::default();
     past.failed(&ErrorKind::UnknownCommand.says("Unknown command"));
     past.succeeded(0);
-    let told = past.recalled();
+    let told = past.recalled(&Recalled::default());
     assert_eq!((told.row_count, told.warning_count, told.error_count), (Some(0), Some(0), Some(0)));
     assert!(past.is_row_count_apart);
 }
@@ -81,7 +81,10 @@ fn a_reset_leaves_the_rows_found_and_nothing_else() {
     past.counts_rows_apart(9);
     let after = past.after_reset();
     assert_eq!((after.found_rows, after.found_conn), (Some(7), Some(HERE)));
-    assert_eq!((after.recalled().row_count, after.last_gtid), (Some(0), (0, 0, 0)));
+    assert_eq!(
+        (after.recalled(&Recalled::default()).row_count, after.last_gtid),
+        (Some(0), (0, 0, 0))
+    );
     assert!(!after.has_conditions());
 }
 
@@ -102,7 +105,7 @@ fn only_who_reads_what_is_fetched_waits_for_it() {
 
 #[test]
 fn what_is_lost_is_what_new_sessions_have() {
-    assert_eq!(LastStatement::default().recalled().found_rows, Some(0));
+    assert_eq!(LastStatement::default().recalled(&Recalled::default()).found_rows, Some(0));
 }
 
 #[test]

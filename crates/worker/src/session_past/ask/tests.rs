@@ -37,15 +37,6 @@ fn a_text_is_replaced_and_what_is_before_it_stays() {
 }
 
 #[test]
-fn a_held_route_is_to_its_hostgroup_when_it_is_not_held() {
-    let conn = ConnId { index: 0, generation: 1 };
-    let held = Route::Lease(HostgroupId(7), conn);
-    assert!(is_held(&held) && !is_held(&Route::Hostgroup(HostgroupId(7))));
-    assert!(matches!(unheld(held), Route::Hostgroup(HostgroupId(7))));
-    assert!(matches!(unheld(Route::Reader(HostgroupId(7))), Route::Reader(HostgroupId(7))));
-}
-
-#[test]
 fn a_statement_that_names_its_sessions_past_reads_it() {
     let mut world = TestWorker::new();
     for (text, expected) in [
