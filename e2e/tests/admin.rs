@@ -254,7 +254,7 @@ fn prepared_statements_have_types() -> Result<()> {
 
 #[test]
 fn loads_under_traffic_fail_no_statement() -> Result<()> {
-    const LOADS: u32 = 60;
+    const LOADS: u32 = 16;
     let Some(server) = backends::mariadb("loads_under_traffic")? else { return Ok(()) };
     let (proxy, mut admin) = begin(server, "adm_load")?;
     let stopping = AtomicBool::new(false);

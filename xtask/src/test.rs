@@ -1,7 +1,8 @@
 //! `cargo xtask test`: the one command that passes all tests on a fresh machine.
 //!
-//! Everything is built once, in the dev profile (dependencies optimised, our own code checked), so
-//! that the binary the end-to-end tests start is made of the same objects as the tests.
+//! Everything is built once, in the dev profile (dependencies that compute optimised, our own code
+//! checked), so that the binary the end-to-end tests start is made of the same objects as the
+//! tests.
 
 use std::io::{BufRead, BufReader, Write};
 use std::num::NonZero;

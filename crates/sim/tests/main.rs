@@ -17,7 +17,7 @@ use trunkline_sim::{
 };
 
 /// Fresh seeds in one go.
-const FRESH: u64 = 256;
+const FRESH: u64 = 96;
 /// The first of them, unless `TRUNKLINE_SIM_BASE` says otherwise: the same on every machine.
 const BASE: u64 = 1_000_000;
 

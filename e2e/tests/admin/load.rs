@@ -92,7 +92,7 @@ fn every_digest_is_read_once() -> Result<()> {
 #[test]
 fn loads_under_sysbench_fail_no_statement() -> Result<()> {
     const TEST: &str = "loads_under_sysbench";
-    const LOADS: u32 = 200;
+    const LOADS: u32 = 40;
     let Some(server) = backends::mariadb(TEST)? else { return Ok(()) };
     if find_program("sysbench").is_none() {
         skipped(TEST, "sysbench is not installed (cargo xtask servers installs it)");
