@@ -76,7 +76,7 @@ fn run(load: &Load, proxy: &Trunkline) -> Result<()> {
         false => load.script,
     };
     std::fs::write(&own, RECONNECTING)?;
-    let sysbench = sysbench(script, proxy.port()).threads(load.threads).seconds(2);
+    let sysbench = sysbench(script, proxy.port()).threads(load.threads).seconds(1);
     // Only a deadlock may be ignored; anything else is fatal.
     let report =
         sysbench.arg(format!("--db-ps-mode={mode}")).arg("--mysql-ignore-errors=1213").run()?;
