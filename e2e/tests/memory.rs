@@ -41,8 +41,7 @@ fn bomb() -> Vec<u8> {
 fn check(name: &str, capabilities: Capabilities, bytes: &[u8]) -> Result<()> {
     let Some(server) = backends::mariadb(name)? else { return Ok(()) };
     backends::account(server, name)?;
-    let proxy =
-        Config::new("", server).more(&format!("memory_max = {BUDGET}")).user(name).start()?;
+    let proxy = Config::new(&format!("memory_max = {BUDGET}"), server).user(name).start()?;
     let mut other = Wire::login(&proxy, name, PASSWORD, "")?;
     let greedy = (0..GREEDY)
         .map(|_| Wire::login_with(&proxy, login(name, PASSWORD, "", PLAIN | capabilities)))
@@ -90,7 +89,7 @@ fn a_statement_that_finds_no_memory_is_refused_and_its_session_goes_on() -> Resu
         return Ok(());
     };
     backends::account(server, name)?;
-    let proxy = Config::new("", server).more("memory_max = 4194304").user(name).start()?;
+    let proxy = Config::new("memory_max = 4194304", server).user(name).start()?;
     let mut client = Wire::login(&proxy, name, PASSWORD, "")?;
     let error = client.fails(&format!("SELECT LENGTH('{}')", "x".repeat(3 << 20)))?;
     let (code, state, text) = error.parts();
