@@ -18,6 +18,7 @@ mod config;
 mod differential;
 mod extensions;
 mod manual;
+mod memory;
 mod mirror;
 mod operate;
 mod protocol;

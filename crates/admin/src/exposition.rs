@@ -11,9 +11,11 @@ mod protobuf;
 mod tcp;
 mod text;
 
+use std::collections::BTreeMap;
+
 use trunkline_stats::{
-    CacheSums, CatalogFigures, CommandRow, Counters, DigestRow, Histogram, Report, ServerCounters,
-    ServerRow,
+    CacheSums, CatalogFigures, CommandRow, Counters, DigestRow, Histogram, MemoryFigures, Report,
+    ServerCounters, ServerRow,
     command::BUCKET_BOUNDS_US,
     counters::CounterSpec,
     metrics::{self, Metric, MetricKind},
@@ -104,6 +106,18 @@ fn process<'a>(out: &mut Exposition<'a>, report: &'a Report) {
     out.labelled(&metrics::CACHE_SHARED_REQUESTS, requests);
     out.single(&metrics::CACHE_SHARED_FAILURES, process.cache.shared_failures);
     put_catalog(out, &process.catalog);
+    put_memory(out, &process.memory);
+}
+
+/// What is in use of the memory that there is for what comes from outside.
+fn put_memory<'a>(out: &mut Exposition<'a>, memory: &'a MemoryFigures) {
+    let by = |sums: &'a BTreeMap<String, u64>| sums.iter().map(|(name, sum)| (name.clone(), *sum));
+    out.single(&metrics::MEMORY_MAX, memory.max);
+    out.single(&metrics::MEMORY_TOTAL, memory.total);
+    out.labelled(&metrics::MEMORY_CHARGED, by(&memory.charged));
+    out.single(&metrics::MEMORY_WAITING, memory.waiting);
+    out.single(&metrics::MEMORY_WAITS, memory.waits);
+    out.labelled(&metrics::MEMORY_REFUSALS, by(&memory.refusals));
 }
 
 /// What is known of names, and what it took.

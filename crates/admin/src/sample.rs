@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use trunkline_stats::{
-    CacheFigures, CacheSums, CatalogFigures, ClientRefusal, Configuration, DigestQuery, Process,
-    Report, ServerGauges, Settings, StatementSample, TcpCounters, TcpListenerRow,
-    TcpServerCounters, TcpServerRow, WorkerGauges, WorkerStats,
+    CacheFigures, CacheSums, CatalogFigures, ClientRefusal, Configuration, DigestQuery,
+    MemoryFigures, Process, Report, ServerGauges, Settings, StatementSample, TcpCounters,
+    TcpListenerRow, TcpServerCounters, TcpServerRow, WorkerGauges, WorkerStats,
 };
 use trunkline_topology::{RefusalCause, ServerState};
 
@@ -39,6 +39,14 @@ pub(crate) fn report(digests: DigestQuery) -> Report {
             ..CacheFigures::default()
         },
         catalog: CatalogFigures::default(),
+        memory: MemoryFigures {
+            max: 1_073_741_824,
+            total: 786_432,
+            charged: [("prepared".to_owned(), 70_000), ("statements".to_owned(), 500_000)].into(),
+            waiting: 1,
+            waits: 5,
+            refusals: [("greediest".to_owned(), 2)].into(),
+        },
     };
     report
 }

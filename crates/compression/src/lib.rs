@@ -4,9 +4,17 @@
 //! itself: a connection costs no compressor of its own.
 #![forbid(unsafe_code)]
 
+use std::fmt;
+
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
-use trunkline_protocol::codec::compressed::{Compressor, Corrupt, Method};
-use zstd::bulk;
+use trunkline_protocol::codec::compressed::{Compressor, Corrupt, Method, Progress, Unpacking};
+use zstd::{
+    bulk,
+    stream::raw::{DParameter, Decoder, Operation},
+};
+
+/// The largest window of a zstd frame that comes in pieces, as a power of 2: one packet's length.
+const WINDOW_LOG_MAX: u32 = 24;
 
 /// Both libraries with their working memory, which each takes when it is first needed.
 #[derive(Default)]
@@ -112,6 +120,67 @@ impl Compressor for Libraries {
         // A vector may have had more room than it was asked for.
         if out.len() - start <= plain_max { Ok(()) } else { Err(Corrupt) }
     }
+
+    fn unpacking(&mut self, method: Method) -> Result<Box<dyn Unpacking>, Corrupt> {
+        match method {
+            Method::Zlib(_) => Ok(Box::new(Inflating(Decompress::new(true)))),
+            Method::Zstd(_) => {
+                let mut decoder = Decoder::new().map_err(|_| Corrupt)?;
+                let window = DParameter::WindowLogMax(WINDOW_LOG_MAX);
+                decoder.set_parameter(window).map_err(|_| Corrupt)?;
+                Ok(Box::new(Unzstd(decoder)))
+            }
+        }
+    }
+}
+
+/// A zlib stream that comes in pieces.
+#[derive(Debug)]
+struct Inflating(Decompress);
+
+/// A zstd frame that comes in pieces.
+struct Unzstd(Decoder<'static>);
+
+impl fmt::Debug for Unzstd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Unzstd")
+    }
+}
+
+impl Unpacking for Inflating {
+    fn step(
+        &mut self,
+        packed: &[u8],
+        plain_max: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<Progress, Corrupt> {
+        let start = out.len();
+        out.resize(start + plain_max, 0);
+        let (before_in, before_out) = (self.0.total_in(), self.0.total_out());
+        let room = out.get_mut(start..).unwrap_or_default();
+        let status = self.0.decompress(packed, room, FlushDecompress::None);
+        let made = usize::try_from(self.0.total_out() - before_out).unwrap_or(usize::MAX);
+        out.truncate(start.saturating_add(made));
+        let taken = usize::try_from(self.0.total_in() - before_in).unwrap_or(usize::MAX);
+        Ok(Progress { taken, has_ended: status.map_err(|_| Corrupt)? == Status::StreamEnd })
+    }
+}
+
+impl Unpacking for Unzstd {
+    fn step(
+        &mut self,
+        packed: &[u8],
+        plain_max: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<Progress, Corrupt> {
+        let start = out.len();
+        out.resize(start + plain_max, 0);
+        let room = out.get_mut(start..).unwrap_or_default();
+        let status = self.0.run_on_buffers(packed, room);
+        let status = status.map_err(|_| Corrupt)?;
+        out.truncate(start + status.bytes_written);
+        Ok(Progress { taken: status.bytes_read, has_ended: status.remaining == 0 })
+    }
 }
 
 #[cfg(test)]
@@ -174,6 +243,41 @@ mod tests {
             let mut out = Vec::new();
             assert_eq!(libraries.decompress(method, &packed, 1 << 20, &mut out), Err(Corrupt));
             assert!(out.capacity() <= 2 << 20, "{method:?}: {}", out.capacity());
+        }
+    }
+
+    /// All that `packed` holds, in steps of so many packed bytes.
+    fn in_pieces(method: Method, packed: &[u8], step: usize) -> Result<Vec<u8>, Corrupt> {
+        let mut stream = Libraries::new().unpacking(method)?;
+        let (mut plain, mut at) = (Vec::new(), 0);
+        loop {
+            let piece = &packed[at..packed.len().min(at + step)];
+            let before = plain.len();
+            let Progress { taken, has_ended } = stream.step(piece, 10_000, &mut plain)?;
+            assert!(plain.len() <= before + 10_000);
+            at += taken;
+            if has_ended {
+                assert_eq!(at, packed.len());
+                return Ok(plain);
+            }
+            if taken == 0 && plain.len() == before {
+                return Err(Corrupt);
+            }
+        }
+    }
+
+    #[test]
+    fn what_comes_in_pieces_is_the_same() {
+        let mut libraries = Libraries::new();
+        let text: Vec<u8> = b"SELECT id, name FROM item WHERE id = 1;".repeat(5_000);
+        for method in METHODS {
+            let mut packed = Vec::new();
+            assert!(libraries.compress(method, &text, &mut packed));
+            for step in [1, 100, packed.len()] {
+                assert!(in_pieces(method, &packed, step) == Ok(text.clone()), "{method:?} {step}");
+            }
+            let cut = &packed[..packed.len() - 1];
+            assert_eq!(in_pieces(method, cut, 100), Err(Corrupt), "{method:?}");
         }
     }
 

@@ -344,6 +344,12 @@ settings! {
     buffers_max: usize = 1_073_741_824, Range::Numbers(1_048_576, 1_099_511_627_776), "bytes", Live,
         "0.1.0";
 
+    /// Bytes of memory for all that clients and administrators can make grow: statements that come
+    /// in, long parameters, prepared texts, results that wait, the result cache. Near it new
+    /// statements wait, and then whoever holds most is refused with error 1041. 0 takes half of
+    /// the machine's memory, or of what its cgroup may have if that is less.
+    memory_max: u64 = 0, Range::Numbers(0, 1_099_511_627_776), "bytes", Live, "0.1.0";
+
     /// How long a graceful stop waits for running statements and transactions before it closes
     /// what is left.
     stop_timeout: u64 = 30_000, Range::Numbers(0, DAY_MS), "ms", Live, "0.1.0";

@@ -81,6 +81,9 @@ macro_rules! kinds {
 kinds! {
     /// `max_connections` clients are connected, or as many as may be from one address.
     TooManyConnections = 1040 b"08004" Operator Safe,
+    /// `memory_max` does not give a statement, its parameters or a prepared text the memory that it
+    /// takes: the text says why.
+    OutOfResources = 1041 b"HY000" Operator Safe,
     /// A handshake that is malformed, late, or asks for TLS where there is none; a PROXY header
     /// that is wrong.
     BadHandshake = 1043 b"08S01" Client Useless,

@@ -13,6 +13,7 @@ use trunkline_worker::{Now, Worker, WorkerOptions, shell::Shell};
 use crate::{
     CatalogQuestion, HostQuestion, LoginQuestion, Mail, event_log::EventLog, mailbox::Postbox,
     outside::Outside, passwords::PasswordThread, shared_cache::SharedCacheThread, sockets::Socket,
+    students::StudentThread,
 };
 
 /// Events taken from the kernel in one wait.
@@ -30,6 +31,7 @@ pub(crate) struct Parts {
     pub own: Postbox,
     pub peers: Vec<Postbox>,
     pub passwords: PasswordThread,
+    pub students: StudentThread,
     pub shared_cache: SharedCacheThread,
     pub keepalive: Option<Keepalive>,
     pub tls: Arc<TlsSetup>,

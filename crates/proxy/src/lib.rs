@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod event_log;
+mod machine;
 mod mailbox;
 
 mod administrators;
@@ -10,6 +11,7 @@ mod driver;
 mod outside;
 mod requests;
 mod sockets;
+mod students;
 
 mod relays;
 

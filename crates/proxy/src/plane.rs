@@ -10,6 +10,7 @@ use std::{
 };
 
 use tracing::{info, warn};
+use trunkline_budget::Budget;
 use trunkline_catalog::{Catalog, DefinitionTicket, Waiter};
 use trunkline_compression::Libraries;
 use trunkline_config::{IoDriver, ListenAddress, Settings, Snapshot};
@@ -24,9 +25,11 @@ use crate::{
     Mail,
     driver::{Driver, Parts, WAKE},
     event_log::EventLog,
+    machine::memory_max,
     mailbox::{Postbox, WorkerMail, mailbox},
     passwords::PasswordThread,
     shared_cache::SharedCacheThread,
+    students::StudentThread,
 };
 
 /// What a data plane is started with.
@@ -117,7 +120,9 @@ impl DataPlane {
         let shared =
             Shared::new(Some(key.public_key_pem().to_vec()), settings.verified_passwords_max);
         let shared = shared.with_attributes(own_attributes());
-        let shared = Arc::new(shared.with_catalog(Arc::clone(&options.catalog)));
+        let budget = Arc::new(Budget::new(memory_max(settings.memory_max)));
+        let shared = shared.with_catalog(Arc::clone(&options.catalog)).with_budget(budget);
+        let shared = Arc::new(shared);
         let passwords = PasswordThread::start(Arc::new(key)).map_err(|e| e.to_string())?;
         let keepalive = settings
             .use_tcp_keepalive
@@ -229,6 +234,7 @@ impl DataPlane {
     ) -> Vec<String> {
         self.shared_cache.configure(&snapshot.settings);
         configure_catalog(&self.shared, &snapshot.settings);
+        self.shared.budget().set_max(memory_max(snapshot.settings.memory_max));
         self.events.configure(&snapshot.settings);
         for postbox in &self.postboxes {
             postbox.send(WorkerMail::Snapshot(Arc::clone(snapshot), others.clone()));
@@ -544,6 +550,7 @@ impl Start {
             self.greeting,
             Box::new(Libraries::new()),
         );
+        let students = StudentThread::start(self.index, self.own.clone())?;
         worker.offer_tls(self.tls.acceptor().is_some());
         let mut poller = self.poller;
         receive(&mut poller, self.snapshot.settings.io, self.index);
@@ -555,6 +562,7 @@ impl Start {
             own: self.own,
             peers: self.peers,
             passwords: self.passwords,
+            students,
             shared_cache: self.shared_cache,
             keepalive: self.keepalive,
             tls: self.tls,

@@ -41,6 +41,7 @@ impl Outside {
                 });
                 (self.parts.look_up_host)(HostQuestion { addr, answer });
             }
+            Request::Study(study) => self.parts.students.study(study),
             Request::AskCatalog(ask) => self.ask_catalog(ask),
             Request::TellAdministrator(ticket, answer) => self.administrators.tell(ticket, answer),
             Request::AskShared(ask) => {

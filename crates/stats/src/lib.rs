@@ -32,7 +32,7 @@ pub use inventory::{IdleConn, Inventory, PreparedRow};
 pub use mirror::{MirrorRow, MirrorSample, MirrorSums};
 pub use report::{
     CacheFigures, CacheSums, CatalogFigures, CommandRow, Configuration, Connections, LimitSums,
-    Process, Report, ServerRow, WorkerRow,
+    MemoryFigures, Process, Report, ServerRow, WorkerRow,
 };
 pub use sessions::{HeldConn, SessionList, SessionQuery, SessionRow};
 pub use sketch::LatencySketch;

@@ -111,6 +111,18 @@ metrics! {
         "Queries of servers' dictionaries."
     CATALOG_ERRORS: Counter "trunkline_catalog_errors_total" []
         "Rounds that no server answered."
+    MEMORY_MAX: Gauge "trunkline_memory_max_bytes" []
+        "The most memory that everything clients and administrators can make grow may take (memory_max)."
+    MEMORY_TOTAL: Gauge "trunkline_memory_used_bytes" []
+        "What is taken of it, with what workers keep ready."
+    MEMORY_CHARGED: Gauge "trunkline_memory_charged_bytes" ["kind"]
+        "What is in use of it, by what for; up to a second old."
+    MEMORY_WAITING: Gauge "trunkline_memory_clients_waiting" []
+        "Clients that are not read because there is no memory for what they send."
+    MEMORY_WAITS: Counter "trunkline_memory_waits_total" []
+        "How often a client was not read for want of memory."
+    MEMORY_REFUSALS: Counter "trunkline_memory_refusals_total" ["reason"]
+        "Statements, parameters and prepared texts refused with error 1041: larger than may ever be (too_large), in vain for 10 s (full), of whoever held most (greediest)."
     CACHE_RULE_HITS: Counter "trunkline_cache_rule_hits_total" ["rule"]
         "Statements answered from the cache, by the rule that made them cacheable; 0 for hints."
     CACHE_RULE_MISSES: Counter "trunkline_cache_rule_misses_total" ["rule"]

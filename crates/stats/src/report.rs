@@ -103,6 +103,26 @@ pub struct Process {
     pub cache: CacheFigures,
     /// What is known of names.
     pub catalog: CatalogFigures,
+    /// What is in use of `memory_max`.
+    pub memory: MemoryFigures,
+}
+
+/// The memory that bytes from outside take.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MemoryFigures {
+    /// The most that they may take, bytes.
+    pub max: u64,
+    /// What is taken, with what workers keep ready, bytes.
+    pub total: u64,
+    /// What is in use, by what for, bytes.
+    pub charged: BTreeMap<String, u64>,
+    /// Clients that are not read because there is no memory for what they send.
+    pub waiting: u64,
+    /// How often that has happened.
+    pub waits: u64,
+    /// How often memory was refused, by why.
+    pub refusals: BTreeMap<String, u64>,
 }
 
 // The form in which a report is written; the catalog's own figures may change without it.

@@ -4,8 +4,8 @@
 //! then one module for each command or family of them: [`check`], [`explain`], [`status`],
 //! [`sessions`], [`top`], [`lists`], [`orders`], [`import`], [`describe`], [`serve`]; [`paint`]
 //! has the colours.
-#![forbid(unsafe_code)]
 
+mod allocator;
 mod cli;
 
 mod config_file;
@@ -31,9 +31,6 @@ use std::{
 use clap::Parser;
 
 use cli::{Cli, Command};
-
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {

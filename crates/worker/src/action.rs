@@ -11,6 +11,7 @@ use trunkline_topology::{HostName, HostgroupId, Secret, Server, ServerKey, TlsOf
 
 use crate::{
     ClientId, KillAnswer, KillAsker, KillRequest, MovedClient, MovedConn, QueryEvent, SessionEvent,
+    Study,
 };
 
 /// One end of a relay, as the driver knows it.
@@ -153,6 +154,8 @@ pub enum Action {
     /// Find out what these names mean, put it into the catalog, settle them there, and answer who
     /// waited with `catalog_told`.
     AskCatalog(Box<CatalogAsk>),
+    /// Read a long text, with this worker's [`Student`](crate::Student), and answer with `studied`.
+    Study(Box<Study>),
     /// Ask the other workers for an idle connection to this server: the global cap is reached.
     AskPeers(ServerKey),
     /// Give this connection, with its socket, to another worker.

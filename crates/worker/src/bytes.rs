@@ -1,6 +1,7 @@
 //! What sockets bring, and what was written to them.
 
-use trunkline_protocol::codec::compressed::Expected;
+use trunkline_budget::FREE_LEN;
+use trunkline_protocol::codec::compressed::{Expected, PIECE_MAX};
 use trunkline_stats::ClientRefusal;
 
 use crate::{
@@ -10,6 +11,9 @@ use crate::{
     rooms::{Commands, Core, Exchange, Lender},
     servers::conn::{Conn, ConnPhase},
 };
+
+/// Bytes that are unpacked for one client before others have their turn.
+const UNPACKED_PER_EVENT: usize = 16 * PIECE_MAX;
 
 impl Core {
     /// See [`Worker::wrote`](crate::Worker::wrote).
@@ -58,6 +62,9 @@ impl Commands {
             true => self.packed_client_read(client, bytes),
         }
         client.io.follows = false;
+        if client.io.memory.is_some() || client.io.inbox.len() > FREE_LEN {
+            self.exchange.core.weigh_sender(client);
+        }
     }
 
     /// Bytes from a client, unpacked.
@@ -65,6 +72,7 @@ impl Commands {
     fn client_read_plain(&mut self, client: &mut Client, bytes: &[u8]) {
         match &client.phase {
             Phase::Login(_) => self.exchange.login_read(client, bytes),
+            Phase::Idle if client.skips() => self.skip(client, bytes),
             Phase::Idle => self.commands_read(client, bytes),
             Phase::Running(_) | Phase::AwaitKill(_) | Phase::AwaitNames(_) => {
                 client.io.inbox.extend_from_slice(bytes);
@@ -85,6 +93,16 @@ impl Commands {
         }
     }
 
+    /// The rest of a statement that was refused, and whatever comes behind it.
+    #[cold]
+    fn skip(&mut self, client: &mut Client, bytes: &[u8]) {
+        if let Some(rest) = self.exchange.core.skip(client, bytes)
+            && !rest.is_empty()
+        {
+            self.commands_read(client, rest);
+        }
+    }
+
     /// Bytes of a client that compresses.
     fn packed_client_read(&mut self, client: &mut Client, bytes: &[u8]) {
         let received = match client.phase {
@@ -99,14 +117,17 @@ impl Commands {
         };
         let input = joined(&mut received, bytes);
         let more_follows = client.io.follows;
-        let mut at = 0;
-        while self.exchange.core.takes_packets(client) {
+        let (mut at, mut unpacked_len) = (0, 0);
+        while unpacked_len < UNPACKED_PER_EVENT && self.exchange.core.takes_packets(client) {
             // In pieces: one packet may hold millions of commands, and answers may have to wait.
             if let Some(piece) = piece_of(&plain, used) {
                 used += piece.len();
                 client.io.follows = more_follows || used < plain.len() || at < input.len();
                 self.client_read_plain(client, piece);
                 client.io.follows = more_follows;
+                if client.io.memory.is_some() || client.io.inbox.len() > FREE_LEN {
+                    self.exchange.core.weigh_sender(client);
+                }
                 continue;
             }
             plain.clear();
@@ -114,7 +135,10 @@ impl Commands {
             let rest = input.get(at..).unwrap_or_default();
             match self.exchange.core.unpack_for_client(client, rest, &mut plain) {
                 Ok(None) => break,
-                Ok(Some(len)) => at += len,
+                Ok(Some(len)) => {
+                    at += len;
+                    unpacked_len += plain.len();
+                }
                 Err(fault) => return self.exchange.refuse_packed(client, fault),
             }
         }
@@ -123,7 +147,8 @@ impl Commands {
             used = 0;
         }
         let rest = remaining(received, bytes, at);
-        self.exchange.core.keep_received(client, rest, (plain, used));
+        let has_more = unpacked_len >= UNPACKED_PER_EVENT;
+        self.exchange.core.keep_received(client, rest, (plain, used), has_more);
     }
 
     /// Unpacks for those that wait for it.

@@ -192,7 +192,7 @@ impl Exchange {
             }
             Found::Answer(reply) => {
                 self.answer_cached(client, &mut statement, order, &reply);
-                self.core.fx.buffers.give(statement.command.frames);
+                self.core.fx.buffers.give(statement.command.frames.into_own());
             }
             Found::Wait => {
                 let awaits = Awaits::Cached(key.as_slice().into());

@@ -3,6 +3,8 @@
 pub(crate) mod answers;
 pub(crate) mod balance;
 pub(crate) mod client;
+pub(crate) mod frames;
+pub(crate) mod memory;
 pub(crate) mod session;
 mod statement;
 
@@ -38,6 +40,8 @@ pub(crate) struct Clients {
     pub(crate) copies: Copies,
     /// Clients whose awaited answers were stored in the cache, or will not be.
     pub(crate) cache_woken: VecDeque<ClientId>,
+    /// What clients hold of the memory of all.
+    pub(crate) memory: memory::Memory,
     /// Memory of statements that are over, for those to come.
     #[expect(clippy::vec_box, reason = "the boxes themselves are what is used again")]
     pub(crate) spare_statements: Vec<Box<Statement>>,
@@ -78,6 +82,7 @@ impl Default for Clients {
             logins: Logins::default(),
             copies: Copies::default(),
             cache_woken: VecDeque::new(),
+            memory: memory::Memory::default(),
             spare_statements: Vec::new(),
         }
     }

@@ -26,6 +26,9 @@ use crate::{
 /// client's last percent.
 const ZSTD_LEVEL_MAX: u8 = 9;
 
+/// Bytes that are packed in one go.
+const PACKED_LEN_MAX: usize = 16 * PIECE_MAX;
+
 /// The compression of one socket.
 #[derive(Debug)]
 pub(crate) struct Packing {
@@ -90,7 +93,13 @@ impl Packing {
 
     /// Bytes that came and wait.
     pub(crate) fn waiting_len(&self) -> usize {
-        self.received.len() + self.unpacked.0.len() - self.unpacked.1
+        let is_open = usize::from(self.framing.is_unpacking());
+        self.received.len() + self.unpacked.0.len() - self.unpacked.1 + is_open
+    }
+
+    /// Bytes that it holds of what came.
+    pub(crate) fn held(&self) -> usize {
+        self.received.len() + self.unpacked.0.len() + self.framing.working_len()
     }
 
     /// What to write to the socket: what was packed, else what waits in `outbox`.
@@ -101,7 +110,8 @@ impl Packing {
         compressor: &mut dyn Compressor,
     ) -> &[u8] {
         if self.packed.is_empty() {
-            self.pack(outbox, buffers, compressor);
+            // What waits behind a piece is packed when that is written.
+            self.pack(outbox, PACKED_LEN_MAX, buffers, compressor);
         }
         self.packed.pending()
     }
@@ -111,23 +121,37 @@ impl Packing {
         self.packed.advance(len, buffers);
     }
 
-    /// Packs what waits in `outbox`.
-    fn pack(
+    /// Packs everything that waits in `outbox`.
+    fn pack_all(
         &mut self,
         outbox: &mut Outbox,
         buffers: &mut Buffers,
         compressor: &mut dyn Compressor,
     ) {
-        if outbox.is_empty() {
-            return;
+        while !outbox.is_empty() {
+            self.pack(outbox, usize::MAX, buffers, compressor);
         }
-        let out = self.packed.buf(buffers);
+    }
+
+    /// Packs at most so many bytes of what waits in `outbox`.
+    fn pack(
+        &mut self,
+        outbox: &mut Outbox,
+        len_max: usize,
+        buffers: &mut Buffers,
+        compressor: &mut dyn Compressor,
+    ) {
         let plain = outbox.pending();
+        let len = plain.len().min(len_max);
+        let Some(plain) = plain.get(..len).filter(|plain| !plain.is_empty()) else {
+            return;
+        };
+        let out = self.packed.buf(buffers);
         match self.peer {
             PackingPeer::Client => self.framing.pack_answer(plain, self.method, compressor, out),
             PackingPeer::Server => self.framing.pack_commands(plain, self.method, compressor, out),
         }
-        outbox.advance(outbox.len(), buffers);
+        outbox.advance(len, buffers);
     }
 }
 
@@ -174,7 +198,7 @@ impl Core {
         if packing.waiting_len() > packing.received.len() || !client.io.inbox.is_empty() {
             return None;
         }
-        packing.pack(&mut client.io.outbox, &mut self.fx.buffers, &mut *self.fx.compressor);
+        packing.pack_all(&mut client.io.outbox, &mut self.fx.buffers, &mut *self.fx.compressor);
         let is_listed = client.io.outbox.is_listed;
         client.io.outbox = packing.packed;
         client.io.outbox.is_listed = is_listed;
@@ -184,6 +208,9 @@ impl Core {
     /// Whether a client's next packet may be unpacked. While an answer is under way it may not,
     /// unless the client is asked for a file: numbers of commands and answers are one sequence.
     pub(crate) fn takes_packets(&self, client: &Client) -> bool {
+        if client.waits_for_memory() {
+            return false;
+        }
         match &client.phase {
             Phase::Login(_) => true,
             Phase::Idle => {
@@ -222,20 +249,21 @@ impl Core {
             *plain = self.fx.buffers.take();
         }
         // Answers that wait have their numbers before those to the next command.
-        packing.pack(&mut client.io.outbox, &mut self.fx.buffers, &mut *self.fx.compressor);
+        packing.pack_all(&mut client.io.outbox, &mut self.fx.buffers, &mut *self.fx.compressor);
         let (method, compressor) = (packing.method, &mut *self.fx.compressor);
         packing.framing.unpack(bytes, expected, plain_max, method, compressor, plain)
     }
 
     /// Keeps what a client sent until it can be unpacked; stops reading when that is much and has
-    /// to wait.
+    /// to wait. `has_more`: some of it can be unpacked already, and is at the next tick.
     pub(crate) fn keep_received(
         &mut self,
         client: &mut Client,
         rest: Vec<u8>,
         unpacked: (Vec<u8>, usize),
+        has_more: bool,
     ) {
-        let waits = !self.takes_packets(client);
+        let takes = self.takes_packets(client);
         if matches!(client.phase, Phase::Closing) {
             return;
         }
@@ -245,11 +273,22 @@ impl Core {
         debug_assert!(packing.received.is_empty());
         packing.received = rest;
         packing.unpacked = unpacked;
-        let is_full = waits && packing.waiting_len() >= SENT_AHEAD_MAX;
+        // What was unpacked in one go was enough, and more of it waits.
+        let goes_on = takes && has_more;
+        if goes_on && !packing.is_listed {
+            packing.is_listed = true;
+            self.fx.unpacking.push_back(Side::Client(client.id));
+        }
+        let is_full = (goes_on || !takes) && packing.waiting_len() >= SENT_AHEAD_MAX;
+        let may_go_on = takes && !goes_on;
+        let awaits_more = matches!(client.phase, Phase::Idle);
         if is_full && !client.io.is_paused {
             client.io.is_paused = true;
             self.fx.act(Action::Pause(Side::Client(client.id)));
-        } else if !waits && client.io.is_paused && client.io.inbox.len() < SENT_AHEAD_MAX {
+        } else if may_go_on
+            && client.io.is_paused
+            && (awaits_more || client.io.inbox.len() < SENT_AHEAD_MAX)
+        {
             client.io.is_paused = false;
             self.fx.act(Action::Resume(Side::Client(client.id)));
         }

@@ -1,6 +1,6 @@
 //! What a worker leaves for others: actions for its driver, bytes in outboxes, figures.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, sync::Arc};
 
 use trunkline_pool::ConnId;
 use trunkline_protocol::codec::compressed::Compressor;
@@ -71,6 +71,8 @@ pub(crate) struct Effects {
     pub(crate) dirty: Dirty<Side>,
     /// Memory of outboxes that are empty, for those that fill.
     pub(crate) buffers: Buffers,
+    /// The long command that is being looked at: who keeps it needs no copy.
+    pub(crate) whole: Option<Arc<Vec<u8>>>,
     pub(crate) compressor: Box<dyn Compressor>,
     /// Sockets whose packed bytes can be unpacked now.
     pub(crate) unpacking: VecDeque<Side>,
@@ -86,6 +88,7 @@ impl Effects {
             wakes: VecDeque::new(),
             dirty: Dirty::default(),
             buffers: Buffers::default(),
+            whole: None,
             compressor,
             unpacking: VecDeque::new(),
             stats,

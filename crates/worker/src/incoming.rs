@@ -9,7 +9,7 @@ use trunkline_protocol::packet::greeting::Greeting;
 use trunkline_topology::{HostAnswer, Secret, ServerKey, TlsFacts};
 
 use crate::{
-    ClientId, KillAnswer, KillAsker, KillRequest, MovedClient, Side, Worker,
+    ClientId, KillAnswer, KillAsker, KillRequest, MovedClient, Side, Studied, Worker,
     action::Peer,
     clients::client::Client,
     effects::Wake,
@@ -191,6 +191,11 @@ impl Worker {
     /// The control plane has said what it could of names that these clients wait for.
     pub fn catalog_told(&mut self, clients: Vec<ClientId>) {
         self.after(|worker| worker.commands.on_catalog_told(clients))
+    }
+
+    /// A long text of a client's has been read.
+    pub fn studied(&mut self, studied: Studied) {
+        self.after_client(studied.client, |commands, client| commands.on_studied(client, studied))
     }
 
     /// Takes over a published configuration. Statements under way go on as they began; servers

@@ -96,6 +96,7 @@ pub use servers::conn::MovedConn;
 pub use shared::Shared;
 pub use statement::analysis::digest_settings;
 pub use statement::proof::by_worker;
+pub use statement::study::{Student, Studied, Study};
 pub use time::Now;
 pub use trunkline_pool::ConnId;
 pub use upkeep::moving::MovedClient;

@@ -1,6 +1,6 @@
 //! Bytes on their way to a socket, in buffers that belong to the worker.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, sync::Arc};
 
 /// Buffers lent to sockets while they have bytes in flight. An idle socket holds none.
 #[derive(Debug, Default)]
@@ -33,6 +33,8 @@ impl Buffers {
 #[derive(Debug, Default)]
 pub struct Outbox {
     buf: Vec<u8>,
+    /// A long command behind what is in `buf`.
+    whole: Option<Box<Whole>>,
     /// Bytes at the front of `buf` that the kernel has taken.
     written: usize,
     /// Bytes taken by the kernel since the connection began.
@@ -40,20 +42,50 @@ pub struct Outbox {
     pub(crate) is_listed: bool,
 }
 
+/// A long command on its way, in the buffer that its statement has too.
+#[derive(Debug)]
+struct Whole {
+    bytes: Arc<Vec<u8>>,
+    /// How many of them the kernel has taken.
+    written: usize,
+}
+
 impl Outbox {
-    /// The bytes to write next.
+    /// The bytes to write next: not all that wait, where a long command is among them.
+    #[inline]
     pub fn pending(&self) -> &[u8] {
-        self.buf.get(self.written..).unwrap_or_default()
+        let own = self.buf.get(self.written..).unwrap_or_default();
+        match &self.whole {
+            Some(whole) if own.is_empty() => whole.bytes.get(whole.written..).unwrap_or_default(),
+            Some(_) | None => own,
+        }
     }
 
     /// Whether everything was written.
+    #[inline]
     pub fn is_empty(&self) -> bool {
-        self.written >= self.buf.len()
+        self.written >= self.buf.len() && self.whole.is_none()
     }
 
     /// Bytes that wait.
     pub fn len(&self) -> usize {
-        self.buf.len().saturating_sub(self.written)
+        let whole = self.whole.as_deref().map_or(0, |whole| whole.bytes.len() - whole.written);
+        self.buf.len().saturating_sub(self.written) + whole
+    }
+
+    /// Appends a long command without a copy of it.
+    pub(crate) fn append_whole(&mut self, bytes: Arc<Vec<u8>>, buffers: &mut Buffers) {
+        self.copy_whole(buffers);
+        self.whole = Some(Box::new(Whole { bytes, written: 0 }));
+    }
+
+    /// Something is to be appended behind a long command: that is copied.
+    #[cold]
+    fn copy_whole(&mut self, buffers: &mut Buffers) {
+        if let Some(whole) = self.whole.take() {
+            let rest = whole.bytes.get(whole.written..).unwrap_or_default();
+            self.buf(buffers).extend_from_slice(rest);
+        }
     }
 
     /// Bytes of memory that it holds.
@@ -74,6 +106,9 @@ impl Outbox {
 
     /// Where to append. The buffer may hold bytes that were written already: append only.
     pub(crate) fn buf(&mut self, buffers: &mut Buffers) -> &mut Vec<u8> {
+        if self.whole.is_some() {
+            self.copy_whole(buffers);
+        }
         if self.buf.capacity() == 0 {
             self.buf = buffers.take();
         }
@@ -82,16 +117,28 @@ impl Outbox {
 
     /// The kernel took the first `len` pending bytes.
     pub(crate) fn advance(&mut self, len: usize, buffers: &mut Buffers) {
-        debug_assert!(len <= self.len());
-        self.written += len;
+        debug_assert!(len <= self.pending().len());
         self.written_total += len as u64;
-        if self.is_empty() {
+        if self.whole.is_some() && self.written >= self.buf.len() {
+            return self.advance_whole(len);
+        }
+        self.written += len;
+        if self.written >= self.buf.len() {
             self.written = 0;
             buffers.give(std::mem::take(&mut self.buf));
         } else if self.written > KEPT_CAPACITY_MAX.max(self.len()) {
             // What is moved is no more than what was written since the last time.
             self.buf.drain(..self.written);
             self.written = 0;
+        }
+    }
+
+    #[cold]
+    fn advance_whole(&mut self, len: usize) {
+        let Some(whole) = &mut self.whole else { return };
+        whole.written += len;
+        if whole.written >= whole.bytes.len() {
+            self.whole = None;
         }
     }
 
@@ -106,6 +153,7 @@ impl Outbox {
     /// Drops what waits.
     pub(crate) fn discard(&mut self, buffers: &mut Buffers) {
         self.written = 0;
+        self.whole = None;
         buffers.give(std::mem::take(&mut self.buf));
     }
 }

@@ -11,6 +11,7 @@ use std::{
     },
 };
 
+use trunkline_budget::Budget;
 use trunkline_cache::Cache;
 use trunkline_catalog::Catalog;
 use trunkline_protocol::packet::greeting::Flavor;
@@ -45,6 +46,7 @@ pub struct Shared {
     loads: Mutex<Vec<Option<u64>>>,
     cache: Arc<Cache>,
     catalog: Arc<Catalog>,
+    budget: Arc<Budget>,
 }
 
 #[derive(Debug, Default)]
@@ -108,6 +110,17 @@ impl Shared {
     /// What names mean on the servers.
     pub fn catalog(&self) -> &Arc<Catalog> {
         &self.catalog
+    }
+
+    /// The memory of all.
+    pub fn budget(&self) -> &Arc<Budget> {
+        &self.budget
+    }
+
+    /// With this budget of memory.
+    #[must_use]
+    pub fn with_budget(self, budget: Arc<Budget>) -> Self {
+        Self { budget, ..self }
     }
 
     /// What the proxy tells servers of itself.

@@ -5,6 +5,7 @@ mod definition;
 mod pace;
 pub(crate) mod proof;
 pub(crate) mod sql_modes;
+pub(crate) mod study;
 
 use std::collections::HashSet;
 
@@ -17,6 +18,8 @@ use crate::{prepared::Entries, statement::analysis::Analyses, statement::definit
 /// Memories of texts and of what is known of them.
 pub(crate) struct Statements {
     pub(crate) analyses: Analyses,
+    /// Commands that were given away to be studied, so far.
+    pub(crate) studies: u64,
     /// Prepared texts.
     pub(crate) entries: Entries,
     /// Names that a statement has waited for in vain.
@@ -33,6 +36,7 @@ impl Statements {
     pub(crate) fn new(settings: &Settings) -> Self {
         Self {
             analyses: Analyses::new(settings),
+            studies: 0,
             entries: Entries::default(),
             unanswered: HashSet::with_hasher(FixedState::default()),
             orphans: Vec::new(),

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use trunkline_config::{Snapshot, parse};
 use trunkline_protocol::{
-    codec::compressed::{Compressor, Corrupt, Method},
+    codec::compressed::{Compressor, Corrupt, Method, Unpacking},
     codec::frame::put_payload,
     packet::greeting::NONCE_LEN,
     response::{Outcome, ResponseShape},
@@ -24,8 +24,8 @@ use trunkline_sql::{
 };
 
 use crate::{
-    Action, ClientId, ConnId, KillAnswer, Now, Peer, Shared, Side, Worker, WorkerOptions,
-    by_worker,
+    Action, ClientId, ConnId, KillAnswer, Now, Peer, Shared, Side, Student, Study, Worker,
+    WorkerOptions, by_worker,
     clients::client::{Client, Purpose, Session, Statement},
     rooms::{Core, Lender},
 };
@@ -130,6 +130,9 @@ pub(crate) struct TestWorker {
     servers: Vec<TestServer>,
     /// Servers accept connections and logins, and answer the proxy's own commands, by themselves.
     pub(crate) is_automatic: bool,
+    /// Long texts are read as soon as they are to be.
+    pub(crate) is_studious: bool,
+    studies: Vec<Study>,
 }
 
 impl TestWorker {
@@ -155,7 +158,18 @@ impl TestWorker {
         let now = Now { us: 1_000_000, unix_sec: 1_700_000_000 };
         let (actions, closing, clients, servers) = Default::default();
         let version = version.to_owned();
-        Self { worker, now, version, actions, closing, clients, servers, is_automatic: true }
+        Self {
+            worker,
+            now,
+            version,
+            actions,
+            closing,
+            clients,
+            servers,
+            is_automatic: true,
+            is_studious: true,
+            studies: Vec::new(),
+        }
     }
 
     pub(crate) fn core(&mut self) -> &mut Core {
@@ -432,6 +446,13 @@ impl TestWorker {
         server.expect("a connection")
     }
 
+    /// Reads the long texts that wait for it.
+    pub(crate) fn study(&mut self) {
+        for study in std::mem::take(&mut self.studies) {
+            self.worker.studied(Student::default().study(study));
+        }
+    }
+
     /// Plays the driver until nothing is left to do.
     fn settle(&mut self) {
         for _ in 0..ROUNDS_MAX {
@@ -471,6 +492,13 @@ impl TestWorker {
                 known.into_iter().for_each(|known| known.is_closed = true);
                 self.closing.push(*client);
             }
+            Action::Study(_) => {
+                let Action::Study(study) = action else { return };
+                self.studies.push(*study);
+                return if self.is_studious {
+                    self.study()
+                };
+            }
             Action::AskCatalog(ask) => {
                 let catalog = self.worker.catalog();
                 let waiters = catalog.settle_as_tables(&ask.names, ask.asked_ms);
@@ -497,7 +525,17 @@ impl TestWorker {
                 self.worker.wrote(side, bytes.len());
             }
             Side::Server(conn) => {
+                let mut bytes = bytes;
                 self.worker.wrote(side, bytes.len());
+                // A long command waits behind what was written.
+                loop {
+                    let more = self.worker.pending(side).to_vec();
+                    if more.is_empty() {
+                        break;
+                    }
+                    self.worker.wrote(side, more.len());
+                    bytes.extend(more);
+                }
                 let is_automatic = self.is_automatic;
                 let server = self.server_mut(conn);
                 server.hear(&bytes);
@@ -536,6 +574,10 @@ impl Compressor for NoCompressor {
         _: usize,
         _: &mut Vec<u8>,
     ) -> Result<(), Corrupt> {
+        Err(Corrupt)
+    }
+
+    fn unpacking(&mut self, _: Method) -> Result<Box<dyn Unpacking>, Corrupt> {
         Err(Corrupt)
     }
 }

@@ -57,14 +57,9 @@ impl Worker {
             true => sweep_ms.min(self.upkeep.rests_checked_ms + REST_SWEEP_EVERY_MS),
             false => sweep_ms,
         };
-        let next_ms = self
-            .commands
-            .exchange
-            .core
-            .clients
-            .timers
-            .first()
-            .map_or(sweep_ms, |(at_ms, _)| sweep_ms.min(*at_ms));
+        let clients = &self.commands.exchange.core.clients;
+        let next_ms = clients.timers.first().map_or(sweep_ms, |(at_ms, _)| sweep_ms.min(*at_ms));
+        let next_ms = clients.memory.due_ms().map_or(next_ms, |due_ms| next_ms.min(due_ms));
         let within_ms = next_ms.saturating_sub(self.commands.exchange.core.env.now.ms()).max(1);
         match is_waited_for {
             true => WAITING_TICK_MS.min(within_ms),
@@ -79,6 +74,7 @@ impl Worker {
             "behind an event, every connection is on a list"
         );
         self.commands.unpack_waiting();
+        self.commands.exchange.core.weigh_clients();
         self.commands.exchange.expire_logins();
         self.commands.expire_timers();
         self.commands.exchange.go_on_cached();
@@ -88,6 +84,7 @@ impl Worker {
         if self.commands.exchange.core.env.now.ms() >= self.upkeep.sweep_ms + SWEEP_EVERY_MS {
             self.upkeep.sweep_ms = self.commands.exchange.core.env.now.ms();
             self.commands.exchange.core.fx.log_budget = LOG_LINES_PER_SEC;
+            self.commands.exchange.core.tell_memory();
             self.sweep_clients();
             self.commands.exchange.sweep_orphans();
             self.commands.exchange.core.balance();

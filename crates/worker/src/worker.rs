@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use trunkline_budget::Purse;
 use trunkline_catalog::Catalog;
 use trunkline_config::Snapshot;
 use trunkline_pool::ConnId;
@@ -13,7 +14,7 @@ use trunkline_topology::{ServerKey, TlsOffer};
 use crate::plants::Plant;
 use crate::{
     Action, ClientId, MovedClient, MovedConn, Now, Shared, Side,
-    clients::Clients,
+    clients::{Clients, memory::Memory},
     effects::Effects,
     env::Env,
     mirror::Mirrors,
@@ -54,7 +55,10 @@ impl Worker {
         let statements = Statements::new(&snapshot.settings);
         let router = Router::new(&snapshot, options);
         let core = Core {
-            clients: Clients::default(),
+            clients: Clients {
+                memory: Memory::new(Purse::new(Arc::clone(shared.budget()))),
+                ..Clients::default()
+            },
             servers: Servers::new(options.seed),
             fx: Effects::new(compressor, stats),
             env: Env::new(options, snapshot, shared, greeting),

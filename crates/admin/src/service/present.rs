@@ -131,6 +131,8 @@ pub(super) fn memory(report: &Report, sqlite_bytes: u64) -> Vec<Vec<Value>> {
         ("jemalloc_allocated", of_kernel("RssAnon")),
         ("Query_Cache_Memory_bytes", report.process.cache.bytes),
         ("Trunkline_resident_max_bytes", of_kernel("VmHWM")),
+        ("Trunkline_memory_max_bytes", report.process.memory.max),
+        ("Trunkline_memory_used_bytes", report.process.memory.total),
     ];
     rows.map(|(name, value)| vec![text(name), text(&value.to_string())]).to_vec()
 }

@@ -15,6 +15,8 @@
 //! Sources: MySQL internals "Compression", MariaDB knowledge base "0 - Packet", and what both
 //! servers do (`e2e/tests/compression.rs`).
 
+use std::fmt;
+
 use thiserror::Error;
 
 use super::frame::{HEADER_LEN, PAYLOAD_MAX};
@@ -50,6 +52,30 @@ pub trait Compressor {
         plain_max: usize,
         out: &mut Vec<u8>,
     ) -> Result<(), Corrupt>;
+
+    /// Begins to unpack what comes in pieces.
+    fn unpacking(&mut self, method: Method) -> Result<Box<dyn Unpacking>, Corrupt>;
+}
+
+/// One compressed packet that is unpacked a piece at a time, so that neither it nor what it holds
+/// need be in memory as a whole.
+pub trait Unpacking: fmt::Debug + Send {
+    /// Takes bytes of `packed` and appends at most `plain_max` of what they hold to `out`.
+    fn step(
+        &mut self,
+        packed: &[u8],
+        plain_max: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<Progress, Corrupt>;
+}
+
+/// What a step has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// Bytes of the packed ones that were taken.
+    pub taken: usize,
+    /// Whether what was packed is over.
+    pub has_ended: bool,
 }
 
 /// Bytes that are not what their method makes, or are more than they say.
@@ -93,15 +119,32 @@ pub struct Framing {
     /// The number that goes on with a payload which comes in and has not ended. A number of its
     /// own: the next command may be sent meanwhile.
     within: Option<u8>,
+    /// The compressed packet that is taken a piece at a time.
+    open: Option<Open>,
     incoming: Walk,
     outgoing: Walk,
 }
 
+/// A compressed packet of which a part is still to be taken.
+#[derive(Debug)]
+struct Open {
+    seq: u8,
+    /// Bytes of it that are to come.
+    left: usize,
+    /// Bytes that it may still unpack to.
+    plain_left: usize,
+    /// Unpacks it; `None` for one that is not compressed.
+    stream: Option<Box<dyn Unpacking>>,
+    /// Whether all that it holds has been taken.
+    has_ended: bool,
+}
+
 impl Framing {
-    /// Takes the first compressed packet of `bytes` and appends what it holds to `out`; returns
-    /// its length, or `None` when more bytes are needed.
+    /// Takes the first compressed packet of `bytes`, or the next piece of one that is longer than
+    /// [`PIECE_MAX`], and appends what it holds to `out`, at most `PIECE_MAX` bytes. Returns how
+    /// many bytes were taken, perhaps none, or `None` when more bytes are needed.
     ///
-    /// It may take and hold at most `plain_max` bytes. A packet that unpacks to less than it says
+    /// A packet may take and hold at most `plain_max` bytes. One that unpacks to less than it says
     /// is taken, as servers do.
     pub fn unpack(
         &mut self,
@@ -112,6 +155,9 @@ impl Framing {
         compressor: &mut dyn Compressor,
         out: &mut Vec<u8>,
     ) -> Result<Option<usize>, Unpackable> {
+        if self.open.is_some() {
+            return self.go_on(bytes, out);
+        }
         let Some(header) = Header::read(bytes) else {
             return Ok(None);
         };
@@ -131,6 +177,9 @@ impl Framing {
             self.seq = header.seq.wrapping_add(1);
             return Err(Unpackable::TooLarge);
         }
+        if header.len.max(header.plain_len) > PIECE_MAX {
+            return self.open(header, method, compressor).map(Some);
+        }
         let end = COMPRESSED_HEADER_LEN + header.len;
         let Some(held) = bytes.get(COMPRESSED_HEADER_LEN..end) else {
             return Ok(None);
@@ -146,9 +195,68 @@ impl Framing {
         let plain = out.get(start..).unwrap_or_default();
         debug_assert!(header.plain_len == 0 || plain.len() <= header.plain_len);
         self.incoming.pass(plain);
-        let is_within = plain.is_empty() || !self.incoming.is_between();
-        self.within = is_within.then_some(header.seq.wrapping_add(1));
+        self.end_packet(header.seq, plain.is_empty());
         Ok(Some(end))
+    }
+
+    /// Whether a compressed packet has been taken in part: it may hold more, though no byte of it
+    /// is to come.
+    pub fn is_unpacking(&self) -> bool {
+        self.open.is_some()
+    }
+
+    /// Bytes that the packet which is being unpacked may have in the working memory of its library:
+    /// never more than what it says that it holds.
+    pub fn working_len(&self) -> usize {
+        match &self.open {
+            Some(Open { stream: Some(_), plain_left, .. }) => *plain_left,
+            Some(Open { stream: None, .. }) | None => 0,
+        }
+    }
+
+    /// Begins a packet that is taken a piece at a time.
+    fn open(
+        &mut self,
+        header: Header,
+        method: Method,
+        compressor: &mut dyn Compressor,
+    ) -> Result<usize, Unpackable> {
+        self.seq = header.seq.wrapping_add(1);
+        let (stream, plain_left) = match header.plain_len {
+            0 => (None, header.len),
+            plain_len => {
+                let stream = compressor.unpacking(method).map_err(|_| Unpackable::Broken)?;
+                (Some(stream), plain_len)
+            }
+        };
+        let (seq, left) = (header.seq, header.len);
+        self.open = Some(Open { seq, left, plain_left, stream, has_ended: false });
+        Ok(COMPRESSED_HEADER_LEN)
+    }
+
+    /// Takes the next piece of the packet that was begun.
+    fn go_on(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<Option<usize>, Unpackable> {
+        let Some(open) = self.open.as_mut() else { return Ok(None) };
+        let start = out.len();
+        let taken = open.step(bytes, out)?;
+        let plain_len = out.len() - start;
+        if taken == 0 && plain_len == 0 && !open.is_over() {
+            // The library has taken everything and says nothing: what it says ends too early.
+            return if open.left == 0 { Err(Unpackable::Broken) } else { Ok(None) };
+        }
+        let (is_over, seq) = (open.is_over(), open.seq);
+        self.incoming.pass(out.get(start..).unwrap_or_default());
+        if is_over {
+            self.open = None;
+            self.end_packet(seq, false);
+        }
+        Ok(Some(taken))
+    }
+
+    /// A packet has been taken to its end.
+    fn end_packet(&mut self, seq: u8, was_empty: bool) {
+        let is_within = was_empty || !self.incoming.is_between();
+        self.within = is_within.then_some(seq.wrapping_add(1));
     }
 
     /// Appends `plain`, a piece of an answer, as compressed packets that follow the last one.
@@ -210,6 +318,37 @@ impl Framing {
     }
 }
 
+impl Open {
+    /// Takes at most one piece; returns how many bytes of `bytes` that took.
+    fn step(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<usize, Unpackable> {
+        let own = bytes.get(..self.left.min(bytes.len())).unwrap_or_default();
+        let taken = match &mut self.stream {
+            // What stands behind the end of what is packed is nothing.
+            Some(_) if self.has_ended => own.len(),
+            Some(stream) => {
+                let (start, max) = (out.len(), self.plain_left.min(PIECE_MAX));
+                // One byte more than it may hold tells that it holds more.
+                let progress = stream.step(own, max + 1, out).map_err(|_| Unpackable::Broken)?;
+                let len = out.len() - start;
+                self.plain_left = self.plain_left.checked_sub(len).ok_or(Unpackable::Broken)?;
+                self.has_ended = progress.has_ended;
+                progress.taken
+            }
+            None => {
+                let piece = own.get(..own.len().min(PIECE_MAX)).unwrap_or_default();
+                out.extend_from_slice(piece);
+                piece.len()
+            }
+        };
+        self.left -= taken;
+        Ok(taken)
+    }
+
+    fn is_over(&self) -> bool {
+        self.left == 0 && (self.has_ended || self.stream.is_none())
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Header {
     len: usize,
@@ -234,7 +373,7 @@ impl Header {
 
 /// Where a stream of packets, cut anywhere, stands.
 #[derive(Debug, Clone, Default)]
-struct Walk {
+pub struct Walk {
     head: [u8; HEADER_LEN],
     head_len: usize,
     /// Bytes of the packet's payload to come.
@@ -245,12 +384,17 @@ struct Walk {
 
 impl Walk {
     /// Whether no payload is under way.
-    fn is_between(&self) -> bool {
+    pub fn is_between(&self) -> bool {
         self.head_len == 0 && self.left == 0 && !self.is_continued
     }
 
+    /// The number of the last packet whose header was taken.
+    pub fn seq(&self) -> u8 {
+        self.head[HEADER_LEN - 1]
+    }
+
     /// Takes all of `bytes`.
-    fn pass(&mut self, mut bytes: &[u8]) {
+    pub fn pass(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let len = self.pass_one(bytes);
             bytes = bytes.get(len..).unwrap_or_default();
@@ -259,7 +403,7 @@ impl Walk {
 
     /// Takes bytes up to the end of the payload that they begin or go on with; returns how many,
     /// at least one where there is one.
-    fn pass_one(&mut self, bytes: &[u8]) -> usize {
+    pub fn pass_one(&mut self, bytes: &[u8]) -> usize {
         let mut rest = bytes;
         loop {
             let len = self.left.min(rest.len());

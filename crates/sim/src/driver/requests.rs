@@ -3,7 +3,7 @@
 use trunkline_catalog::Inquiry;
 use trunkline_protocol::packet::greeting::Flavor;
 use trunkline_topology::Secret;
-use trunkline_worker::{CatalogAsk, Worker, by_worker, shell::Request};
+use trunkline_worker::{CatalogAsk, Student, Worker, by_worker, shell::Request};
 
 use super::{Job, Mail, Wish, WorkerMail, io::Around, now_of, unix_us_of};
 
@@ -24,6 +24,9 @@ impl Around<'_, '_> {
             Request::AskServer { client, .. } => return worker.client_verified(client, false),
             Request::LookUpUsers => return worker.users_looked_up(),
             Request::LookUpHost(addr) => Wish::Name(addr),
+            Request::Study(study) => {
+                return worker.studied(Student::default().study(*study));
+            }
             Request::AskCatalog(ask) => return self.ask_catalog(worker, &ask),
             // Nobody asks in an administrator's name here.
             Request::TellAdministrator(..) => return,

@@ -7,13 +7,15 @@ use std::{
 };
 
 use trunkline_admin::{Health, ReportFuture, SessionsFuture, StatusSource};
+use trunkline_budget::{Budget, Kind, Refusal};
 use trunkline_cache::Cache;
 use trunkline_catalog::Catalog;
 use trunkline_config::Snapshot;
 use trunkline_proxy::{DataPlane, Log, TlsSetup};
 use trunkline_sql::token::Modes;
 use trunkline_stats::{
-    CacheFigures, CatalogFigures, DigestQuery, Process, Report, SessionList, SessionQuery,
+    CacheFigures, CatalogFigures, DigestQuery, MemoryFigures, Process, Report, SessionList,
+    SessionQuery,
 };
 
 /// Why a balancer should send no clients after `PROXYSQL PAUSE`.
@@ -27,6 +29,7 @@ pub struct Reporter {
     known: Mutex<Known>,
     cache: Arc<Cache>,
     catalog: Arc<Catalog>,
+    budget: Arc<Budget>,
 }
 
 struct Known {
@@ -41,7 +44,8 @@ impl Reporter {
         let known = Mutex::new(Known { process, health: Health::Ready, tls: Arc::default() });
         let shared = plane.read().unwrap_or_else(PoisonError::into_inner).shared().clone();
         let (cache, catalog) = (Arc::clone(shared.cache()), Arc::clone(shared.catalog()));
-        Self { plane, known, cache, catalog }
+        let budget = Arc::clone(shared.budget());
+        Self { plane, known, cache, catalog, budget }
     }
 
     /// Empties the result cache, the shared one too; how many results it had.
@@ -172,6 +176,7 @@ impl StatusSource for Reporter {
                 shared_failures: shared.failures,
             };
             report.process.catalog = catalog_figures(&self.catalog);
+            report.process.memory = memory_figures(&self.budget);
             report.process.now_unix_sec = unix_sec(SystemTime::now());
             report
         })
@@ -206,6 +211,21 @@ fn catalog_figures(catalog: &Catalog) -> CatalogFigures {
         rounds: figures.rounds,
         queries: figures.queries,
         errors: figures.errors,
+    }
+}
+
+/// What is in use of the memory for what comes from outside, as reports have it.
+fn memory_figures(budget: &Budget) -> MemoryFigures {
+    let charged = Kind::ALL.into_iter().map(|kind| (kind.name().to_owned(), budget.of(kind)));
+    let refusals = Refusal::ALL.into_iter();
+    let refusals = refusals.map(|why| (why.name().to_owned(), budget.refusals(why)));
+    MemoryFigures {
+        max: budget.max(),
+        total: budget.total(),
+        charged: charged.collect(),
+        waiting: budget.waiting(),
+        waits: budget.waits(),
+        refusals: refusals.collect(),
     }
 }
 

@@ -130,6 +130,7 @@ fn settle_process(settings: &Settings) -> Option<u64> {
     let open_files = limits::raise_open_files();
     limits::sharpen_pauses();
     limits::forbid_huge_pages();
+    crate::allocator::give_back_soon();
     if !settings.core_dumps {
         limits::forbid_dumps();
     }

@@ -146,7 +146,7 @@ impl Exchange {
                 let count = count.unwrap_or_default();
                 let count = recall::unsigned(count);
                 let text = format!("SELECT {count} AS `@@session.{name}`");
-                put_text(&mut statement.command.frames, text_len, text.as_bytes());
+                put_text(statement.command.frames.own(), text_len, text.as_bytes());
                 self.run_on_route(client, route, statement);
             }
             Some(show) => {
@@ -161,7 +161,7 @@ impl Exchange {
                         put_remembered(&mut reply, past, show, format, status);
                     }
                 }
-                self.core.fx.buffers.give(statement.command.frames);
+                self.core.fx.buffers.give(statement.command.frames.into_own());
                 self.core.fx.stats.counters.statements_answered += 1;
                 self.core.write_client(client, |out| out.extend_from_slice(&reply));
                 client.has_shown();
@@ -196,7 +196,7 @@ impl Exchange {
                 known = session.past.recalled(&known);
                 let is_lost = !self.core.env.may_run_again(session);
                 if is_lost && self.core.shows_past(client, &entry) {
-                    self.core.fx.buffers.give(statement.command.frames);
+                    self.core.fx.buffers.give(statement.command.frames.into_own());
                     return;
                 }
             }

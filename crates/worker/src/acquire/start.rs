@@ -159,7 +159,7 @@ impl Core {
     /// Nothing of a statement goes to a server.
     fn give_up_unsent(&mut self, client: &mut Client, statement: Box<Statement>) {
         client.long_data_used(&statement);
-        self.fx.buffers.give(statement.command.frames);
+        self.fx.buffers.give(statement.command.frames.into_own());
     }
 }
 

@@ -37,6 +37,9 @@ impl Clients {
         let held = Some(client.io.outbox.held()).filter(|held| *held > SCARCE_LEN_MAX).unwrap_or(0);
         let before = std::mem::replace(&mut client.io.waiting_held, held);
         self.waiting_bytes = self.waiting_bytes + held - before;
+        if held != before {
+            self.weigh(client);
+        }
     }
 }
 
@@ -77,7 +80,7 @@ impl Core {
     pub(crate) fn buffer_max(&self) -> usize {
         let settings = &self.env.snapshot.settings;
         let share = settings.buffers_max / self.env.options.workers.max(1);
-        match self.clients.waiting_bytes > share {
+        match self.clients.waiting_bytes > share || self.clients.memory.is_scarce {
             true => settings.client_buffer_max.min(SCARCE_LEN_MAX),
             false => settings.client_buffer_max,
         }

@@ -6,7 +6,7 @@ use trunkline_catalog::{DefinitionTicket, Proof};
 use trunkline_pool::{AccountId, ConnId};
 use trunkline_protocol::{
     capability::Capabilities,
-    codec::frame::HEADER_LEN,
+    codec::frame::{HEADER_LEN, Header, PAYLOAD_MAX},
     command::execute::CURSOR_FLAGS,
     packet::{greeting::Flavor, status, tracker_filter::TrackerFilter},
     response::{ReplyFormat, ResponseShape, ServerError},
@@ -27,6 +27,8 @@ use crate::{
     accept::arrival::Arrival,
     action::Peer,
     cache::CacheFill,
+    clients::frames::Frames,
+    clients::memory::ClientMemory,
     clients::session::ClientSession,
     compressed::Packing,
     mirror::{CopyOf, MirrorSide},
@@ -108,6 +110,27 @@ pub(crate) struct ClientIo {
     pub(crate) is_paused: bool,
     /// What of [`Clients::waiting_bytes`](crate::clients::Clients) is its.
     pub(crate) waiting_held: usize,
+    /// What it holds of the memory of all, where that is more than little.
+    pub(crate) memory: Option<Box<ClientMemory>>,
+}
+
+/// An inbox that is longer than this is given room for all of a statement that is announced.
+const ROOM_LEN_MIN: usize = 1024 * 1024;
+
+impl ClientIo {
+    /// Keeps bytes that came. A long statement gets room once, for as much as it says that it will
+    /// take: a buffer that doubles is copied, and of a long one that takes many milliseconds. Room
+    /// that is not written to takes no memory.
+    pub(crate) fn keep(&mut self, bytes: &[u8], packet_max: usize) {
+        if self.inbox.len() > ROOM_LEN_MIN && self.inbox.capacity() - self.inbox.len() < bytes.len()
+        {
+            let is_split = Header::read(&self.inbox).is_some_and(Header::is_continued);
+            let announced = if is_split { packet_max + ROOM_LEN_MIN } else { PAYLOAD_MAX };
+            // Without it, there may still be a little.
+            drop(self.inbox.try_reserve_exact(announced.saturating_sub(self.inbox.len())));
+        }
+        self.inbox.extend_from_slice(bytes);
+    }
 }
 
 impl Client {
@@ -408,7 +431,7 @@ pub(crate) struct Statement {
 #[derive(Debug)]
 pub(crate) struct CommandSent {
     /// The command, packet headers and all, in the form of clients without query attributes.
-    pub(crate) frames: Vec<u8>,
+    pub(crate) frames: Frames,
     /// Its query attributes: what precedes the text, or all that follows the statement id.
     pub(crate) attributes: Option<Box<[u8]>>,
     /// The number that its client awaits the answer with.

@@ -1,10 +1,13 @@
 //! The statement that a client has under way, from its beginning on.
 
+use std::sync::Arc;
+
 use trunkline_protocol::response::ResponseShape;
 
 use crate::{
     clients::Clients,
     clients::client::{Client, CommandSent, Phase, Purpose, Statement},
+    clients::frames::Frames,
     commands::command::is_split,
     compressed::answer_seq,
     rooms::Core,
@@ -19,8 +22,14 @@ impl Core {
         shape: ResponseShape,
         purpose: Purpose,
     ) -> Box<Statement> {
-        let mut copy = self.fx.buffers.take();
-        copy.extend_from_slice(frames);
+        let copy = match self.fx.whole.as_ref().filter(|whole| is_same(whole, frames)) {
+            Some(whole) => Frames::Whole(Arc::clone(whole)),
+            None => {
+                let mut copy = self.fx.buffers.take();
+                copy.extend_from_slice(frames);
+                Frames::Own(copy)
+            }
+        };
         let answer_seq = match is_split(&copy) {
             true => answer_seq(&copy),
             false => 1,
@@ -43,6 +52,11 @@ impl Core {
             None => Box::new(statement),
         }
     }
+}
+
+/// Whether these are the bytes of that buffer.
+fn is_same(whole: &[u8], frames: &[u8]) -> bool {
+    std::ptr::eq(whole, frames)
 }
 
 impl Clients {

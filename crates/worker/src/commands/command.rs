@@ -26,7 +26,7 @@ use crate::{
     prepared::{Run, is_unanswered},
     rooms::{Commands, Core, Exchange, Lender},
     routing::route::{Asking, Route, Routed, hostgroup_of},
-    statement::analysis::Known,
+    statement::{analysis::Known, study::STUDY_LEN_MIN},
 };
 
 /// Bytes of commands that a client may send ahead while one runs; it is not read beyond.
@@ -71,6 +71,17 @@ fn command_end(bytes: &[u8], payload_max: usize) -> CommandEnd {
             return CommandEnd::At(end, payload_len >= PAYLOAD_MAX);
         }
         seq = seq.wrapping_add(1);
+    }
+}
+
+/// Where the first command in `bytes` ends, if it has a text that is long, and has come whole.
+pub(super) fn long_command_end(bytes: &[u8], payload_max: usize) -> Option<usize> {
+    let has_text = matches!(bytes.get(HEADER_LEN), Some(0x03 | 0x16));
+    match command_end(bytes, payload_max) {
+        CommandEnd::At(end, _) if has_text && end > STUDY_LEN_MIN => Some(end),
+        CommandEnd::At(..) | CommandEnd::Partial | CommandEnd::TooLong | CommandEnd::OutOfOrder => {
+            None
+        }
     }
 }
 
@@ -136,7 +147,8 @@ impl Commands {
                 self.exchange.core.pause_if_full(client);
             }
         } else {
-            client.io.inbox.extend_from_slice(bytes);
+            let packet_max = self.exchange.core.env.snapshot.settings.max_allowed_packet;
+            client.io.keep(bytes, packet_max);
             self.drain_inbox(client);
             self.exchange.core.pause_if_full(client);
         }
@@ -152,6 +164,9 @@ impl Commands {
             return;
         }
         let mut inbox = std::mem::take(&mut client.io.inbox);
+        if inbox.len() > STUDY_LEN_MIN && self.begin_study(client, &mut inbox) {
+            return;
+        }
         let consumed = self.commands_in(client, &inbox);
         if matches!(client.phase, Phase::Closing) {
             return;
@@ -170,6 +185,7 @@ impl Commands {
         let stays_paused = has_plant!(self.exchange.core, PausedForever);
         if client.io.is_paused
             && !stays_paused
+            && !client.waits_for_memory()
             && (awaits_more || client.io.inbox.len() < SENT_AHEAD_MAX)
         {
             client.io.is_paused = false;
@@ -243,16 +259,21 @@ impl Commands {
 
     /// A command that has waited begins its way anew.
     pub(super) fn command_again(&mut self, client: &mut Client, frames: &[u8]) {
+        match is_split(frames) {
+            true => self.payload_again(client, frames, &joined_payload(frames)),
+            false => self.payload_again(client, frames, frames.get(HEADER_LEN..).unwrap_or(&[])),
+        }
+    }
+
+    /// A command that has waited begins its way anew; `payload` is what is in its packets.
+    pub(super) fn payload_again(&mut self, client: &mut Client, frames: &[u8], payload: &[u8]) {
         let session = client.session.as_mut();
         if let Some(cause) = session.and_then(|session| session.lost.take()) {
             // What it was to be a part of has gone while it waited.
             self.exchange.refuse(client, 1, ErrorKind::StateLost.says(cause));
             return;
         }
-        match is_split(frames) {
-            true => self.run_command(client, frames, &joined_payload(frames)),
-            false => self.run_command(client, frames, frames.get(HEADER_LEN..).unwrap_or(&[])),
-        }
+        self.run_command(client, frames, payload);
     }
 
     fn run_command(&mut self, client: &mut Client, frames: &[u8], payload: &[u8]) {
@@ -351,8 +372,8 @@ impl Commands {
                 let mut statement =
                     self.exchange.core.statement(frames, ResponseShape::Query, Purpose::Query);
                 if attributes.is_some() {
-                    statement.command.frames.clear();
-                    put_text(&mut statement.command.frames, text);
+                    statement.command.frames.own().clear();
+                    put_text(statement.command.frames.own(), text);
                 }
                 (statement, known)
             }
@@ -389,7 +410,7 @@ impl Commands {
         statement.run_on(server);
         statement.obey(directives);
         if goes_to_server && self.exchange.answer_repeated_set(client, &statement) {
-            return self.exchange.core.fx.buffers.give(statement.command.frames);
+            return self.exchange.core.fx.buffers.give(statement.command.frames.into_own());
         }
         self.submit(client, route, statement, text_len);
     }

@@ -134,6 +134,9 @@ impl Commands {
                 .refuse_prepare(client, ErrorKind::TooManyStatements.says(text));
         }
         let stmt_id = stmts.next_id();
+        if let Err(error) = self.exchange.core.may_keep(client, text.len()) {
+            return self.exchange.core.refuse_prepare(client, error);
+        }
         let routed = self.route_text(client, &known, text, asking, &modes, own);
         let Routed { route, mut directives, rewritten, server, proven } = routed;
         // A rule's answer, and its delay, are for those who run it.
@@ -312,6 +315,10 @@ impl Core {
                 "Parameter of prepared statement which is set through mysql_send_long_data() is \
                  longer than 'max_allowed_packet' bytes",
             ),
+            (LongDataError::NoMemory, _) => ErrorKind::OutOfResources.says(
+                "Out of memory: there was none of memory_max for a parameter that was sent by \
+                 mysql_stmt_send_long_data(); try again with less at once, or raise memory_max",
+            ),
             (LongDataError::NoParameter, Flavor::MySql) => {
                 ErrorKind::WrongArguments.says("Incorrect arguments to mysql_stmt_precheck")
             }
@@ -354,9 +361,13 @@ impl Core {
         param: u16,
     ) {
         let max = self.env.snapshot.settings.max_allowed_packet;
+        let may_keep = self.may_keep(client, frames.len()).is_ok();
         let Some(stmts) = client.stmts_mut() else { return };
         if let Some(stmt_id) = stmts.resolve(stmt_id) {
-            stmts.add_long_data(stmt_id, param, frames, max);
+            match may_keep {
+                true => stmts.add_long_data(stmt_id, param, frames, max),
+                false => stmts.refuse_long_data(stmt_id),
+            }
         }
     }
 }
@@ -426,8 +437,8 @@ fn plain_execution(stmt: &ClientStmt, raw: &[u8]) -> Result<PlainExecution, Exec
 fn take_plain(statement: &mut Statement, stmt_id: u32, plain: &PlainExecution, came: &[u8]) {
     let (code, raw) = (came.get(..1).unwrap_or_default(), came.get(5..).unwrap_or_default());
     let payload = [code, &stmt_id.to_le_bytes(), &plain.raw].concat();
-    statement.command.frames.clear();
-    put_payload(&mut statement.command.frames, 0, &payload);
+    statement.command.frames.own().clear();
+    put_payload(statement.command.frames.own(), 0, &payload);
     statement.command.attributes = plain.has_attributes.then(|| raw.into());
 }
 

@@ -112,7 +112,7 @@ impl Exchange {
         statement.beside.mirrored = None;
         statement.beside.copy_of = None;
         self.orphan_definition(&mut statement);
-        self.core.fx.buffers.give(std::mem::take(&mut statement.command.frames));
+        self.core.fx.buffers.give(std::mem::take(&mut statement.command.frames).into_own());
         statement.meaning.known = None;
         statement.prepared.prepare_error = None;
         statement.command.attributes = None;

@@ -38,7 +38,7 @@ impl Exchange {
         conn.phase = ConnPhase::Forward(client.id);
         self.core.servers.set_state(conn, ConnState::Forwarding);
         self.core.write_server(conn, |out| out.extend_from_slice(&frames));
-        self.core.fx.buffers.give(frames);
+        self.core.fx.buffers.give(frames.into_own());
         self.core.fx.stats.counters.binlog_dumps += 1;
         self.replica_read(client, conn, &ahead);
     }

@@ -53,6 +53,7 @@ impl Exchange {
             self.core.end_session(client, lent);
             client.phase = Phase::Closing;
             client.io.inbox = Vec::new();
+            self.core.clients.uncharge(client);
             client.active_ms = now_ms;
             match client.is_mirror {
                 true => self.core.clients.copies.over.push(client.id),
@@ -101,6 +102,7 @@ impl Exchange {
         if let Some(mut client) = self.core.clients.table.remove(id) {
             client.io.outbox.discard(&mut self.core.fx.buffers);
             self.core.clients.waiting_bytes -= client.io.waiting_held;
+            self.core.clients.uncharge(&mut client);
             self.core.clients.numbers.remove(&client.origin.number);
             self.core.tell_home(client.origin.number);
             if client.origin.has_place {

@@ -25,6 +25,7 @@ use crate::{
     exchange::dump::waits_to_dump,
     exchange::past::{PastHere, runs_a_routine},
     exchange::pins::{PLAIN_VARIABLES, sets_next_transaction},
+    prepared::is_sent_as_it_came,
     prepared::{self, put_statement},
     rooms::{Core, Exchange, Lender},
     servers::Servers,
@@ -285,12 +286,22 @@ impl Exchange {
         }
         statement.stage = stage;
         conn.left.may_last = may_last(statement);
-        let out = conn.io.outbox.buf(&mut self.core.fx.buffers);
-        let begin = out.len();
-        put_statement(out, statement, session, &mut conn.stmts, conn.server.takes_attributes);
-        let put = out.get(begin..).unwrap_or_default();
+        let goes_whole = is_sent_as_it_came(statement, conn.server.takes_attributes);
+        let put_len = match statement.command.frames.whole().filter(|_| goes_whole) {
+            Some(whole) => {
+                conn.io.outbox.append_whole(Arc::clone(whole), &mut self.core.fx.buffers);
+                whole.len()
+            }
+            None => {
+                let out = conn.io.outbox.buf(&mut self.core.fx.buffers);
+                let begin = out.len();
+                let takes_attributes = conn.server.takes_attributes;
+                put_statement(out, statement, session, &mut conn.stmts, takes_attributes);
+                out.len() - begin
+            }
+        };
         // It may take another number of packets than its client knows of.
-        let is_other = put.len() > PAYLOAD_MAX || statement.command.answer_seq != 1;
+        let is_other = put_len > PAYLOAD_MAX || statement.command.answer_seq != 1;
         if let (true, Some(entry)) = (is_other, conn.in_flight.back_mut()) {
             entry.relay.renumber_from(statement.command.answer_seq);
         }

@@ -54,6 +54,8 @@ pub(crate) enum LongDataError {
     TooLong,
     /// The statement has no such parameter.
     NoParameter,
+    /// There was no memory for it.
+    NoMemory,
 }
 
 impl LongData {
@@ -223,6 +225,13 @@ impl ClientStmts {
         long.begins.push(long.frames.len());
         long.frames.extend_from_slice(frames);
         self.held += cost;
+    }
+
+    /// A piece of a long parameter was not kept, for want of memory.
+    pub(crate) fn refuse_long_data(&mut self, id: u32) {
+        if let Some(stmt) = self.get_mut(id) {
+            stmt.long.get_or_insert_default().error.get_or_insert(LongDataError::NoMemory);
+        }
     }
 
     /// What was sent ahead has been used, or is given up.

@@ -207,6 +207,15 @@ fn run_front(stmts: &mut ServerStmts, stmt: &ClientStmt, statement: &Statement) 
     stmts.run(fit_of(stmt, statement), opens_cursor);
 }
 
+/// Whether a server is sent the very bytes that a statement's client has sent.
+pub(crate) fn is_sent_as_it_came(statement: &Statement, takes_attributes: bool) -> bool {
+    match statement.command.purpose {
+        Purpose::Execute | Purpose::Fetch => false,
+        Purpose::Query => !takes_attributes,
+        _ => true,
+    }
+}
+
 /// Appends a statement to a connection's outbox, under the server's id where it has one.
 pub(crate) fn put_statement(
     out: &mut Vec<u8>,
@@ -289,7 +298,7 @@ fn put_execution(
         // As one packet that is longer than packets can be.
         [&[0; HEADER_LEN], &*joined_payload(&statement.command.frames)].concat()
     });
-    match (execution_in(joined.as_ref().unwrap_or(&statement.command.frames), params), types) {
+    match (execution_in(joined.as_deref().unwrap_or(&statement.command.frames), params), types) {
         (Some(execution), types) if takes_attributes => {
             execution.put_counted(out, server_id, params, types);
         }

@@ -97,7 +97,7 @@ impl Client {
         let Some(recalled) = text.and_then(|text| recall::recall(text, &modes, known)) else {
             return false;
         };
-        put_text(&mut statement.command.frames, text_len, &recalled);
+        put_text(statement.command.frames.own(), text_len, &recalled);
         statement.meaning.is_recalled = true;
         true
     }
@@ -305,7 +305,7 @@ pub(crate) fn assign_numbers(
     else {
         return false;
     };
-    put_text(&mut statement.command.frames, text_len, &text);
+    put_text(statement.command.frames.own(), text_len, &text);
     true
 }
 

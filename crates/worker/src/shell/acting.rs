@@ -70,6 +70,7 @@ impl<S: Stream> Shell<S> {
             }
             Action::LookUpUsers => Request::LookUpUsers,
             Action::LookUpHost(addr) => Request::LookUpHost(addr),
+            Action::Study(study) => Request::Study(study),
             Action::AskCatalog(ask) => Request::AskCatalog(ask),
             Action::TellAdministrator { ticket, answer } => {
                 Request::TellAdministrator(ticket, answer)

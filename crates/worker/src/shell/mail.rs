@@ -8,7 +8,9 @@ use trunkline_protocol::packet::greeting::Greeting;
 use trunkline_topology::{HostAnswer, Secret, ServerKey};
 
 use super::*;
-use crate::{ClientId, ConnId, KillAnswer, KillAsker, KillRequest, MovedClient, MovedConn};
+use crate::{
+    ClientId, ConnId, KillAnswer, KillAsker, KillRequest, MovedClient, MovedConn, Studied,
+};
 
 /// A socket on its way to another worker.
 #[derive(Debug)]
@@ -49,6 +51,10 @@ pub enum Mail<S: Stream> {
     HostNamed(IpAddr, HostAnswer),
     /// What these clients' statements name has been asked for.
     CatalogTold(Vec<ClientId>),
+    /// A long text has been read.
+    Studied(Box<Studied>),
+    /// A long text of this client's could not be read: the session ends.
+    StudyFailed(ClientId),
     /// Answers that these clients wait for were stored, or will not be.
     CacheWoken(Vec<ClientId>),
     /// That worker needs a connection to this server.
@@ -83,6 +89,8 @@ impl<S: Stream> Shell<S> {
             Mail::UsersLookedUp => worker.users_looked_up(),
             Mail::HostNamed(addr, answer) => worker.host_named(addr, answer),
             Mail::CatalogTold(clients) => worker.catalog_told(clients),
+            Mail::StudyFailed(client) => worker.abandon(Side::Client(client)),
+            Mail::Studied(studied) => worker.studied(*studied),
             Mail::CacheWoken(clients) => worker.cache_woken(clients),
             Mail::PeerAsks(key, from) => worker.peer_asks(key, from),
             Mail::HandedOver(moved, travelling) => self.take_conn(io, *moved, *travelling),

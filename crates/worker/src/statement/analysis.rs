@@ -21,6 +21,7 @@ use crate::{
     session_past::{FoundRows, may_fail_half_way},
     statement::pace::Pace,
     statement::proof::Proofs,
+    statement::study::StudiedText,
 };
 
 /// A statement's digest and analysis; one for all statements that differ only in literals.
@@ -61,6 +62,29 @@ pub(crate) struct Known {
 }
 
 impl Known {
+    /// What is known of the text, without what was observed of its statements.
+    pub(crate) fn copy(&self) -> Self {
+        Self {
+            digest: self.digest,
+            digest_text: self.digest_text.clone(),
+            says_all: self.says_all,
+            edition: self.edition,
+            reading: self.reading,
+            structure: self.structure.clone(),
+            analysis: self.analysis.clone(),
+            nameless: self.nameless,
+            proofs: Proofs::default(),
+            pace: Pace::default(),
+            computes_values: self.computes_values,
+            is_ordinary: self.is_ordinary,
+            may_leave_insert_id: self.may_leave_insert_id,
+            looks_at_nothing: self.looks_at_nothing,
+            may_fail_half_way: self.may_fail_half_way,
+            found_rows: self.found_rows,
+            hints: self.hints.clone(),
+        }
+    }
+
     /// Whether it is the analysis of every plain text with this structure that is read so.
     fn is_of(&self, structure: &[u8], reading: u16) -> bool {
         let known = self.structure.as_deref().unwrap_or(&self.digest_text);
@@ -115,6 +139,18 @@ pub(crate) struct Analyses {
     edition: u32,
     young: HashMap<u64, Rc<Known>, FixedState>,
     old: HashMap<u64, Rc<Known>, FixedState>,
+    /// What the command under way is, where that was found out elsewhere.
+    studied: Option<StudiedText>,
+}
+
+/// How texts are read: what settings and servers say of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Method {
+    settings: digest::Settings,
+    judges: bool,
+    routines: Routines,
+    version: ServerVersion,
+    edition: u32,
 }
 
 /// Analyses in one generation.
@@ -132,7 +168,49 @@ impl Analyses {
             edition: 0,
             young: HashMap::with_hasher(FixedState::default()),
             old: HashMap::with_hasher(FixedState::default()),
+            studied: None,
         }
+    }
+
+    /// Those of somebody who reads texts for a worker.
+    pub(crate) fn of(method: Method) -> Self {
+        let Method { settings, judges, routines, version, edition } = method;
+        Self {
+            digester: Digester::new(),
+            exact: exact(&settings),
+            settings,
+            judges,
+            routines,
+            version,
+            edition,
+            young: HashMap::with_hasher(FixedState::default()),
+            old: HashMap::with_hasher(FixedState::default()),
+            studied: None,
+        }
+    }
+
+    /// How this worker reads texts now.
+    pub(crate) fn method(&self) -> Method {
+        Method {
+            settings: self.settings.clone(),
+            judges: self.judges,
+            routines: self.routines.clone(),
+            version: self.version,
+            edition: self.edition,
+        }
+    }
+
+    /// Reads texts so from now on.
+    pub(crate) fn follow(&mut self, method: Method) {
+        if self.method() != method {
+            *self = Self::of(method);
+        }
+    }
+
+    /// What the command that is looked at next is, where that was found out elsewhere; `None` when
+    /// it is over.
+    pub(crate) fn set_studied(&mut self, studied: Option<StudiedText>) {
+        self.studied = studied;
     }
 
     /// Takes over changed settings; digests made under other settings are not comparable, and
@@ -181,6 +259,12 @@ impl Analyses {
     /// the modes that the digest assumes, and found again only by the whole digest text and for
     /// the same modes.
     pub(crate) fn know(&mut self, text: &[u8], modes: &Modes) -> Rc<Known> {
+        if let Some(studied) = &self.studied
+            && studied.known.edition == self.edition
+            && studied.is_of(text, modes)
+        {
+            return Rc::clone(&studied.known);
+        }
         let digest = self.digester.digest(text, &self.settings);
         let exact = self.exact.as_mut().map(|(digester, settings)| digester.digest(text, settings));
         let whole = exact.as_ref().unwrap_or(&digest);

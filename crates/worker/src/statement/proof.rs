@@ -22,6 +22,7 @@ use crate::{
     routing::route::Asking,
     statement::Statements,
     statement::analysis::Known,
+    statement::study::LongCommand,
 };
 
 /// Places that one statement's proofs are remembered for.
@@ -119,8 +120,12 @@ impl Validity {
 /// A command that waits for what its names mean.
 #[derive(Debug)]
 pub(crate) struct AwaitNames {
-    /// The command, packet headers and all.
+    /// The command, packet headers and all; none while it is being studied.
     pub(crate) frames: Vec<u8>,
+    /// The long command that it is, and what its text is, where that is known already.
+    pub(crate) studied: Option<(LongCommand, Rc<Known>)>,
+    /// The command is being studied, under this number, and takes so many bytes of memory.
+    pub(crate) study: Option<(u64, usize)>,
 }
 
 /// What is proven of a statement now that it is over. What its names meant when it was sent they
@@ -431,7 +436,13 @@ impl Exchange {
         self.core.fx.stats.counters.statements_awaited_names += 1;
         let until_ms = self.core.env.now.ms() + wait_ms;
         debug_assert!(matches!(client.phase, Phase::Idle));
-        client.phase = Phase::AwaitNames(Box::new(AwaitNames { frames: frames.to_vec() }));
+        // Who looks at a long command keeps it meanwhile.
+        let frames = match self.core.fx.whole {
+            Some(_) => Vec::new(),
+            None => frames.to_vec(),
+        };
+        let waiting = AwaitNames { frames, studied: None, study: None };
+        client.phase = Phase::AwaitNames(Box::new(waiting));
         self.core.clients.set_timer(client, until_ms);
         None
     }

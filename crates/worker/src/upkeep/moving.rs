@@ -115,6 +115,7 @@ impl Core {
             && client.io.inbox.is_empty()
             && client.io.outbox.is_empty()
             && !client.io.is_paused
+            && !client.skips()
             && client.origin.proof.is_none()
             && client.io.waiting_held == 0
             && client.timer_ms == 0
@@ -131,6 +132,7 @@ impl Core {
         let Some(account) = account else { return };
         let Some(mut client) = self.clients.table.remove(id) else { return };
         self.clients.numbers.remove(&client.origin.number);
+        self.clients.uncharge(&mut client);
         let Some(session) = client.session.take() else { return };
         let mut session = *session;
         self.reset_soiled(id, std::mem::take(&mut session.soiled), None);
@@ -236,7 +238,10 @@ impl Exchange {
         self.core.clients.away.remove(&number);
         self.core.fx.stats.counters.sessions_arrived += 1;
         // A new configuration may have come here while it was on its way.
-        self.core.with_client(id, |core, client| core.follow_user(client, None));
+        self.core.with_client(id, |core, client| {
+            core.clients.weigh(client);
+            core.follow_user(client, None);
+        });
         id
     }
 

@@ -81,6 +81,9 @@ impl Commands {
     }
 }
 
+/// The result cache takes at most one of so many parts of the memory of all.
+const CACHE_PART: u64 = 4;
+
 impl Core {
     /// Sessions go where their users go now; what one holds where it was is lost, as with its
     /// connection: writes that are to see it would go elsewhere.
@@ -126,10 +129,9 @@ impl Core {
 
     pub(crate) fn resize_cache(&self) {
         const MIB: u64 = 1 << 20;
-        self.env
-            .shared
-            .cache()
-            .resize(self.env.snapshot.settings.query_cache_size_mb.saturating_mul(MIB));
+        let wanted = self.env.snapshot.settings.query_cache_size_mb.saturating_mul(MIB);
+        let shared = &self.env.shared;
+        shared.cache().resize(wanted.min(shared.budget().max() / CACHE_PART));
     }
 
     pub(crate) fn apply_servers(&mut self) {

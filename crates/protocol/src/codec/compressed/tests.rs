@@ -36,6 +36,45 @@ impl Compressor for Runs {
         }
         Ok(())
     }
+
+    fn unpacking(&mut self, _: Method) -> Result<Box<dyn Unpacking>, Corrupt> {
+        Ok(Box::new(RunsUnpacking::default()))
+    }
+}
+
+/// Runs that come in pieces; one of length 0 is the end.
+#[derive(Debug, Default)]
+struct RunsUnpacking {
+    len: Option<u8>,
+    run: (usize, u8),
+    has_ended: bool,
+}
+
+impl Unpacking for RunsUnpacking {
+    fn step(
+        &mut self,
+        packed: &[u8],
+        plain_max: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<Progress, Corrupt> {
+        let (start, mut taken) = (out.len(), 0);
+        loop {
+            let len = self.run.0.min(plain_max - (out.len() - start));
+            out.resize(out.len() + len, self.run.1);
+            self.run.0 -= len;
+            if self.run.0 > 0 || taken == packed.len() {
+                return Ok(Progress { taken, has_ended: self.has_ended });
+            }
+            match self.len.take() {
+                None => self.len = Some(packed[taken]),
+                Some(len) => {
+                    self.run = (usize::from(len), packed[taken]);
+                    self.has_ended = len == 0;
+                }
+            }
+            taken += 1;
+        }
+    }
 }
 
 const METHOD: Method = Method::Zlib(6);
@@ -54,6 +93,7 @@ fn unpack_all(
         count += 1;
     }
     assert_eq!(at, bytes.len());
+    assert!(!framing.is_unpacking());
     Ok((out, count))
 }
 
@@ -201,4 +241,46 @@ fn less_than_it_says_is_taken() {
     )
     .expect("servers take it");
     assert_eq!(plain, b"\x01\0\0\0\x0e"[..].to_vec());
+}
+
+#[test]
+fn a_long_packet_is_taken_in_pieces() {
+    let plain = commands(&[&vec![b'x'; 20 * PIECE_MAX]]);
+    let mut held = Vec::new();
+    assert!(Runs.compress(METHOD, &plain, &mut held));
+    held.extend([0, 0]);
+    let header = Header { len: held.len(), seq: 0, plain_len: plain.len() };
+    let wire = [&header.bytes()[..], &held].concat();
+    for step in [1, 7, 1_000, wire.len()] {
+        let mut framing = Framing::default();
+        let (mut unpacked, mut at) = (Vec::new(), 0);
+        let mut end = 0;
+        while at < wire.len() || framing.is_unpacking() {
+            let mut out = Vec::new();
+            let taken = framing
+                .unpack(&wire[at..end], Expected::Command, 1 << 24, METHOD, &mut Runs, &mut out)
+                .expect("whole");
+            assert!(out.len() <= PIECE_MAX + 1, "{}", out.len());
+            at += taken.unwrap_or_default();
+            unpacked.extend(out);
+            if taken.is_none() {
+                end = wire.len().min(end + step);
+            }
+        }
+        assert!(unpacked == plain, "in steps of {step}");
+    }
+}
+
+#[test]
+fn a_long_packet_that_holds_more_than_it_says_is_broken() {
+    let plain = vec![b'x'; 4 * PIECE_MAX];
+    let mut held = Vec::new();
+    Runs.compress(METHOD, &plain, &mut held);
+    held.extend([0, 0]);
+    for plain_len in [PIECE_MAX + 1, 2 * PIECE_MAX, 4 * PIECE_MAX - 1] {
+        let header = Header { len: held.len(), seq: 0, plain_len };
+        let wire = [&header.bytes()[..], &held].concat();
+        let found = unpack_all(&mut Framing::default(), &wire, Expected::Command);
+        assert_eq!(found.map(|(plain, _)| plain.len()), Err(Unpackable::Broken));
+    }
 }

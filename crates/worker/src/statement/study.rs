@@ -1,0 +1,134 @@
+//! Long texts are read by a thread of their own, so that no other client waits for them: the
+//! worker has them studied, and goes on with the command when it is told what they are.
+
+use std::{rc::Rc, sync::Arc};
+
+use trunkline_protocol::command::{Command, attributes::Query};
+use trunkline_sql::token::Modes;
+
+use crate::{
+    ClientId,
+    commands::command::{is_split, joined_payload},
+    statement::analysis::{Analyses, Known, Method},
+};
+use trunkline_protocol::codec::frame::HEADER_LEN;
+
+/// A command whose text is longer than this is studied elsewhere, bytes with its packet's header.
+/// Reading that much takes a worker some milliseconds at most, whatever it is.
+pub(crate) const STUDY_LEN_MIN: usize = 64 * 1024;
+
+/// A command with a long text, for a [`Student`] to read.
+#[derive(Debug)]
+pub struct Study {
+    pub(crate) client: ClientId,
+    /// Tells it from an earlier one of the client's.
+    pub(crate) ticket: u64,
+    /// The command, packet headers and all.
+    pub(crate) frames: Vec<u8>,
+    /// Whether query attributes may precede the text.
+    pub(crate) takes_attributes: bool,
+    pub(crate) modes: Modes,
+    pub(crate) method: Method,
+}
+
+impl Study {
+    /// Whose command it is.
+    pub fn client(&self) -> ClientId {
+        self.client
+    }
+}
+
+/// A command with a long text that has been read.
+#[derive(Debug)]
+pub struct Studied {
+    pub(crate) client: ClientId,
+    pub(crate) ticket: u64,
+    pub(crate) command: LongCommand,
+    pub(crate) modes: Modes,
+    /// What the text is; `None` for a command without a text that can be read.
+    pub(crate) known: Option<Box<Known>>,
+}
+
+/// A command in its packets, and in one piece.
+#[derive(Debug)]
+pub(crate) struct LongCommand {
+    pub(crate) frames: Arc<Vec<u8>>,
+    /// Its payload, where it came in several packets.
+    joined: Option<Vec<u8>>,
+}
+
+impl LongCommand {
+    /// Takes as long as copying the command where it came in several packets.
+    pub(crate) fn new(frames: Vec<u8>) -> Self {
+        let joined = is_split(&frames).then(|| joined_payload(&frames));
+        Self { frames: Arc::new(frames), joined }
+    }
+
+    /// Bytes of memory that it takes.
+    pub(crate) fn held(&self) -> usize {
+        self.frames.len() + self.joined.as_ref().map_or(0, Vec::len)
+    }
+
+    pub(crate) fn payload(&self) -> &[u8] {
+        match &self.joined {
+            Some(joined) => joined,
+            None => self.frames.get(HEADER_LEN..).unwrap_or_default(),
+        }
+    }
+
+    /// The text that is to run, or to be prepared.
+    pub(crate) fn text(&self, takes_attributes: bool) -> Option<&[u8]> {
+        match Command::decode(self.payload()).ok()? {
+            Command::Query(body) if takes_attributes => Some(Query::parse(body).ok()?.text),
+            Command::Query(text) | Command::StmtPrepare(text) => Some(text),
+            _ => None,
+        }
+    }
+}
+
+/// Reads long texts for one worker, and remembers analyses as the worker does.
+#[derive(Default)]
+pub struct Student {
+    analyses: Option<Analyses>,
+}
+
+impl Student {
+    /// Reads a command's text. Takes time in proportion to its length.
+    pub fn study(&mut self, study: Study) -> Studied {
+        let Study { client, ticket, frames, takes_attributes, modes, method } = study;
+        let command = LongCommand::new(frames);
+        let analyses = match &mut self.analyses {
+            Some(analyses) => {
+                analyses.follow(method);
+                analyses
+            }
+            none => none.insert(Analyses::of(method)),
+        };
+        let text = command.text(takes_attributes);
+        let known = text.map(|text| Box::new(analyses.know(text, &modes).copy()));
+        Studied { client, ticket, command, modes, known }
+    }
+}
+
+/// What a long text is, for the command that is being looked at.
+pub(crate) struct StudiedText {
+    /// Where the text is: another one of the same length is none of its.
+    address: usize,
+    len: usize,
+    modes: Modes,
+    pub(crate) known: Rc<Known>,
+}
+
+impl StudiedText {
+    pub(crate) fn new(text: &[u8], modes: Modes, known: Rc<Known>) -> Self {
+        Self { address: text.as_ptr().addr(), len: text.len(), modes, known }
+    }
+
+    /// Whether this is the text, read in these modes.
+    pub(crate) fn is_of(&self, text: &[u8], modes: &Modes) -> bool {
+        self.address == text.as_ptr().addr() && self.len == text.len() && self.modes == *modes
+    }
+}
+
+#[cfg(test)]
+mod tests;

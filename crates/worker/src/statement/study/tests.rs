@@ -1,0 +1,81 @@
+use trunkline_protocol::codec::frame::put_payload;
+
+use super::*;
+use crate::{
+    clients::client::Phase,
+    tests::{Reply, TestWorker},
+};
+
+/// Has a client send this text in reads of 64 KiB; it asks for more than one.
+fn send(world: &mut TestWorker, client: ClientId, text: &str) {
+    let mut bytes = Vec::new();
+    put_payload(&mut bytes, 0, &[b"\x03", text.as_bytes()].concat());
+    for piece in bytes.chunks(64 * 1024) {
+        world.happens(|worker| worker.client_read(client, piece));
+    }
+}
+
+fn long_text() -> String {
+    format!("INSERT INTO s.t VALUES ('{}')", "x".repeat(100_000))
+}
+
+#[test]
+fn others_are_served_while_a_long_text_is_read() {
+    let mut world = TestWorker::new();
+    world.is_studious = false;
+    let (client, other) = (world.log_in(), world.log_in());
+    send(&mut world, client, &long_text());
+    assert_eq!(world.times_heard("INSERT"), 0);
+    world.run(other, "SELECT 1", Reply::Rows(&["1"]));
+    world.study();
+    world.happens(|_| ());
+    assert_eq!(world.asked(), [long_text()]);
+    world.reply(&long_text(), Reply::Ok);
+    assert_eq!(world.answer(client), "ok");
+}
+
+#[test]
+fn a_long_text_is_what_it_would_be_without_a_student() {
+    let mut world = TestWorker::new();
+    let client = world.log_in();
+    let text = format!("SET @x = '{}'", "x".repeat(100_000));
+    send(&mut world, client, &text);
+    let modes = Modes {
+        version: world.worker.commands.exchange.statements.analyses.version(),
+        ..Modes::default()
+    };
+    let known = match &world.core().clients.get(client).expect("a client").phase {
+        Phase::Running(statement) => Rc::clone(statement.meaning.known.as_ref().expect("a text")),
+        other => panic!("{other:?}"),
+    };
+    let direct = trunkline_sql::analysis::analyse(text.as_bytes(), &modes);
+    assert_eq!(known.analysis, direct);
+    assert_eq!(&*known.digest_text, b"SET @x = ?");
+}
+
+#[test]
+fn a_command_behind_a_long_text_waits_for_it() {
+    let mut world = TestWorker::new();
+    world.is_studious = false;
+    let client = world.log_in();
+    send(&mut world, client, &long_text());
+    world.ask(client, "SELECT 2");
+    assert!(world.asked().is_empty());
+    world.study();
+    world.happens(|_| ());
+    world.reply(&long_text(), Reply::Ok);
+    assert_eq!(world.answer(client), "ok");
+    assert_eq!(world.asked(), ["SELECT 2"]);
+}
+
+#[test]
+fn what_is_read_of_a_client_that_has_gone_is_nobodys() {
+    let mut world = TestWorker::new();
+    world.is_studious = false;
+    let client = world.log_in();
+    send(&mut world, client, &long_text());
+    world.leave(client);
+    world.study();
+    world.happens(|_| ());
+    assert!(world.asked().is_empty());
+}
