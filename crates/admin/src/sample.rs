@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use trunkline_stats::{
-    CacheFigures, CacheSums, CatalogFigures, ClientRefusal, Configuration, DigestQuery, Process,
-    Report, ServerGauges, Settings, StatementSample, TcpCounters, TcpListenerRow,
-    TcpServerCounters, TcpServerRow, WorkerGauges, WorkerStats,
+    AdminFigures, CacheFigures, CacheSums, CatalogFigures, ClientRefusal, Configuration,
+    DigestQuery, HttpFigures, Process, Report, ServerGauges, Settings, StatementSample,
+    TcpCounters, TcpListenerRow, TcpServerCounters, TcpServerRow, WorkerGauges, WorkerStats,
 };
 use trunkline_topology::{RefusalCause, ServerState};
 
@@ -39,6 +39,8 @@ pub(crate) fn report(digests: DigestQuery) -> Report {
             ..CacheFigures::default()
         },
         catalog: CatalogFigures::default(),
+        admin: AdminFigures { admins: 1, denied: 2, ..AdminFigures::default() },
+        http: HttpFigures { connections: 1, ..HttpFigures::default() },
     };
     report
 }
