@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod commands;
+mod crowd;
 mod http;
 mod load;
 mod logs;

@@ -14,8 +14,8 @@ mod text;
 use std::collections::BTreeMap;
 
 use trunkline_stats::{
-    CacheSums, CatalogFigures, CommandRow, Counters, DigestRow, Histogram, MemoryFigures, Report,
-    ServerCounters, ServerRow,
+    AdminFigures, CacheSums, CatalogFigures, CommandRow, Counters, DigestRow, Histogram,
+    HttpFigures, MemoryFigures, Report, ServerCounters, ServerRow,
     command::BUCKET_BOUNDS_US,
     counters::CounterSpec,
     metrics::{self, Metric, MetricKind},
@@ -107,6 +107,7 @@ fn process<'a>(out: &mut Exposition<'a>, report: &'a Report) {
     out.single(&metrics::CACHE_SHARED_FAILURES, process.cache.shared_failures);
     put_catalog(out, &process.catalog);
     put_memory(out, &process.memory);
+    put_control_plane(out, process.admin, process.http);
 }
 
 /// What is in use of the memory that there is for what comes from outside.
@@ -118,6 +119,37 @@ fn put_memory<'a>(out: &mut Exposition<'a>, memory: &'a MemoryFigures) {
     out.single(&metrics::MEMORY_WAITING, memory.waiting);
     out.single(&metrics::MEMORY_WAITS, memory.waits);
     out.labelled(&metrics::MEMORY_REFUSALS, by(&memory.refusals));
+}
+
+/// Who is on the admin port and asks over HTTP, and what was refused there.
+fn put_control_plane(out: &mut Exposition<'_>, admin: AdminFigures, http: HttpFigures) {
+    fn named<const N: usize>(
+        rows: [(&'static str, u64); N],
+    ) -> impl Iterator<Item = (String, u64)> {
+        rows.into_iter().map(|(name, count)| (name.to_owned(), count))
+    }
+    let kinds =
+        [("admin", admin.admins), ("stats", admin.stats_users), ("login", admin.logging_in)];
+    out.labelled(&metrics::ADMIN_CONNECTIONS, named(kinds));
+    out.single(&metrics::ADMIN_HELD, admin.held_bytes);
+    let refusals = [
+        ("access_denied", admin.denied),
+        ("blocked", admin.blocked),
+        ("too_many", admin.full),
+        ("idle", admin.idle),
+        ("displaced", admin.displaced),
+    ];
+    out.labelled(&metrics::ADMIN_REFUSALS, named(refusals));
+    let statements = [("limit", admin.stats_limited), ("busy", admin.stats_busy)];
+    out.labelled(&metrics::ADMIN_STATEMENT_REFUSALS, named(statements));
+    out.single(&metrics::HTTP_CONNECTIONS, http.connections);
+    let refusals = [
+        ("foreign", http.foreign),
+        ("denied", http.denied),
+        ("busy", http.busy),
+        ("displaced", http.displaced),
+    ];
+    out.labelled(&metrics::HTTP_REFUSALS, named(refusals));
 }
 
 /// What is known of names, and what it took.

@@ -8,6 +8,7 @@
 //! others that the tables name).
 
 pub mod exposition;
+mod figures;
 pub mod glb;
 pub mod http;
 pub mod import;

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use trunkline_stats::{
-    CacheFigures, CacheSums, CatalogFigures, ClientRefusal, Configuration, DigestQuery,
-    MemoryFigures, Process, Report, ServerGauges, Settings, StatementSample, TcpCounters,
-    TcpListenerRow, TcpServerCounters, TcpServerRow, WorkerGauges, WorkerStats,
+    AdminFigures, CacheFigures, CacheSums, CatalogFigures, ClientRefusal, Configuration,
+    DigestQuery, HttpFigures, MemoryFigures, Process, Report, ServerGauges, Settings,
+    StatementSample, TcpCounters, TcpListenerRow, TcpServerCounters, TcpServerRow, WorkerGauges,
+    WorkerStats,
 };
 use trunkline_topology::{RefusalCause, ServerState};
 
@@ -47,6 +48,8 @@ pub(crate) fn report(digests: DigestQuery) -> Report {
             waits: 5,
             refusals: [("greediest".to_owned(), 2)].into(),
         },
+        admin: AdminFigures { admins: 1, denied: 2, ..AdminFigures::default() },
+        http: HttpFigures { connections: 1, ..HttpFigures::default() },
     };
     report
 }

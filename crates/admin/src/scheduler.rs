@@ -70,7 +70,7 @@ pub async fn keep_scheduling(service: Arc<AdminService>, mut jobs: watch::Receiv
 fn start(service: &AdminService, job: Job, running: Arc<Mutex<HashSet<i64>>>) {
     let snapshot = service.snapshot();
     let limit = Duration::from_millis(snapshot.settings.script_time_max);
-    let account = Account::of(&snapshot.settings.script_user);
+    let account = Account::of(&snapshot.settings);
     tokio::spawn(async move {
         let name = format!("scheduler {}, {}", job.id, job.filename);
         match account {

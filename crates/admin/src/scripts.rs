@@ -8,6 +8,7 @@ use tokio::{
     process::{Child, Command},
     time::timeout,
 };
+use trunkline_config::Settings;
 
 /// The most bytes of what a script writes to standard output.
 const OUTPUT_MAX: u64 = 1 << 20;
@@ -58,14 +59,23 @@ pub struct Account {
 }
 
 impl Account {
-    /// The account of this name. An empty name is the proxy's own account, unless that is root.
+    /// The account that settings name. An empty name is the proxy's own account, unless that is
+    /// root; root has to be named, and allowed by another setting.
     ///
     /// # Errors
-    /// There is none of that name, or the proxy runs as root and no name is given.
-    pub fn of(name: &str) -> Result<Option<Self>, String> {
+    /// There is none of that name, it is root, or the proxy runs as root and no name is given.
+    pub fn of(settings: &Settings) -> Result<Option<Self>, String> {
         let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
         let is_root = fs::metadata("/proc/self").map_or(true, |own| own.uid() == 0);
-        Self::choose(name, &passwd, is_root)
+        let account = Self::choose(&settings.script_user, &passwd, is_root)?;
+        match account {
+            Some(Self { uid: 0, .. }) if !settings.script_user_may_be_root => Err(format!(
+                "trunkline-script_user is `{}`, which is root: scripts run as another account, or \
+                 trunkline-script_user_may_be_root has to be true as well",
+                settings.script_user
+            )),
+            account => Ok(account),
+        }
     }
 
     fn choose(name: &str, passwd: &str, is_root: bool) -> Result<Option<Self>, String> {
@@ -200,5 +210,13 @@ mod tests {
         assert_eq!(choose("", false), Ok(None));
         assert!(choose("", true).is_err());
         assert!(choose("somebody", true).expect_err("unknown").contains("`somebody`"));
+        let settings = |may_be_root| Settings {
+            script_user: "root".to_owned(),
+            script_user_may_be_root: may_be_root,
+            ..Settings::default()
+        };
+        let refused = Account::of(&settings(false)).expect_err("said once");
+        assert!(refused.contains("script_user_may_be_root"), "{refused}");
+        assert_eq!(Account::of(&settings(true)), Ok(Some(Account { uid: 0, gid: 0 })));
     }
 }

@@ -24,6 +24,9 @@ pub trait StatusSource: Send + Sync + 'static {
 
     /// Whether the process works. Asked often; it should not wait for anything.
     fn health(&self) -> Health;
+
+    /// The setting `http_allowed_hosts`.
+    fn http_allowed_hosts(&self) -> String;
 }
 
 /// Whether the process works.
@@ -130,8 +133,9 @@ pub trait Runtime: StatusSource {
     /// Writes a line of the audit log, if there is one.
     fn audit(&self, line: String);
 
-    /// Opens the files of the query log and the audit log anew.
-    fn reopen_logs(&self) -> Answer<'_, ()>;
+    /// Opens the files of the query log and the audit log anew; the error says why it is not known
+    /// whether they are.
+    fn reopen_logs(&self) -> Answer<'_, Result<(), String>>;
 
     /// Addresses with failed logins.
     fn failed_logins(&self) -> Vec<FailedLogins>;

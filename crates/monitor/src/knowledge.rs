@@ -8,6 +8,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
+use trunkline_net::private;
 use trunkline_protocol::{Capabilities, packet::greeting::Greeting};
 use trunkline_topology::Address;
 
@@ -127,6 +128,9 @@ impl Knowledge {
         match fs::metadata(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
             Err(error) => return Err(system(error)),
+            Ok(meta) if !meta.is_file() => {
+                return Err(malformed("it is not a regular file".to_owned()));
+            }
             Ok(meta) if meta.len() > FILE_BYTES_MAX => {
                 return Err(malformed(format!("it has {} bytes", meta.len())));
             }
@@ -152,10 +156,7 @@ impl Knowledge {
         let written =
             serde_json::to_vec_pretty(&file).map_err(io::Error::from).and_then(|mut text| {
                 text.push(b'\n');
-                let mut new = path.as_os_str().to_owned();
-                new.push(".new");
-                fs::write(&new, text)?;
-                fs::rename(&new, path)
+                private::replace(path, &text)
             });
         written.map_err(|error| StateFileError::System {
             path: path.to_owned(),

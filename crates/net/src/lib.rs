@@ -1,10 +1,12 @@
-//! Sockets for the data plane: listeners, streams, and readiness by the kernel's own means.
+//! Sockets for the data plane: listeners, streams, and readiness by the kernel's own means; and
+//! files that only their owner may read.
 //!
 //! Nothing here knows the protocol. The only user of `io-uring`, `mio`, `socket2` and `rustls`, and
 //! the only crate with unsafe code: memory that the kernel writes to, in `ring`.
 
 mod listener;
 mod poller;
+pub mod private;
 #[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "the kernel writes to memory of this process")]
 mod ring;

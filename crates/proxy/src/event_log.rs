@@ -1,19 +1,27 @@
 //! The thread that writes the query log and the audit log, so that no worker waits for a disk.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{self, File},
     io::{self, BufWriter, Write},
-    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
-    sync::mpsc::{Receiver, SyncSender, sync_channel},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel},
+    },
     thread,
+    time::{Duration, Instant},
 };
 
 use tracing::warn;
 use trunkline_config::Settings;
+use trunkline_net::private;
 
 /// Lines that may wait; more are dropped and counted.
 const LINES_MAX: usize = 16_384;
+/// How long whoever has the files opened anew waits for a disk that does not answer.
+const REOPEN_TIME_MAX: Duration = Duration::from_secs(5);
+/// How often a full queue is tried meanwhile.
+const QUEUE_LOOK: Duration = Duration::from_millis(10);
 
 /// Which log a line is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,9 +42,19 @@ enum Message {
     Flush(SyncSender<()>),
 }
 
-/// The end that gives lines.
+/// The end that gives lines. Nothing here waits for a disk for long.
 #[derive(Debug, Clone)]
-pub struct EventLog(SyncSender<Message>);
+pub struct EventLog {
+    messages: SyncSender<Message>,
+    /// Files and sizes that found no room among the lines: in force when those are written.
+    late: Late,
+}
+
+type Late = Arc<Mutex<Option<Box<Settings>>>>;
+
+fn lock(late: &Late) -> MutexGuard<'_, Option<Box<Settings>>> {
+    late.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 impl EventLog {
     /// Starts the thread.
@@ -47,28 +65,52 @@ impl EventLog {
         let (sender, receiver) = sync_channel(LINES_MAX);
         let mut files = Files::default();
         files.configure(settings);
-        thread::Builder::new().name("event-log".to_owned()).spawn(move || files.run(&receiver))?;
-        Ok(Self(sender))
+        let late = Late::default();
+        let of_thread = Arc::clone(&late);
+        let run = move || files.run(&receiver, &of_thread);
+        thread::Builder::new().name("event-log".to_owned()).spawn(run)?;
+        Ok(Self { messages: sender, late })
     }
 
     /// Gives a line; false when it was dropped, because the disk does not keep up.
     pub fn write(&self, log: Log, line: String) -> bool {
-        self.0.try_send(Message::Line(log, line)).is_ok()
+        self.messages.try_send(Message::Line(log, line)).is_ok()
     }
 
     pub(crate) fn configure(&self, settings: &Settings) {
-        // It ends with the process.
-        drop(self.0.send(Message::Configure(Box::new(settings.clone()))));
+        let message = Message::Configure(Box::new(settings.clone()));
+        let unsent = match self.messages.try_send(message) {
+            Err(TrySendError::Full(Message::Configure(settings))) => Some(settings),
+            // The thread ends with the process.
+            Ok(()) | Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => None,
+        };
+        *lock(&self.late) = unsent;
     }
 
     /// Opens the files anew, after somebody has renamed them; returns when what came before is
     /// written.
-    pub fn reopen(&self) {
+    ///
+    /// # Errors
+    /// When that takes longer than 5 s; it is done all the same when the disk answers again.
+    pub fn reopen(&self) -> Result<(), String> {
         let (done, flushed) = sync_channel(1);
-        let sent = self.0.send(Message::Reopen).and_then(|()| self.0.send(Message::Flush(done)));
-        if sent.is_ok() {
+        let deadline = Instant::now() + REOPEN_TIME_MAX;
+        let left = || deadline.saturating_duration_since(Instant::now());
+        let late =
+            || Err(format!("the logs are not written: no answer within {REOPEN_TIME_MAX:?}"));
+        for mut message in [Message::Reopen, Message::Flush(done)] {
+            while let Err(TrySendError::Full(unsent)) = self.messages.try_send(message) {
+                if left().is_zero() {
+                    return late();
+                }
+                message = unsent;
+                thread::sleep(QUEUE_LOOK);
+            }
+        }
+        match flushed.recv_timeout(left()) {
             // The thread ends with the process.
-            let _ = flushed.recv();
+            Ok(()) | Err(RecvTimeoutError::Disconnected) => Ok(()),
+            Err(RecvTimeoutError::Timeout) => late(),
         }
     }
 }
@@ -97,7 +139,7 @@ impl Files {
         self.audit.point_at(&settings.audit_log);
     }
 
-    fn run(mut self, messages: &Receiver<Message>) {
+    fn run(mut self, messages: &Receiver<Message>, late: &Late) {
         while let Ok(first) = messages.recv() {
             let mut next = Some(first);
             while let Some(message) = next {
@@ -107,6 +149,10 @@ impl Files {
             // What is written is in the file before the thread rests.
             self.query.flush();
             self.audit.flush();
+            let late = lock(late).take();
+            if let Some(settings) = late {
+                self.configure(&settings);
+            }
         }
     }
 
@@ -134,6 +180,8 @@ impl LogFile {
         if self.path != Path::new(path) {
             self.close();
             self.path = PathBuf::from(path);
+            // What was said of another file says nothing of this one.
+            self.has_failed = false;
         }
     }
 
@@ -165,8 +213,8 @@ impl LogFile {
             Some(file) => file,
             None => {
                 // There may be texts of statements in it.
-                let file =
-                    OpenOptions::new().append(true).create(true).mode(0o600).open(&self.path)?;
+                let (file, warning) = private::open_log(&self.path)?;
+                warning.into_iter().for_each(|warning| warn!("{warning}"));
                 self.len = file.metadata()?.len();
                 self.file.insert(BufWriter::new(file))
             }
@@ -241,7 +289,7 @@ mod tests {
             // Nothing is written for a log that is off.
             assert!(log.write(Log::Audit, "no".to_owned()));
         }
-        log.reopen();
+        log.reopen().expect("written");
         let mut names: Vec<String> = fs::read_dir(&folder)
             .expect("a folder")
             .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
@@ -256,22 +304,25 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_was_renamed_is_made_anew_and_a_full_disk_is_no_end() {
+    fn a_file_that_was_renamed_is_made_anew_and_one_that_can_not_be_is_no_end() {
         let folder = folder("reopen");
         let path = folder.join("q.log");
         let log = EventLog::start(&settings(&path)).expect("a thread");
         log.write(Log::Query, "one".to_owned());
-        log.reopen();
+        log.reopen().expect("written");
         fs::rename(&path, folder.join("moved")).expect("renamed");
         log.write(Log::Query, "two".to_owned());
-        log.reopen();
+        log.reopen().expect("written");
         assert_eq!(fs::read_to_string(folder.join("moved")).expect("a file"), "one\n");
         assert_eq!(fs::read_to_string(&path).expect("a file"), "two\n");
-        log.configure(&settings(Path::new("/dev/full")));
+        let pipe = folder.join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status().expect("mkfifo");
+        assert!(made.success());
+        log.configure(&settings(&pipe));
         log.write(Log::Query, "lost".to_owned());
         log.configure(&settings(&path));
         log.write(Log::Query, "three".to_owned());
-        log.reopen();
+        log.reopen().expect("written");
         assert_eq!(fs::read_to_string(&path).expect("a file"), "two\nthree\n");
         fs::remove_dir_all(folder).expect("removed");
     }

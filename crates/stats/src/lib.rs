@@ -31,8 +31,8 @@ pub use histogram::Histogram;
 pub use inventory::{IdleConn, Inventory, PreparedRow};
 pub use mirror::{MirrorRow, MirrorSample, MirrorSums};
 pub use report::{
-    CacheFigures, CacheSums, CatalogFigures, CommandRow, Configuration, Connections, LimitSums,
-    MemoryFigures, Process, Report, ServerRow, WorkerRow,
+    AdminFigures, CacheFigures, CacheSums, CatalogFigures, CommandRow, Configuration, Connections,
+    HttpFigures, LimitSums, MemoryFigures, Process, Report, ServerRow, WorkerRow,
 };
 pub use sessions::{HeldConn, SessionList, SessionQuery, SessionRow};
 pub use sketch::LatencySketch;

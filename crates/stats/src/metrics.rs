@@ -123,6 +123,18 @@ metrics! {
         "How often a client was not read for want of memory."
     MEMORY_REFUSALS: Counter "trunkline_memory_refusals_total" ["reason"]
         "Statements, parameters and prepared texts refused with error 1041: larger than may ever be (too_large), in vain for 10 s (full), of whoever held most (greediest)."
+    ADMIN_CONNECTIONS: Gauge "trunkline_admin_connections" ["kind"]
+        "Clients of the admin port now: administrators (admin), users of statistics (stats), and who has not logged in (login)."
+    ADMIN_HELD: Gauge "trunkline_admin_held_bytes" []
+        "Memory of prepared statements on the admin port, of their long data, and of results for users of statistics that wait to be read."
+    ADMIN_REFUSALS: Counter "trunkline_admin_refusals_total" ["cause"]
+        "Clients of the admin port that were refused (access_denied; blocked after failed logins; too_many) or closed (idle; displaced by a newer one before they had logged in)."
+    ADMIN_STATEMENT_REFUSALS: Counter "trunkline_admin_statement_refusals_total" ["cause"]
+        "Statements of users of statistics that took more than they may (limit), or waited too long for another one of the same user (busy)."
+    HTTP_CONNECTIONS: Gauge "trunkline_http_connections" []
+        "Connections for HTTP now."
+    HTTP_REFUSALS: Counter "trunkline_http_refusals_total" ["cause"]
+        "Requests that were refused because of their Host, Origin or Content-Type (foreign), for want of a token (denied) or because too many were being answered (busy), and idle or slow connections closed for newer ones (displaced)."
     CACHE_RULE_HITS: Counter "trunkline_cache_rule_hits_total" ["rule"]
         "Statements answered from the cache, by the rule that made them cacheable; 0 for hints."
     CACHE_RULE_MISSES: Counter "trunkline_cache_rule_misses_total" ["rule"]

@@ -105,6 +105,10 @@ pub struct Process {
     pub catalog: CatalogFigures,
     /// What is in use of `memory_max`.
     pub memory: MemoryFigures,
+    /// Who is on the admin port, and what was refused there.
+    pub admin: AdminFigures,
+    /// The same of HTTP.
+    pub http: HttpFigures,
 }
 
 /// The memory that bytes from outside take.
@@ -123,6 +127,50 @@ pub struct MemoryFigures {
     pub waits: u64,
     /// How often memory was refused, by why.
     pub refusals: BTreeMap<String, u64>,
+}
+
+/// Who is on the admin port now, and what was refused there since the start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AdminFigures {
+    /// Administrators.
+    pub admins: u64,
+    /// Users of statistics.
+    pub stats_users: u64,
+    /// Clients that have not logged in.
+    pub logging_in: u64,
+    /// Bytes of prepared statements, of their long data, and of results that wait to be read.
+    pub held_bytes: u64,
+    /// Clients that were closed before they had logged in, because another one came.
+    pub displaced: u64,
+    /// Logins refused because of a wrong name or password.
+    pub denied: u64,
+    /// Logins refused because too many failed before.
+    pub blocked: u64,
+    /// Logins refused because as many clients as may be were there.
+    pub full: u64,
+    /// Clients closed because they were idle.
+    pub idle: u64,
+    /// Statements of users of statistics that took more than they may.
+    pub stats_limited: u64,
+    /// Statements of users of statistics that waited too long for another one of the same user.
+    pub stats_busy: u64,
+}
+
+/// Connections for HTTP now, and what was refused there since the start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HttpFigures {
+    /// Connections.
+    pub connections: u64,
+    /// Idle or slow connections that were closed because another one came.
+    pub displaced: u64,
+    /// Requests refused because too many were being answered.
+    pub busy: u64,
+    /// Requests refused because of their `Host`, `Origin` or `Content-Type`.
+    pub foreign: u64,
+    /// Requests refused for want of a token.
+    pub denied: u64,
 }
 
 // The form in which a report is written; the catalog's own figures may change without it.

@@ -98,11 +98,15 @@ fn may_administer(context: &AuthContext<'_>) -> bool {
 /// The schema that describes the others.
 const DESCRIBED: &str = "information_schema";
 
-/// Rows that are made from what runs are not edited, and neither is the history.
+/// Rows that are made from what runs are not edited, and neither are the history and what says that
+/// a configuration has begun: without it the next start would take the file for an empty one.
 fn is_edited(table: &str, schema: Option<&str>) -> bool {
     let is_in = |wanted: Schema| schema == Some(wanted.name());
     let is_made = table.starts_with("runtime_")
-        || matches!(table, "trunkline_variables" | "config_history" | "mysql_collations")
+        || matches!(
+            table,
+            "trunkline_variables" | "config_history" | "mysql_collations" | "global_settings"
+        )
         || table.starts_with("sqlite_") && table != "sqlite_sequence";
     !is_made && !is_in(Schema::Stats) && schema != Some(DESCRIBED)
 }

@@ -1,6 +1,8 @@
 //! Why the database could not do something.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
+
+use crate::Limits;
 
 /// Why the store could not be opened or copied.
 #[derive(Debug, thiserror::Error)]
@@ -41,15 +43,32 @@ pub enum SqlError {
     /// The user may not do this.
     #[error("{0}")]
     Denied(String),
-    /// It took longer than [`crate::run::STATEMENT_TIME_MAX`].
-    #[error("the statement took longer than {0} s")]
-    TooLong(u64),
-    /// Its result is larger than [`crate::run::RESULT_BYTES_MAX`].
-    #[error("the result is larger than {0} bytes")]
+    /// It took longer than [`Limits::time`].
+    #[error("the statement took longer than {0:?}")]
+    TooLong(Duration),
+    /// Its result takes more than [`Limits::bytes`].
+    #[error("the result takes more than {0} bytes")]
     TooLarge(usize),
+    /// Its result has more than [`Limits::rows`].
+    #[error("the result has more than {0} rows")]
+    TooManyRows(usize),
+    /// A value, a row or the statement's text is longer than [`Limits::value_bytes`].
+    #[error("a value, a row or the statement itself is longer than {0} bytes")]
+    TooBig(usize),
     /// Whatever SQLite says.
     #[error("{0}")]
     Other(String),
+}
+
+impl SqlError {
+    /// The same error of a statement that ran within `limits`.
+    pub(crate) fn within(self, limits: &Limits) -> Self {
+        match self {
+            Self::TooLong(_) => Self::TooLong(limits.time),
+            Self::TooBig(_) => Self::TooBig(limits.value_bytes),
+            other => other,
+        }
+    }
 }
 
 impl From<rusqlite::Error> for SqlError {
@@ -61,9 +80,8 @@ impl From<rusqlite::Error> for SqlError {
                 ErrorCode::AuthorizationForStatementDenied => {
                     Self::Denied(message.clone().unwrap_or_else(|| "not authorized".to_owned()))
                 }
-                ErrorCode::OperationInterrupted => {
-                    Self::TooLong(crate::run::STATEMENT_TIME_MAX.as_secs())
-                }
+                ErrorCode::OperationInterrupted => Self::TooLong(Limits::ADMINISTRATOR.time),
+                ErrorCode::TooBig => Self::TooBig(Limits::ADMINISTRATOR.value_bytes),
                 _ => Self::Other(message.clone().unwrap_or_else(|| error.to_string())),
             },
             rusqlite::Error::SqlInputError { msg, .. } => match msg.as_str() {

@@ -34,5 +34,5 @@ pub use history::{Revision, RevisionRow};
 pub use layers::{Layer, StoredRow};
 pub use module::Module;
 pub use open::{Place, Store, VariableCheck};
-pub use run::{Answer, Column, ColumnKind, Prepared, RowSet};
+pub use run::{Answer, Column, ColumnKind, Limits, Prepared, RowSet};
 pub use rusqlite::types::{Value, ValueRef};

@@ -8,6 +8,7 @@ use std::{
 };
 
 use rusqlite::{Connection, OpenFlags};
+use trunkline_net::private;
 
 use crate::{
     SqlError, StoreError,
@@ -44,6 +45,8 @@ pub struct Store {
     /// Whether no configuration has begun in it yet.
     is_new: bool,
     place: Place,
+    /// What an operator should hear of its files.
+    warnings: Vec<String>,
     /// Keeps other processes out while it is open.
     _lock: Option<File>,
 }
@@ -55,11 +58,12 @@ impl Store {
     /// # Errors
     /// [`StoreError::Damaged`] when a file is not what it should be; nothing is changed then.
     pub fn open(place: &Place, check: VariableCheck) -> Result<Self, StoreError> {
-        let mut lock = None;
+        let (mut lock, mut warnings) = (None, Vec::new());
         let files = match place {
             Place::Memory => [None, None],
             Place::Folder(folder) => {
                 lock = Some(take_folder(folder)?);
+                warnings = make_private(folder)?;
                 [Some(folder.join(DISK_FILE)), Some(folder.join(STATS_FILE))]
             }
         };
@@ -75,7 +79,41 @@ impl Store {
         let gate = Gate::install(&mut conn)?;
         functions::add(&conn, gate.clone(), check)?;
         guard_variables(&conn)?;
-        Ok(Self { conn, gate, is_new, place: place.clone(), _lock: lock })
+        Ok(Self { conn, gate, is_new, place: place.clone(), warnings, _lock: lock })
+    }
+
+    /// A database of its own for statements that shall hold up nobody who works with this one:
+    /// users of statistics have one. Its tables are empty until they are filled; the numbers of the
+    /// past are those of the same file, as they are when a statement begins.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub fn open_beside(place: &Place) -> Result<Self, StoreError> {
+        let mut conn = connect()?;
+        for schema in [Schema::Disk, Schema::Stats, Schema::Monitor] {
+            attach(&conn, schema, None)?;
+        }
+        match place {
+            Place::Memory => attach(&conn, Schema::StatsHistory, None)?,
+            Place::Folder(folder) => attach_again(&conn, &folder.join(STATS_FILE))?,
+        }
+        attach_described(&conn)?;
+        make_tables(&conn)?;
+        let gate = Gate::install(&mut conn)?;
+        let check = |_: &str, _: &str| Err("nothing is set here".to_owned());
+        functions::add(&conn, gate.clone(), Box::new(check))?;
+        let (place, warnings) = (Place::Memory, Vec::new());
+        Ok(Self { conn, gate, is_new: false, place, warnings, _lock: None })
+    }
+
+    /// What an operator should hear of its files.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Where what is saved is kept.
+    pub fn place(&self) -> &Place {
+        &self.place
     }
 
     /// Whether no configuration had begun in it when it was opened; see [`Self::begin`].
@@ -153,6 +191,18 @@ fn own_file(path: &Path) -> Result<File, StoreError> {
     options.open(path).map_err(|source| at(path, source))
 }
 
+/// Takes from others what they may do with the files that were there; a line for each.
+fn make_private(folder: &Path) -> Result<Vec<String>, StoreError> {
+    let mut lines = Vec::new();
+    for name in [DISK_FILE, STATS_FILE] {
+        for suffix in ["", "-wal", "-shm"] {
+            let path = folder.join(format!("{name}{suffix}"));
+            lines.extend(private::make_private(&path).map_err(|source| at(&path, source))?);
+        }
+    }
+    Ok(lines)
+}
+
 fn connect() -> Result<Connection, SqlError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
@@ -188,6 +238,14 @@ fn attach(conn: &Connection, schema: Schema, file: Option<&Path>) -> Result<(), 
             Err(StoreError::Sql(SqlError::Other(format!("{}: {reason}", path.display()))))
         }
     }
+}
+
+/// Attaches the numbers of the past, which were checked when they were attached first.
+fn attach_again(conn: &Connection, path: &Path) -> Result<(), StoreError> {
+    let text = path.to_str().ok_or_else(|| at(path, io::ErrorKind::InvalidFilename.into()))?;
+    let sql = format!("ATTACH DATABASE ?1 AS {}", Schema::StatsHistory.name());
+    conn.execute(&sql, [text]).map_err(SqlError::from)?;
+    Ok(())
 }
 
 /// What SQLite says of a file: `ok`, or what is wrong. Written pages are on the disk before a

@@ -2,16 +2,59 @@
 
 use std::time::{Duration, Instant};
 
-use rusqlite::{Statement, types::Value};
+use rusqlite::{Statement, limits::Limit, types::Value};
 
 use crate::{Access, SqlError, Store, tables::Schema};
 
-/// How long one statement of a user may run.
-pub const STATEMENT_TIME_MAX: Duration = Duration::from_secs(60);
-/// The most bytes of values in one result.
-pub const RESULT_BYTES_MAX: usize = 256 << 20;
-/// How many steps of SQLite's machine pass between two looks at the clock.
-const STEPS_BETWEEN_LOOKS: i32 = 100_000;
+/// What one statement of a user may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// How long it may run.
+    pub time: Duration,
+    /// The most rows of its result.
+    pub rows: usize,
+    /// The most memory of its result, in bytes.
+    pub bytes: usize,
+    /// The most bytes of a value, of a row, and of its text. SQLite looks at the clock between the
+    /// steps of its machine, and one step may compare each byte of a value with each of another
+    /// one: this bounds the longest step.
+    pub value_bytes: usize,
+    /// The most bytes of a pattern of `LIKE` and `GLOB`.
+    pub pattern_bytes: usize,
+}
+
+impl Limits {
+    /// An administrator's.
+    pub const ADMINISTRATOR: Self = Self {
+        time: Duration::from_secs(60),
+        rows: usize::MAX,
+        bytes: 512 << 20,
+        value_bytes: 64 << 20,
+        pattern_bytes: 50_000,
+    };
+
+    /// A user's of statistics, until settings say something else.
+    pub const STATISTICS: Self = Self {
+        time: Duration::from_secs(5),
+        rows: 200_000,
+        bytes: 64 << 20,
+        value_bytes: 256 << 10,
+        pattern_bytes: 1_000,
+    };
+
+    fn of_sqlite(&self) -> [(Limit, i32); 3] {
+        let number = |bytes: usize| i32::try_from(bytes).unwrap_or(i32::MAX);
+        [
+            (Limit::SQLITE_LIMIT_LENGTH, number(self.value_bytes)),
+            (Limit::SQLITE_LIMIT_SQL_LENGTH, number(self.value_bytes)),
+            (Limit::SQLITE_LIMIT_LIKE_PATTERN_LENGTH, number(self.pattern_bytes)),
+        ]
+    }
+}
+
+/// How many steps of SQLite's machine pass between two looks at the clock. A step that works on
+/// long values takes milliseconds.
+const STEPS_BETWEEN_LOOKS: i32 = 1_000;
 
 /// What values of a column are, as far as a client needs to know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,24 +106,57 @@ pub struct Prepared {
 }
 
 impl Store {
-    /// Runs one statement. All of it happens, or nothing.
+    /// Runs one statement within [`Limits::ADMINISTRATOR`]. All of it happens, or nothing.
     ///
     /// # Errors
     /// Those of [`SqlError`]; a statement that takes too long is undone.
     pub fn run(&mut self, sql: &str, params: &[Value], access: Access) -> Result<Answer, SqlError> {
-        if access != Access::Internal {
-            let deadline = Instant::now() + STATEMENT_TIME_MAX;
-            let is_over = move || Instant::now() >= deadline;
-            self.conn.progress_handler(STEPS_BETWEEN_LOOKS, Some(is_over))?;
-        }
-        self.gate.set(access);
-        let answer = self.run_gated(sql, params);
-        self.gate.set(Access::Internal);
-        self.conn.progress_handler(0, None::<fn() -> bool>)?;
-        answer
+        self.run_within(&Limits::ADMINISTRATOR, sql, params, access)
     }
 
-    fn run_gated(&self, sql: &str, params: &[Value]) -> Result<Answer, SqlError> {
+    /// Runs one statement within limits. All of it happens, or nothing. The store's own statements
+    /// have no limit but that on their result.
+    ///
+    /// # Errors
+    /// Those of [`SqlError`]; a statement that takes too much is undone.
+    pub fn run_within(
+        &mut self,
+        limits: &Limits,
+        sql: &str,
+        params: &[Value],
+        access: Access,
+    ) -> Result<Answer, SqlError> {
+        self.guarded(limits, access, |store| store.run_gated(sql, params, limits))
+    }
+
+    /// Does something as a user, within limits.
+    fn guarded<T>(
+        &mut self,
+        limits: &Limits,
+        access: Access,
+        work: impl FnOnce(&Self) -> Result<T, SqlError>,
+    ) -> Result<T, SqlError> {
+        if access == Access::Internal {
+            return work(self);
+        }
+        let mut before = Vec::new();
+        for (limit, value) in limits.of_sqlite() {
+            before.push((limit, self.conn.set_limit(limit, value)?));
+        }
+        let deadline = Instant::now() + limits.time;
+        let is_over = move || Instant::now() >= deadline;
+        self.conn.progress_handler(STEPS_BETWEEN_LOOKS, Some(is_over))?;
+        self.gate.set(access);
+        let worked = work(self);
+        self.gate.set(Access::Internal);
+        self.conn.progress_handler(0, None::<fn() -> bool>)?;
+        for (limit, value) in before {
+            self.conn.set_limit(limit, value)?;
+        }
+        worked.map_err(|error| error.within(limits))
+    }
+
+    fn run_gated(&self, sql: &str, params: &[Value], limits: &Limits) -> Result<Answer, SqlError> {
         let mut stmt = self.prepare_one(sql)?;
         if params.len() != stmt.parameter_count() {
             let (given, wanted) = (params.len(), stmt.parameter_count());
@@ -102,8 +178,11 @@ impl Store {
                 bytes = bytes.saturating_add(size(&value));
                 values.push(value);
             }
-            if bytes > RESULT_BYTES_MAX {
-                return Err(SqlError::TooLarge(RESULT_BYTES_MAX));
+            if bytes > limits.bytes {
+                return Err(SqlError::TooLarge(limits.bytes));
+            }
+            if rows.len() >= limits.rows {
+                return Err(SqlError::TooManyRows(limits.rows));
             }
             rows.push(values);
         }
@@ -134,15 +213,20 @@ impl Store {
     /// Says what a statement has for columns and parameters, without running it.
     ///
     /// # Errors
-    /// As [`Self::run`].
-    pub fn describe(&mut self, sql: &str, access: Access) -> Result<Prepared, SqlError> {
-        self.gate.set(access);
-        let described = self.prepare_one(sql).map(|stmt| Prepared {
-            columns: columns(&stmt).into_iter().map(|column| column.into()).collect(),
-            params: stmt.parameter_count(),
-        });
-        self.gate.set(Access::Internal);
-        described
+    /// As [`Self::run_within`].
+    pub fn describe(
+        &mut self,
+        limits: &Limits,
+        sql: &str,
+        access: Access,
+    ) -> Result<Prepared, SqlError> {
+        self.guarded(limits, access, |store| {
+            let stmt = store.prepare_one(sql)?;
+            Ok(Prepared {
+                columns: columns(&stmt).into_iter().map(|column| column.into()).collect(),
+                params: stmt.parameter_count(),
+            })
+        })
     }
 
     /// The one statement of a text.
@@ -199,11 +283,12 @@ fn kind_of_values<'a>(
     kind.or(declared)
 }
 
+/// The memory that a value takes.
 fn size(value: &Value) -> usize {
-    match value {
-        Value::Null => 1,
-        Value::Integer(_) | Value::Real(_) => 8,
+    let beside = match value {
+        Value::Null | Value::Integer(_) | Value::Real(_) => 0,
         Value::Text(text) => text.len(),
         Value::Blob(bytes) => bytes.len(),
-    }
+    };
+    size_of::<Value>() + beside
 }

@@ -1,10 +1,11 @@
 //! Layers, access, files and revisions.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
-use std::{fs, path::PathBuf};
+use std::{fs, os::unix::fs::PermissionsExt, path::PathBuf, time::Duration};
 
 use trunkline_store::{
-    Access, Answer, Layer, Module, Place, RevisionRow, Store, StoreError, Value,
+    Access, Answer, Layer, Limits, Module, Place, RevisionRow, SqlError, Store, StoreError, Value,
+    tables::Schema,
 };
 
 fn open(place: &Place) -> Result<Store, StoreError> {
@@ -270,4 +271,81 @@ fn passwords_are_hashed_as_servers_do() {
         run(&mut store, &format!("SELECT hex({salt}), length(CACHING_SHA2_PASSWORD('x'))"));
     let Answer::Rows(rows) = answer else { panic!("no result") };
     assert_eq!(rows.rows[0][1], Value::Integer(70));
+}
+
+#[test]
+fn statements_of_users_of_statistics_take_no_more_than_they_may() {
+    let mut store = Store::open_beside(&Place::Memory).expect("a store");
+    let limits = Limits { time: Duration::from_millis(200), rows: 1_000, ..Limits::STATISTICS };
+    let mut refused =
+        |sql: &str| store.run_within(&limits, sql, &[], Access::Stats).expect_err(sql);
+    let large = SqlError::TooBig(limits.value_bytes);
+    assert_eq!(refused("SELECT hex(randomblob(499999999))"), large);
+    assert_eq!(refused("SELECT zeroblob(900000000)"), large);
+    assert_eq!(refused("SELECT printf('%.*c', 900000000, 'x')"), large);
+    let long = format!("SELECT '{}'", "x".repeat(limits.value_bytes));
+    assert_eq!(refused(&long), large);
+    let numbers = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)";
+    let late = SqlError::TooLong(limits.time);
+    assert_eq!(refused(&format!("{numbers} SELECT count(*) FROM n")), late);
+    // Few steps, each of them long.
+    let blobs = format!("{numbers} SELECT sum(length(hex(randomblob(100000)))) FROM n");
+    assert_eq!(refused(&blobs), late);
+    assert_eq!(refused(&format!("{numbers} SELECT i FROM n")), SqlError::TooManyRows(1_000));
+    let wide = Limits { rows: usize::MAX, bytes: 1 << 20, ..limits };
+    let run = |store: &mut Store, sql: &str, access| store.run_within(&wide, sql, &[], access);
+    let rows = format!("{numbers} SELECT hex(randomblob(1000)) FROM n");
+    let error = run(&mut store, &rows, Access::Stats).expect_err("too large");
+    assert_eq!(error, SqlError::TooLarge(1 << 20));
+    // What fills its tables has no such limits, and they do not outlast the statement.
+    run(&mut store, "SELECT length(zeroblob(1000000))", Access::Internal).expect("its own");
+}
+
+#[test]
+fn a_store_beside_another_reads_its_past_and_holds_nobody_up() {
+    let folder = Folder::new("beside");
+    let mut store = open(&folder.place()).expect("opened");
+    let mut beside = Store::open_beside(store.place()).expect("opened beside");
+    let row: Vec<Value> = (0..15).map(Value::Integer).collect();
+    store.append(Schema::StatsHistory, "history_mysql_query_digest", &[row]).expect("noted");
+    let past = "SELECT count(*) FROM stats_history.history_mysql_query_digest";
+    let answer = beside.run(past, &[], Access::Stats).expect("read");
+    let Answer::Rows(rows) = answer else { panic!("no rows") };
+    assert_eq!(rows.rows, [[Value::Integer(1)]]);
+    for sql in ["SELECT * FROM main.mysql_users", "SELECT * FROM disk.mysql_users"] {
+        refused(&mut beside, sql, Access::Stats);
+    }
+    refused(&mut beside, "DELETE FROM stats_history.history_mysql_query_digest", Access::Stats);
+}
+
+#[test]
+fn what_says_that_a_configuration_has_begun_is_not_edited() {
+    let folder = Folder::new("begun");
+    let mut store = open(&folder.place()).expect("opened");
+    store.begin().expect("noted");
+    for sql in [
+        "DELETE FROM disk.global_settings",
+        "UPDATE disk.global_settings SET variable_name = 'x'",
+        "INSERT INTO disk.global_settings VALUES ('a', 'b')",
+        "REPLACE INTO disk.global_settings VALUES ('trunkline-begun', '0')",
+    ] {
+        refused(&mut store, sql, Access::Admin);
+    }
+    assert_eq!(count(&mut store, "disk.global_settings"), 1);
+    drop(store);
+    assert!(!open(&folder.place()).expect("opened again").is_new());
+}
+
+#[test]
+fn files_that_others_could_read_are_their_owners_and_it_is_said() {
+    let folder = Folder::new("private");
+    drop(open(&folder.place()).expect("made"));
+    let file = folder.0.join("trunkline.db");
+    let mode = || fs::metadata(&file).expect("a file").permissions().mode() & 0o777;
+    assert_eq!(mode(), 0o600);
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).expect("a mode");
+    let store = open(&folder.place()).expect("opened");
+    let [warning] = store.warnings() else { panic!("{:?}", store.warnings()) };
+    assert!(warning.ends_with("trunkline.db could be used by others (mode 0644): it has 0600 now"));
+    assert_eq!(mode(), 0o600);
 }

@@ -28,7 +28,11 @@ pub(super) fn request(
         "" => String::new(),
         token => format!("Authorization: Bearer {token}\r\n"),
     };
-    let text = format!("{head} HTTP/1.0\r\n{bearer}Content-Length: {}\r\n\r\n{body}", body.len());
+    let kind = "Content-Type: application/json";
+    let text = format!(
+        "{head} HTTP/1.0\r\n{bearer}{kind}\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
     stream.write_all(text.as_bytes())?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;

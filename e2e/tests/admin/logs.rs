@@ -4,10 +4,10 @@ use std::{collections::HashSet, fs, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use trunkline_testkit::{SqlClient, wait_until};
+use trunkline_testkit::{SqlClient, Trunkline, wait_until};
 
 use super::begin;
-use crate::backends::{self, PASSWORD};
+use crate::backends::{self, Config, PASSWORD};
 
 #[test]
 fn statements_and_changes_are_lines_of_json() -> Result<()> {
@@ -81,5 +81,29 @@ fn statements_and_changes_are_lines_of_json() -> Result<()> {
             found.iter().filter_map(|line| line["event"].as_str()).collect();
         Ok(wanted.iter().all(|event| events.contains(event)).then_some(()))
     })?;
+    Ok(())
+}
+
+/// A log that is a pipe or a link is not written, said once, and holds up neither `FLUSH LOGS` nor
+/// the stop.
+#[test]
+fn a_log_that_is_no_file_holds_nobody_up() -> Result<()> {
+    let proxy = Trunkline::start_database(Config::at("", "127.0.0.1:1").user("nobody").text())?;
+    let mut admin = super::administrator(&proxy)?;
+    let folder = proxy.data_folder();
+    let (pipe, link, target) = (folder.join("pipe"), folder.join("link"), folder.join("target"));
+    ensure!(std::process::Command::new("mkfifo").arg(&pipe).status()?.success());
+    std::os::unix::fs::symlink(&target, &link)?;
+    for (path, reason) in [(&pipe, "it is not a regular file"), (&link, "it is a symbolic link")] {
+        let mark = proxy.log_mark();
+        admin.sql(&format!("SET mysql-auditlog_filename = '{}'", path.display()))?;
+        admin.sql("LOAD MYSQL VARIABLES TO RUNTIME; PROXYSQL FLUSH LOGS")?;
+        proxy.wait_log(mark, reason, Duration::from_secs(20))?;
+        admin.sql("PROXYSQL FLUSH LOGS")?;
+    }
+    ensure!(!target.exists(), "a link was followed");
+    drop(admin);
+    let ended = proxy.terminate(Duration::from_secs(10))?;
+    ensure!(ended.success(), "{ended}");
     Ok(())
 }

@@ -20,7 +20,7 @@ fn script(folder: &Path, name: &str, text: &str) -> Result<String> {
 }
 
 fn ask(proxy: &Trunkline, head: &str, body: &str) -> Result<(u16, serde_json::Value)> {
-    request(proxy, head, "", body)
+    request(proxy, head, "run", body)
 }
 
 #[test]
@@ -68,6 +68,16 @@ fn routes_run_programs_as_proxysql_does() -> Result<()> {
     ))?;
     assert_eq!(ask(&proxy, "GET /sync/echo", "")?.0, 404, "off by default");
     admin.sql("SET admin-restapi_enabled = 'true'; LOAD ADMIN VARIABLES TO RUNTIME")?;
+    assert_eq!(ask(&proxy, "GET /sync/echo", "")?.0, 404, "nobody can have the token");
+    admin.sql("SET trunkline-script_user = 'root'; SET trunkline-http_api_token = 'run'")?;
+    admin
+        .sql("SET trunkline-http_api_stats_token = 'read'; LOAD TRUNKLINE VARIABLES TO RUNTIME")?;
+    for (token, status) in [("", 401), ("wrong", 401), ("read", 403)] {
+        assert_eq!(request(&proxy, "GET /sync/echo", token, "")?.0, status, "{token}");
+        assert_eq!(request(&proxy, "GET /sync/nothing", token, "")?.0, status, "{token}");
+    }
+    let (status, refused) = ask(&proxy, "GET /sync/echo", "")?;
+    ensure!(status == 503 && refused.to_string().contains("may_be_root"), "{status} {refused}");
     admin.sql("SET trunkline-script_user = 'nobody'; LOAD TRUNKLINE VARIABLES TO RUNTIME")?;
     let (status, got) = ask(&proxy, "GET /sync/echo?a=1%202&b=%27", "")?;
     assert_eq!(status, 200, "{got}");

@@ -12,6 +12,7 @@ use axum::{
 };
 use serde_json::{Map, Value as Json, json};
 use trunkline_config::Settings;
+use trunkline_protocol::auth::is_equal;
 use trunkline_store::{
     Access, ColumnKind, RowSet, Value,
     tables::{self, Schema, Table},
@@ -34,7 +35,7 @@ pub(super) fn routes() -> Router<Answering> {
 }
 
 /// Why a request gets no answer of its own.
-struct Failure(StatusCode, u16, String);
+pub(super) struct Failure(StatusCode, u16, String);
 
 impl Failure {
     fn new(status: StatusCode, message: impl Into<String>) -> Self {
@@ -84,6 +85,17 @@ fn admit(
     Ok((service, session))
 }
 
+/// Whether who asks may do everything.
+pub(super) fn admit_all(settings: &Settings, headers: &HeaderMap) -> Result<(), Failure> {
+    match access_of(settings, headers)? {
+        Access::Admin | Access::Internal => Ok(()),
+        Access::Stats => {
+            let message = "the token of statistics runs nothing: use that of http_api_token";
+            Err(Failure::new(StatusCode::FORBIDDEN, message))
+        }
+    }
+}
+
 fn access_of(settings: &Settings, headers: &HeaderMap) -> Result<Access, Failure> {
     let tokens = [
         (settings.http_api_token.as_str(), Access::Admin),
@@ -98,20 +110,23 @@ fn access_of(settings: &Settings, headers: &HeaderMap) -> Result<Access, Failure
         let (scheme, token) = value.split_once(' ')?;
         scheme.eq_ignore_ascii_case("Bearer").then(|| token.trim())
     });
-    let found = tokens.into_iter().find(|(token, _)| {
-        !token.is_empty() && given.is_some_and(|given| is_same(given.as_bytes(), token.as_bytes()))
-    });
+    let mut found = None;
+    // Both are compared, whichever it is.
+    for (token, access) in tokens {
+        let is_it = given.is_some_and(|given| is_same(given.as_bytes(), token.as_bytes()));
+        if is_it && !token.is_empty() && found.is_none() {
+            found = Some((token, access));
+        }
+    }
     match found {
         Some((_, access)) => Ok(access),
         None => Err(Failure::new(StatusCode::UNAUTHORIZED, "a bearer token is needed")),
     }
 }
 
-/// Compares in a time that says nothing of where they differ.
+/// Compares in a time that says nothing of where they differ, or of how long the token is.
 fn is_same(given: &[u8], token: &[u8]) -> bool {
-    let pairs = given.iter().zip(token);
-    let differing = pairs.fold(0_u8, |bits, (a, b)| bits | (a ^ b));
-    given.len() == token.len() && differing == 0
+    is_equal(&trunkline_crypto::sha256(given), &trunkline_crypto::sha256(token))
 }
 
 async fn all_tables(State(answering): Source, headers: HeaderMap) -> Result<Response, Failure> {

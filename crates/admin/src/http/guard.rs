@@ -1,26 +1,38 @@
 //! Limits on connections, for an endpoint that nobody has to log in to.
 //!
 //! The HTTP library leaves them to the stream: here each connection has a deadline that only
-//! progress of its answers moves, and a bound on the bytes it may send before it is answered.
+//! progress of its answers moves, and a bound on the bytes it may send before it is answered. When
+//! all places are taken, the connection gives way on which nothing has happened for longest: one
+//! that is idle, that is slow to send its request, or that is slow to read its answer. Those whose
+//! request is being worked on stay.
 
 use std::{
+    collections::HashMap,
     io,
     net::SocketAddr,
     pin::Pin,
-    sync::Arc,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
     task::{Context, Poll, ready},
     time::Duration,
 };
 
-use axum::serve::Listener;
+use axum::{
+    extract::connect_info::Connected,
+    serve::{IncomingStream, Listener},
+};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpListener, TcpStream},
-    sync::{OwnedSemaphorePermit, Semaphore},
+    sync::{OwnedSemaphorePermit, Semaphore, oneshot},
     time::{Instant, Sleep},
 };
 
-/// The most connections at once; more wait to be accepted.
+use crate::figures::{Figures, Share};
+
+/// The most connections at once; for one more another one gives way.
 pub const CONNECTIONS_MAX: usize = 64;
 /// The most bytes of a request.
 pub const REQUEST_BYTES_MAX: usize = 16 * 1024;
@@ -48,21 +60,148 @@ const LIMITS: Limits = Limits {
     idle_time: IDLE_TIME_MAX,
 };
 
-/// Accepts at most as many connections at once as the limits say.
+/// What a connection is about.
+#[derive(Debug)]
+struct Doing {
+    begun: Instant,
+    /// Whether its request is being worked on.
+    is_answered: AtomicBool,
+    /// When something has happened on it, ms from the beginning of the listener.
+    moved_ms: AtomicU64,
+}
+
+impl Doing {
+    fn moved(&self) {
+        let now_ms = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.moved_ms.store(now_ms, Ordering::Relaxed);
+    }
+}
+
+/// The connection of a request.
+#[derive(Debug, Clone)]
+pub(super) struct Caller(Arc<Doing>);
+
+impl Caller {
+    /// Its request is being worked on until this is dropped.
+    pub(super) fn is_answered(&self) -> Answered<'_> {
+        self.0.is_answered.store(true, Ordering::Relaxed);
+        Answered(&self.0)
+    }
+}
+
+impl Connected<IncomingStream<'_, GuardedListener>> for Caller {
+    fn connect_info(stream: IncomingStream<'_, GuardedListener>) -> Self {
+        Self(Arc::clone(&stream.io().doing))
+    }
+}
+
+/// Work on a request.
+pub(super) struct Answered<'a>(&'a Doing);
+
+impl Drop for Answered<'_> {
+    fn drop(&mut self) {
+        self.0.moved();
+        self.0.is_answered.store(false, Ordering::Relaxed);
+    }
+}
+
+/// The connections of a listener.
+#[derive(Debug, Default)]
+struct Open {
+    next: u64,
+    of: HashMap<u64, (Arc<Doing>, oneshot::Sender<()>)>,
+}
+
+impl Open {
+    /// Has the connection give way on which nothing has happened for longest; whether there is one.
+    fn displace(&mut self) -> bool {
+        let resting = self.of.iter().filter(|(_, (it, _))| !it.is_answered.load(Ordering::Relaxed));
+        let first =
+            resting.min_by_key(|(number, (it, _))| (it.moved_ms.load(Ordering::Relaxed), **number));
+        let Some(number) = first.map(|(number, _)| *number) else { return false };
+        if let Some((_, teller)) = self.of.remove(&number) {
+            // It may have ended meanwhile.
+            let _ = teller.send(());
+        }
+        true
+    }
+}
+
+fn lock(open: &Mutex<Open>) -> MutexGuard<'_, Open> {
+    open.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Accepts whoever comes; when there are as many connections as the limits say, one gives way.
 #[derive(Debug)]
 pub(super) struct GuardedListener {
     listener: TcpListener,
     limits: Limits,
     places: Arc<Semaphore>,
+    open: Arc<Mutex<Open>>,
+    begun: Instant,
+    figures: Arc<Figures>,
 }
 
 impl GuardedListener {
-    pub(super) fn new(listener: TcpListener) -> Self {
-        Self::with_limits(listener, LIMITS)
+    pub(super) fn new(listener: TcpListener, figures: Arc<Figures>) -> Self {
+        Self::with_limits(listener, LIMITS, figures)
     }
 
-    pub(super) fn with_limits(listener: TcpListener, limits: Limits) -> Self {
-        Self { listener, limits, places: Arc::new(Semaphore::new(limits.connections)) }
+    pub(super) fn with_limits(
+        listener: TcpListener,
+        limits: Limits,
+        figures: Arc<Figures>,
+    ) -> Self {
+        let places = Arc::new(Semaphore::new(limits.connections));
+        Self { listener, limits, places, open: Arc::default(), begun: Instant::now(), figures }
+    }
+
+    /// A place for a connection that has come.
+    async fn place(&self) -> OwnedSemaphorePermit {
+        loop {
+            if let Ok(place) = Arc::clone(&self.places).try_acquire_owned() {
+                return place;
+            }
+            let has_displaced = lock(&self.open).displace();
+            self.figures.http.displaced.add(u64::from(has_displaced));
+            // Its place is free when it has ended; or one is when a request was answered.
+            if let Ok(place) = Arc::clone(&self.places).acquire_owned().await {
+                return place;
+            }
+        }
+    }
+
+    fn guard(&self, stream: TcpStream, place: OwnedSemaphorePermit) -> GuardedStream {
+        let doing = Arc::new(Doing {
+            begun: self.begun,
+            is_answered: AtomicBool::new(false),
+            moved_ms: AtomicU64::new(0),
+        });
+        doing.moved();
+        let (teller, told) = oneshot::channel();
+        let number = {
+            let mut open = lock(&self.open);
+            let number = open.next;
+            open.next += 1;
+            open.of.insert(number, (Arc::clone(&doing), teller));
+            number
+        };
+        let mut counted = Share::none(&self.figures, |figures| &figures.http.connections);
+        counted.grow(1, u64::MAX);
+        GuardedStream {
+            stream,
+            limits: self.limits,
+            deadline: Box::pin(tokio::time::sleep(self.limits.request_time)),
+            unanswered: 0,
+            doing,
+            told: Some(told),
+            _place: Place {
+                number,
+                open: Arc::clone(&self.open),
+                _permit: place,
+                _counted: counted,
+            },
+        }
     }
 }
 
@@ -72,13 +211,10 @@ impl Listener for GuardedListener {
 
     async fn accept(&mut self) -> (GuardedStream, SocketAddr) {
         loop {
-            let Ok(place) = Arc::clone(&self.places).acquire_owned().await else {
-                // Only a closed semaphore refuses, and this one is never closed.
-                std::future::pending().await
-            };
             match self.listener.accept().await {
                 Ok((stream, addr)) => {
-                    return (GuardedStream::new(stream, self.limits, place), addr);
+                    let place = self.place().await;
+                    return (self.guard(stream, place), addr);
                 }
                 Err(error) => {
                     tracing::warn!(%error, "accepting an http connection failed");
@@ -93,6 +229,21 @@ impl Listener for GuardedListener {
     }
 }
 
+/// A connection's place among the others, given up when it ends.
+#[derive(Debug)]
+struct Place {
+    number: u64,
+    open: Arc<Mutex<Open>>,
+    _permit: OwnedSemaphorePermit,
+    _counted: Share,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        lock(&self.open).of.remove(&self.number);
+    }
+}
+
 /// A connection with a deadline.
 #[derive(Debug)]
 pub(super) struct GuardedStream {
@@ -101,16 +252,22 @@ pub(super) struct GuardedStream {
     deadline: Pin<Box<Sleep>>,
     /// Bytes read since the last byte written.
     unanswered: usize,
-    _place: OwnedSemaphorePermit,
+    doing: Arc<Doing>,
+    /// Says when it has to give way; `None` from then on.
+    told: Option<oneshot::Receiver<()>>,
+    _place: Place,
 }
 
 impl GuardedStream {
-    fn new(stream: TcpStream, limits: Limits, place: OwnedSemaphorePermit) -> Self {
-        let deadline = Box::pin(tokio::time::sleep(limits.request_time));
-        Self { stream, limits, deadline, unanswered: 0, _place: place }
-    }
-
-    fn check_deadline(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+    fn check(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        let has_to_go = match self.told.as_mut() {
+            None => true,
+            Some(told) => Pin::new(told).poll(cx).is_ready(),
+        };
+        if has_to_go {
+            self.told = None;
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
         match self.deadline.as_mut().poll(cx) {
             Poll::Pending => Ok(()),
             Poll::Ready(()) => Err(io::ErrorKind::TimedOut.into()),
@@ -118,6 +275,7 @@ impl GuardedStream {
     }
 
     fn expect_within(&mut self, time: Duration) {
+        self.doing.moved();
         self.deadline.as_mut().reset(Instant::now() + time);
     }
 
@@ -137,7 +295,7 @@ impl AsyncRead for GuardedStream {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        this.check_deadline(cx)?;
+        this.check(cx)?;
         let before = buf.filled().len();
         ready!(Pin::new(&mut this.stream).poll_read(cx, buf))?;
         let read = buf.filled().len() - before;
@@ -159,7 +317,7 @@ impl AsyncWrite for GuardedStream {
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        this.check_deadline(cx)?;
+        this.check(cx)?;
         let written = Pin::new(&mut this.stream).poll_write(cx, buf);
         this.count_written(written)
     }
@@ -170,7 +328,7 @@ impl AsyncWrite for GuardedStream {
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        this.check_deadline(cx)?;
+        this.check(cx)?;
         let written = Pin::new(&mut this.stream).poll_write_vectored(cx, bufs);
         this.count_written(written)
     }

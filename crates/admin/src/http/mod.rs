@@ -2,7 +2,9 @@
 //! and the API.
 
 mod api;
+mod gate;
 mod guard;
+mod hosts;
 mod ports;
 mod query;
 mod rest;
@@ -13,6 +15,7 @@ use axum::{
     Router,
     extract::{RawQuery, State},
     http::{HeaderMap, StatusCode, Uri, header},
+    middleware,
     response::{IntoResponse, Response},
     routing::get,
 };
@@ -22,11 +25,13 @@ use trunkline_stats::{DigestOrder, DigestQuery, DigestRow, DigestSums, Report, S
 
 use crate::{
     exposition::{self, Form, metrics_body},
+    figures::Figures,
     service::AdminService,
     source::{Health, StatusSource},
     status::status_text,
 };
-use guard::GuardedListener;
+use gate::Places;
+use guard::{Caller, GuardedListener};
 pub use ports::keep_ports;
 use query::Query;
 
@@ -55,7 +60,8 @@ GET /status/digests             statements by digest as JSON; ?limit=50&order=su
 GET /sessions                   sessions as JSON, pinned ones first; ?limit=50&pinned=1
 GET /api/v1/openapi.json        the description of what follows, which wants a bearer token
 GET /api/v1/tables              every table; /api/v1/tables/SCHEMA/TABLE?column=value has its rows
-GET, POST /sync/NAME            the scripts of restapi_routes, where admin-restapi_enabled is true
+GET, POST /sync/NAME            the scripts of restapi_routes, where admin-restapi_enabled is true,
+                                for who has the API's token
 POST /api/v1/statement          one statement of the admin port, in JSON as `sql`
 ";
 
@@ -66,14 +72,24 @@ struct Answering {
     report_time: Duration,
     /// For the API.
     service: Option<Arc<AdminService>>,
+    places: Arc<Places>,
+    figures: Arc<Figures>,
+}
+
+impl Answering {
+    fn new(source: Arc<dyn StatusSource>, service: Option<Arc<AdminService>>) -> Self {
+        let figures = service.as_ref().map(|service| Arc::clone(service.figures()));
+        let figures = figures.unwrap_or_default();
+        Self { source, report_time: REPORT_TIME_MAX, service, places: Places::new(), figures }
+    }
 }
 
 type Source = State<Answering>;
 
 /// Serves HTTP/1 on `listener` until `shutdown` resolves, then at most [`STOP_TIME_MAX`] longer.
 ///
-/// At most 64 connections at once, each with limits on the size of a
-/// request and on the time that it may take. `service` is what the API asks, where there is one.
+/// At most 64 connections at once, each with limits on the size of a request and on the time that it
+/// may take; for one more, another one gives way. `service` is what the API asks, where there is one.
 ///
 /// # Errors
 /// Those of the listener that accepting again would not mend.
@@ -89,10 +105,10 @@ pub async fn serve(
         // Nobody listens any more when serving has ended with an error.
         let _ = stopping.send(());
     };
-    let router = router(source, service, REPORT_TIME_MAX);
-    let serving = axum::serve(GuardedListener::new(listener), router)
-        .with_graceful_shutdown(stop)
-        .into_future();
+    let answering = Answering::new(source, service);
+    let listener = GuardedListener::new(listener, Arc::clone(&answering.figures));
+    let service = router(answering).into_make_service_with_connect_info::<Caller>();
+    let serving = axum::serve(listener, service).with_graceful_shutdown(stop).into_future();
     let deadline = async move {
         match was_stopped.await {
             Ok(()) => tokio::time::sleep(STOP_TIME_MAX).await,
@@ -105,11 +121,8 @@ pub async fn serve(
     }
 }
 
-fn router(
-    source: Arc<dyn StatusSource>,
-    service: Option<Arc<AdminService>>,
-    report_time: Duration,
-) -> Router {
+fn router(answering: Answering) -> Router {
+    let gate = middleware::from_fn_with_state(answering.clone(), gate::pass);
     Router::new()
         .route("/", get(home))
         .route("/metrics", get(metrics))
@@ -121,7 +134,8 @@ fn router(
         .merge(api::routes())
         .merge(rest::routes())
         .fallback(not_found)
-        .with_state(Answering { source, report_time, service })
+        .layer(gate)
+        .with_state(answering)
 }
 
 /// Why a request gets no answer of its own.
@@ -160,7 +174,9 @@ fn json(value: &impl Serialize) -> Result<Response, Refusal> {
 async fn report(answering: &Answering, digests: DigestQuery) -> Result<Report, Refusal> {
     let limit = answering.report_time;
     let asked = tokio::time::timeout(limit, answering.source.report(digests));
-    asked.await.map_err(|_| Refusal::TimedOut(limit))
+    let mut report = asked.await.map_err(|_| Refusal::TimedOut(limit))?;
+    answering.figures.fill(&mut report.process);
+    Ok(report)
 }
 
 /// The first `limit` rows over all workers are looked for among this many of each.

@@ -1,5 +1,5 @@
 //! `/sync/…`: the scripts of `restapi_routes`, as ProxySQL runs them: what is asked is their one
-//! argument, and what they write is the answer.
+//! argument, and what they write is the answer. Unlike there, who asks needs the API's token.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use axum::{
     Router,
     body::Bytes,
     extract::{Path, RawQuery, State},
-    http::{Method, StatusCode, header},
+    http::{HeaderMap, Method, StatusCode, header},
     response::{IntoResponse, Response},
     routing::get,
 };
 use serde_json::{Map, Value as Json, json};
 
-use super::{Answering, Source, query::decoded};
+use super::{Answering, Source, api::admit_all, query::decoded};
 use crate::scripts::{Account, NotRun, run};
 
 pub(super) fn routes() -> Router<Answering> {
@@ -35,8 +35,17 @@ async fn asked(
     Path(uri): Path<String>,
     method: Method,
     RawQuery(query): RawQuery,
+    headers: HeaderMap,
     body: Bytes,
 ) -> Response {
+    let Some(service) = answering.service.clone() else {
+        return failure(StatusCode::NOT_FOUND, "there are no routes here");
+    };
+    let snapshot = service.snapshot();
+    // Before anything is told of what routes there are.
+    if let Err(refused) = admit_all(&snapshot.settings, &headers) {
+        return refused.into_response();
+    }
     let given = match method {
         Method::POST => serde_json::from_slice(&body).map_err(|_| "the body is no JSON".to_owned()),
         _ => parameters(query.as_deref().unwrap_or_default()),
@@ -45,15 +54,12 @@ async fn asked(
         Ok(given) => given,
         Err(reason) => return failure(StatusCode::BAD_REQUEST, reason),
     };
-    let Some(service) = answering.service.clone() else {
-        return failure(StatusCode::NOT_FOUND, "there are no routes here");
-    };
     let route = match service.route(method.as_str(), &uri).await {
         Ok(Some(route)) => route,
         Ok(None) => return failure(StatusCode::NOT_FOUND, format!("nothing is at /sync/{uri}")),
         Err(refused) => return failure(StatusCode::INTERNAL_SERVER_ERROR, refused.message),
     };
-    let account = match Account::of(&service.snapshot().settings.script_user) {
+    let account = match Account::of(&snapshot.settings) {
         Ok(account) => account,
         Err(reason) => return failure(StatusCode::SERVICE_UNAVAILABLE, reason),
     };

@@ -42,6 +42,10 @@ impl StatusSource for Fixed {
     fn health(&self) -> Health {
         self.health.clone()
     }
+
+    fn http_allowed_hosts(&self) -> String {
+        "test".to_owned()
+    }
 }
 
 fn source(health: Health) -> Arc<dyn StatusSource> {
@@ -82,10 +86,15 @@ async fn serve_source(source: Arc<dyn StatusSource>) -> SocketAddr {
 
 async fn serve_within(limits: Limits) -> SocketAddr {
     let (listener, addr) = listen().await;
-    let router = router(source(Health::Ready), None, REPORT_TIME_MAX);
-    let serving = axum::serve(GuardedListener::with_limits(listener, limits), router);
-    tokio::spawn(serving.into_future());
+    serve_guarded(listener, limits, Answering::new(source(Health::Ready), None));
     addr
+}
+
+fn serve_guarded(listener: TcpListener, limits: Limits, answering: Answering) {
+    let listener = GuardedListener::with_limits(listener, limits, Arc::clone(&answering.figures));
+    let service = router(answering).into_make_service_with_connect_info::<Caller>();
+    let serving = axum::serve(listener, service);
+    tokio::spawn(serving.into_future());
 }
 
 const WIDE: Limits = Limits {
@@ -110,7 +119,10 @@ async fn routes_answer_in_their_formats() {
     let (status, head, body) = fetch(addr, "/status").await;
     assert_eq!(status, 200);
     assert!(head.contains("content-type: application/json"), "{head}");
-    let report: Report = serde_json::from_str(&body).expect("a report");
+    let mut report: Report = serde_json::from_str(&body).expect("a report");
+    assert_eq!(report.process.http.connections, 1, "this one");
+    let counted = sample::report(DigestQuery::NONE).process;
+    (report.process.admin, report.process.http) = (counted.admin, counted.http);
     let query = rows_of_each_worker(DigestOrder::SumTime, STATUS_DIGESTS);
     // What is too much for JSON is left out of it.
     let shown = |report: &Report| serde_json::to_value(report).expect("a report");
@@ -151,7 +163,11 @@ async fn wrong_requests_are_told_what_is_right() {
     check("/status/digests?limit=x", 400, "`limit=x` is not a number from 0 to 10000").await;
     check("/status/digests?order=name", 400, "known: sum_time").await;
     check("/metrics?digest=5", 400, "unknown parameter `digest`; known: digests").await;
-    let answer = exchange(addr, b"POST /status HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    let answer = exchange(
+        addr,
+        b"POST /status HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\n\
+          Connection: close\r\n\r\n",
+    );
     assert!(answer.await.starts_with("HTTP/1.1 405 "));
     let answer = exchange(addr, b"\x16\x03\x01 not http at all\r\n\r\n").await;
     assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
@@ -175,7 +191,8 @@ async fn readiness_turns_before_health() {
 async fn workers_that_do_not_answer_do_not_hold_a_request() {
     let (listener, addr) = listen().await;
     let stuck = Arc::new(Fixed { health: Health::Ready, is_stuck: true });
-    tokio::spawn(axum::serve(listener, router(stuck, None, SHORT)).into_future());
+    let answering = Answering { report_time: SHORT, ..Answering::new(stuck, None) };
+    tokio::spawn(axum::serve(listener, router(answering)).into_future());
     let (status, _, body) = fetch(addr, "/status").await;
     assert_eq!((status, body.as_str()), (503, "the workers did not answer within 50ms\n"));
 }
@@ -186,25 +203,98 @@ async fn slow_idle_and_long_requests_end_with_the_connection() {
     assert!(!exchange(slow, b"GET /status HT").await.contains("200 OK"));
     assert!(!exchange(slow, b"").await.contains("200 OK"));
     let idle = serve_within(Limits { idle_time: SHORT, ..WIDE }).await;
-    let answer = exchange(idle, b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    let answer = exchange(idle, b"GET /healthz HTTP/1.1\r\nHost: test\r\n\r\n").await;
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
     let short = serve_within(WIDE).await;
-    let long = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "x".repeat(REQUEST_BYTES));
+    let long = format!("GET / HTTP/1.1\r\nHost: test\r\nX: {}\r\n\r\n", "x".repeat(REQUEST_BYTES));
     assert!(!exchange(short, long.as_bytes()).await.contains("404"));
     assert_eq!(fetch(short, "/healthz").await.0, 200);
 }
 
+/// Connections that nobody uses any more, or slowly, give way to those that come.
 #[tokio::test]
-async fn a_connection_beyond_the_limit_waits_for_a_place() {
-    let addr = serve_within(Limits { connections: 1, ..WIDE }).await;
-    let first = TcpStream::connect(addr).await.expect("a listening server");
-    // The first connection says nothing and keeps its place until it is dropped.
-    let mut second = tokio::spawn(async move { fetch(addr, "/healthz").await.0 });
-    let early = tokio::time::timeout(SHORT, &mut second).await;
-    assert!(early.is_err(), "there is one place only");
-    drop(first);
-    let served = tokio::time::timeout(PATIENCE, second).await.expect("served in time");
-    assert_eq!(served.expect("no panic"), 200);
+async fn idle_and_slow_connections_keep_nobody_out() {
+    let places = 4;
+    let addr = serve_within(Limits { connections: places, ..WIDE }).await;
+    let mut open = Vec::new();
+    for kind in 0..3 * places {
+        let mut stream = TcpStream::connect(addr).await.expect("a listening server");
+        let request: &[u8] = match kind % 3 {
+            0 => b"",
+            1 => b"GET /status HT",
+            _ => b"GET /healthz HTTP/1.1\r\nHost: test\r\n\r\n",
+        };
+        stream.write_all(request).await.expect("written");
+        if kind % 3 == 2 {
+            let mut answer = [0; 12];
+            stream.read_exact(&mut answer).await.expect("an answer");
+            assert_eq!(&answer, b"HTTP/1.1 200");
+        }
+        open.push(stream);
+    }
+    let begun = std::time::Instant::now();
+    for path in ["/healthz", "/readyz", "/metrics", "/status"] {
+        assert_eq!(fetch(addr, path).await.0, 200, "{path}");
+    }
+    assert!(begun.elapsed() < PATIENCE / 3, "nobody's limit was waited for");
+    let (_, _, metrics) = fetch(addr, "/metrics").await;
+    assert!(!metrics.contains("trunkline_http_refusals_total{cause=\"displaced\"} 0\n"));
+}
+
+/// Requests that are being worked on take no place of a probe, and are not closed for others.
+#[tokio::test]
+async fn probes_have_places_of_their_own() {
+    let (listener, addr) = listen().await;
+    let stuck = Arc::new(Fixed { health: Health::Ready, is_stuck: true });
+    let answering = Answering { places: Places::of(1, 2), ..Answering::new(stuck, None) };
+    let answering = Answering { report_time: PATIENCE, ..answering };
+    serve_guarded(listener, Limits { connections: 5, ..WIDE }, answering);
+    let mut working = Vec::new();
+    for path in ["/status", "/", "/metrics"] {
+        let mut stream = TcpStream::connect(addr).await.expect("a listening server");
+        let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.expect("written");
+        working.push(stream);
+    }
+    // When others are refused, the three are being worked on.
+    for path in ["/sessions", "/metrics"] {
+        while fetch(addr, path).await.0 != 503 {
+            tokio::task::yield_now().await;
+        }
+    }
+    assert!(fetch(addr, "/sessions").await.1.contains("retry-after: 1"));
+    let mut silent = Vec::new();
+    for _ in 0..10 {
+        silent.push(TcpStream::connect(addr).await.expect("a listening server"));
+    }
+    for path in ["/healthz", "/readyz"] {
+        assert_eq!(fetch(addr, path).await.0, 200, "{path}");
+    }
+    for stream in &mut working {
+        let mut byte = [0; 1];
+        let early = tokio::time::timeout(SHORT, stream.read(&mut byte)).await;
+        assert!(early.is_err(), "none of them was closed");
+    }
+}
+
+#[tokio::test]
+async fn requests_of_foreign_pages_are_refused() {
+    let addr = serve_source(source(Health::Ready)).await;
+    let ask = async |head: &str| {
+        let request = format!("{head}\r\nConnection: close\r\n\r\n");
+        let answer = exchange(addr, request.as_bytes()).await;
+        answer.split(' ').nth(1).unwrap_or_default().to_owned()
+    };
+    assert_eq!(ask("GET /healthz HTTP/1.1\r\nHost: evil.example").await, "421");
+    assert_eq!(ask("GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:6070").await, "200");
+    assert_eq!(ask("GET /status HTTP/1.0").await, "200");
+    let foreign = "GET /status HTTP/1.1\r\nHost: localhost\r\nOrigin: https://evil.example";
+    assert_eq!(ask(foreign).await, "403");
+    for kind in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data"] {
+        let post = format!("POST /api/v1/statement HTTP/1.1\r\nHost: test\r\nContent-Type: {kind}");
+        assert_eq!(ask(&post).await, "415", "{kind}");
+    }
+    assert_eq!(ask("POST /sync/run HTTP/1.1\r\nHost: test").await, "415");
 }
 
 #[tokio::test]

@@ -7,7 +7,6 @@ use tokio::{
     time::timeout,
 };
 use trunkline_protocol::{
-    Capabilities,
     codec::{frame::put_payload, put_u16, put_u32},
     command::{
         Command,
@@ -15,191 +14,76 @@ use trunkline_protocol::{
     },
     packet::{
         eof::{EofPacket, put_eof},
-        err::put_err,
-        greeting::Greeting,
         ok::{OkPacket, ReplyFormat, put_ok},
         status,
     },
 };
-use trunkline_session::frontend::{self, ClientHandshake, HANDSHAKE_PAYLOAD_MAX, Step};
 use trunkline_store::{Access, Value};
-use trunkline_topology::User;
 
 use super::{
-    Accounts,
+    door::{HELD_BYTES_MAX, STATS_HELD_BYTES_MAX},
+    half_open::Ticket,
     listener::Peer,
-    packet::{Form, STATUS, put_columns, put_result},
+    login::{LoggedIn, log_in},
+    packet::{Form, STATUS, ok, put_columns, put_refusal, put_result},
     parameter,
     wire::{End, Wire},
 };
 use crate::{
-    service::{AdminService, Refused, Reply, Session, VERSION},
+    figures::Share,
+    service::{AdminService, Refused, Reply, Session},
     sql::text,
 };
 
 /// How long a client may take to log in.
 const LOGIN_TIME_MAX: Duration = Duration::from_secs(10);
-/// How long a client may be silent.
-const IDLE_TIME_MAX: Duration = Duration::from_secs(8 * 3_600);
-/// The longest statement.
+/// How long an administrator may take to read an answer.
+const WRITE_TIME_MAX: Duration = Duration::from_secs(60);
+/// The longest statement of an administrator.
 const COMMAND_BYTES_MAX: usize = 64 << 20;
+/// The longest one of a user of statistics.
+const STATS_COMMAND_BYTES_MAX: usize = 1 << 20;
+/// Answers of at most this many bytes wait to be read without being counted.
+const SMALL_ANSWER_BYTES: usize = 64 << 10;
 /// Prepared statements of one client.
 const STMTS_MAX: usize = 1_000;
 
-/// What the admin port offers.
-const OFFERED: Capabilities = Capabilities::LONG_PASSWORD
-    .union(Capabilities::FOUND_ROWS)
-    .union(Capabilities::LONG_FLAG)
-    .union(Capabilities::CONNECT_WITH_DB)
-    .union(Capabilities::PROTOCOL_41)
-    .union(Capabilities::IGNORE_SIGPIPE)
-    .union(Capabilities::TRANSACTIONS)
-    .union(Capabilities::SECURE_CONNECTION)
-    .union(Capabilities::MULTI_STATEMENTS)
-    .union(Capabilities::MULTI_RESULTS)
-    .union(Capabilities::PS_MULTI_RESULTS)
-    .union(Capabilities::PLUGIN_AUTH)
-    .union(Capabilities::CONNECT_ATTRS)
-    .union(Capabilities::PLUGIN_AUTH_LENENC_CLIENT_DATA)
-    .union(Capabilities::DEPRECATE_EOF);
-
 /// Serves one client.
-pub(super) async fn serve<S>(stream: S, peer: Peer, id: u32, service: Arc<AdminService>)
-where
+pub(super) async fn serve<S>(
+    stream: S,
+    peer: Peer,
+    id: u32,
+    service: Arc<AdminService>,
+    mut ticket: Ticket,
+) where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let mut wire = Wire::new(stream);
-    let login = timeout(LOGIN_TIME_MAX, log_in(&mut wire, peer, id, &service)).await;
-    if let Ok(Ok(LoggedIn { session, format, takes_many })) = login {
+    let login = tokio::select! {
+        login = timeout(LOGIN_TIME_MAX, log_in(&mut wire, peer, id, &service)) => login,
+        () = ticket.displaced() => return,
+    };
+    drop(ticket);
+    if let Ok(Ok(LoggedIn { session, format, takes_many, place })) = login {
+        if session.access != Access::Stats {
+            wire.write_time_max = WRITE_TIME_MAX;
+        }
+        let unread = service.door().held();
         let stmts = HashMap::new();
-        let mut client = Client { wire, service, session, format, takes_many, stmts, last_stmt: 0 };
+        let mut client = Client {
+            wire,
+            service,
+            session,
+            format,
+            takes_many,
+            stmts,
+            last_stmt: 0,
+            unread,
+            _place: place,
+        };
         // It ends with the client.
         let Err(End::Gone) = client.run().await;
     }
-}
-
-/// Accounts as the handshake asks for them.
-struct Asked {
-    accounts: Accounts,
-    host: String,
-    is_secure: bool,
-}
-
-impl frontend::Accounts for Asked {
-    fn user(&self, name: &str) -> Option<Arc<User>> {
-        self.accounts.find(name).map(|(user, _)| Arc::clone(user))
-    }
-
-    fn stand_in(&self, _: &str) -> Option<Arc<User>> {
-        None
-    }
-
-    fn verified_sha2(&self, _: &User) -> Option<[u8; 32]> {
-        None
-    }
-
-    fn can_look_up(&self) -> bool {
-        false
-    }
-
-    fn public_key_pem(&self) -> Option<&[u8]> {
-        None
-    }
-
-    fn client_host(&self) -> &str {
-        &self.host
-    }
-
-    fn is_secure(&self) -> bool {
-        self.is_secure
-    }
-
-    fn is_own_process(&self, _: &User) -> bool {
-        false
-    }
-
-    fn is_encrypted(&self) -> bool {
-        false
-    }
-}
-
-/// What came of a login.
-struct LoggedIn {
-    session: Session,
-    format: ReplyFormat,
-    takes_many: bool,
-}
-
-async fn log_in<S: AsyncRead + AsyncWrite + Unpin>(
-    wire: &mut Wire<S>,
-    peer: Peer,
-    id: u32,
-    service: &AdminService,
-) -> Result<LoggedIn, End> {
-    let accounts = service.accounts().ok_or(End::Gone)?;
-    let mut asked = Asked { accounts, host: peer.host(), is_secure: peer.is_local() };
-    let tls = service.tls();
-    let mut offered = OFFERED;
-    if tls.acceptor().is_some() {
-        offered.insert(Capabilities::SSL);
-    }
-    let greeting = Greeting {
-        protocol_version: 10,
-        server_version: format!("8.0.11-{VERSION}"),
-        connection_id: id,
-        nonce: trunkline_crypto::nonce(),
-        capabilities: offered,
-        charset: 45,
-        status: STATUS,
-        auth_plugin: "mysql_native_password".to_owned(),
-    };
-    let mut handshake = ClientHandshake::start(&greeting, false, &mut wire.out);
-    loop {
-        wire.flush().await?;
-        let (header, payload) = wire.read(HANDSHAKE_PAYLOAD_MAX).await?;
-        let step = handshake.on_packet(header, &payload, &asked, &mut wire.out);
-        let identity = match step {
-            Step::Continue => continue,
-            Step::StartTls => {
-                wire.start_tls(&tls).await?;
-                handshake.on_tls();
-                asked.is_secure = true;
-                continue;
-            }
-            Step::Accepted(identity) => identity,
-            // Accounts have no hashes that take long, and no key is offered.
-            Step::Refused(_)
-            | Step::Decrypt(_)
-            | Step::VerifyHash { .. }
-            | Step::AskServer { .. }
-            | Step::LookUp
-            | Step::NameHost => {
-                tracing::warn!("an administrator at {} was refused", asked.host);
-                service.audit_login("", &asked.host, wire.is_encrypted(), false);
-                wire.flush().await?;
-                return Err(End::Gone);
-            }
-        };
-        let user = identity.user.name.clone();
-        let access = asked.accounts.find(&user).map_or(Access::Stats, |(_, access)| *access);
-        let takes_many = identity.capabilities.contains(Capabilities::MULTI_STATEMENTS);
-        service.audit_login(&user, &asked.host, wire.is_encrypted(), true);
-        let format = ReplyFormat {
-            deprecate_eof: identity.capabilities.contains(Capabilities::DEPRECATE_EOF),
-            ..ReplyFormat::default()
-        };
-        put_ok(&mut wire.out, identity.next_seq, &ok(0, ""), format);
-        wire.flush().await?;
-        let default = if access == Access::Stats { "stats" } else { "main" };
-        let schema = identity.schema.map(|name| String::from_utf8_lossy(&name).into_owned());
-        let schema = schema.filter(|name| !name.is_empty()).unwrap_or_else(|| default.to_owned());
-        let session = Session { user, peer: asked.host, id, access, schema };
-        return Ok(LoggedIn { session, format, takes_many });
-    }
-}
-
-fn ok(affected_rows: u64, info: &str) -> OkPacket<'_> {
-    OkPacket { affected_rows, status: STATUS, info: info.as_bytes(), ..OkPacket::default() }
 }
 
 /// A prepared statement.
@@ -208,6 +92,19 @@ struct Stmt {
     params: u16,
     types: Vec<u8>,
     long: Vec<(u16, Vec<u8>)>,
+    /// The room of its text and of what was sent as long data.
+    held: Share,
+    /// Long data was not kept: there is no room for it.
+    lacks_data: bool,
+}
+
+impl Stmt {
+    /// Forgets long data.
+    fn reset(&mut self) {
+        self.long.clear();
+        self.lacks_data = false;
+        self.held.shrink_to(self.text.len() as u64);
+    }
 }
 
 /// A client that is logged in.
@@ -220,14 +117,27 @@ struct Client<S> {
     takes_many: bool,
     stmts: HashMap<u32, Stmt>,
     last_stmt: u32,
+    /// The room of a result until it is read.
+    unread: Share,
+    _place: Share,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     /// Answers commands until the client goes.
     async fn run(&mut self) -> Result<std::convert::Infallible, End> {
+        let bytes_max = match self.session.access {
+            Access::Stats => STATS_COMMAND_BYTES_MAX,
+            Access::Admin | Access::Internal => COMMAND_BYTES_MAX,
+        };
         loop {
-            let read = timeout(IDLE_TIME_MAX, self.wire.read(COMMAND_BYTES_MAX)).await;
-            let Ok(read) = read else { return Err(End::Gone) };
+            let idle_max = self.service.snapshot().settings.admin_wait_timeout;
+            let read = timeout(Duration::from_millis(idle_max), self.wire.read(bytes_max)).await;
+            let Ok(read) = read else {
+                self.service.figures().admin.idle.add(1);
+                put_refusal(&mut self.wire.out, 0, &idle(idle_max));
+                self.wire.flush().await?;
+                return Err(End::Gone);
+            };
             let (_, payload) = read?;
             match Command::decode(&payload) {
                 Ok(Command::Quit) => return Err(End::Gone),
@@ -235,8 +145,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
                 Ok(command) => self.answer(command).await,
                 Err(_) => self.refuse(&malformed()),
             }
-            self.wire.flush().await?;
+            self.send().await?;
         }
+    }
+
+    /// Sends what waits.
+    async fn send(&mut self) -> Result<(), End> {
+        let sent = self.wire.flush().await;
+        self.unread.shrink_to(0);
+        sent
     }
 
     async fn answer(&mut self, command: Command<'_>) {
@@ -270,7 +187,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             Command::StmtClose { stmt_id } => drop(self.stmts.remove(&stmt_id)),
             Command::StmtReset { stmt_id } => match self.stmts.get_mut(&stmt_id) {
                 Some(stmt) => {
-                    stmt.long.clear();
+                    stmt.reset();
                     self.put(Reply::ok(), Form::Text);
                 }
                 None => self.refuse(&unknown_stmt(stmt_id)),
@@ -312,7 +229,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             let more = if at < last { status::MORE_RESULTS } else { 0 };
             seq = self.put_as(seq, reply, Form::Text, STATUS | more);
             // Answers do not wait for each other.
-            self.wire.flush().await?;
+            self.send().await?;
             if has_failed {
                 break;
             }
@@ -330,19 +247,32 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     fn put_as(&mut self, seq: u8, reply: Reply, form: Form, status: u16) -> u8 {
         let out = &mut self.wire.out;
         match reply {
-            Reply::Rows(rows) => put_result(out, seq, self.format, form, status, &rows),
+            Reply::Rows(rows) => {
+                let begin = out.len();
+                let next = put_result(out, seq, self.format, form, status, &rows);
+                let len = out.len().saturating_sub(begin);
+                if self.session.access != Access::Stats || len <= SMALL_ANSWER_BYTES {
+                    return next;
+                }
+                let max = self.service.snapshot().settings.admin_stats_bytes_max as u64 * 2;
+                match self.unread.grow(len as u64, max) {
+                    true => next,
+                    false => {
+                        out.truncate(begin);
+                        put_refusal(out, seq, &too_much_unread(max))
+                    }
+                }
+            }
             Reply::Ok { affected, info, warnings } => {
                 let packet = OkPacket { warnings, status, ..ok(affected, &info) };
                 put_ok(out, seq, &packet, self.format)
             }
-            Reply::Error(refused) => {
-                put_err(out, seq, refused.code, refused.state, &refused.message)
-            }
+            Reply::Error(refused) => put_refusal(out, seq, &refused),
         }
     }
 
     fn refuse(&mut self, refused: &Refused) {
-        put_err(&mut self.wire.out, 1, refused.code, refused.state, &refused.message);
+        put_refusal(&mut self.wire.out, 1, refused);
     }
 
     /// The columns of a table, as `mysql` asks for them to complete names.
@@ -367,6 +297,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
                 message: format!("no more than {STMTS_MAX} prepared statements"),
             });
         }
+        let mut held = self.service.door().held();
+        if !held.grow(text.len() as u64, self.held_max()) {
+            return self.refuse(&no_room(self.held_max()));
+        }
         let described = match self.service.describe(&self.session, &text).await {
             Ok(described) => described,
             Err(refused) => return self.refuse(&refused),
@@ -374,7 +308,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         let counts = (u16::try_from(described.params), u16::try_from(described.columns.len()));
         let (Ok(params), Ok(columns)) = counts else { return self.refuse(&malformed()) };
         self.last_stmt = self.last_stmt.wrapping_add(1).clamp(1, LAST_STMT_ID - 1);
-        let stmt = Stmt { text, params, types: Vec::new(), long: Vec::new() };
+        let (types, long) = (Vec::new(), Vec::new());
+        let stmt = Stmt { text, params, types, long, held, lacks_data: false };
         self.stmts.insert(self.last_stmt, stmt);
         let mut payload = vec![0];
         put_u32(&mut payload, self.last_stmt);
@@ -404,14 +339,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     }
 
     async fn execute(&mut self, stmt_id: u32, raw: &[u8]) {
+        let held_max = self.held_max();
         let stmt_id = if stmt_id == LAST_STMT_ID { self.last_stmt } else { stmt_id };
         let Some(stmt) = self.stmts.get_mut(&stmt_id) else {
             return self.refuse(&unknown_stmt(stmt_id));
         };
+        if stmt.lacks_data {
+            stmt.reset();
+            return self.refuse(&no_room(held_max));
+        }
         let read = Execution::parse(raw, stmt.params).and_then(|execution| {
             parameter::read(&execution, stmt.params, &mut stmt.types, &stmt.long)
         });
-        stmt.long.clear();
+        stmt.reset();
         let values: Vec<Value> = match read {
             Ok(values) => values,
             Err(_) => return self.refuse(&malformed()),
@@ -421,11 +361,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         self.put(reply, Form::Binary);
     }
 
-    /// Nothing answers this; what can't be kept is noticed at the execution.
+    /// Nothing answers this: when it can't be kept, the execution is refused.
     fn long_data(&mut self, stmt_id: u32, parameter: u16, data: &[u8]) {
+        let max = self.held_max();
         let Some(stmt) = self.stmts.get_mut(&stmt_id) else { return };
         let held: usize = stmt.long.iter().map(|(_, bytes)| bytes.len()).sum();
-        if held.saturating_add(data.len()) > COMMAND_BYTES_MAX {
+        let is_too_long = held.saturating_add(data.len()) > COMMAND_BYTES_MAX;
+        if is_too_long || stmt.lacks_data || !stmt.held.grow(data.len() as u64, max) {
+            stmt.reset();
+            stmt.lacks_data = true;
             return;
         }
         match stmt.long.iter_mut().find(|(at, _)| *at == parameter) {
@@ -433,6 +377,38 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             None => stmt.long.push((parameter, data.to_vec())),
         }
     }
+
+    /// The most bytes that may be kept for all clients, for this one to have more kept.
+    fn held_max(&self) -> u64 {
+        match self.session.access {
+            Access::Stats => STATS_HELD_BYTES_MAX,
+            Access::Admin | Access::Internal => HELD_BYTES_MAX,
+        }
+    }
+}
+
+fn idle(idle_max_ms: u64) -> Refused {
+    let message = format!(
+        "The client was disconnected because it was idle for {} s (trunkline-admin_wait_timeout)",
+        idle_max_ms.div_ceil(1_000)
+    );
+    Refused { code: 4031, state: b"HY000", message }
+}
+
+fn no_room(max: u64) -> Refused {
+    let message = format!(
+        "no room for prepared statements and their long data: all clients of the admin port \
+         together may have {max} bytes of them"
+    );
+    Refused { code: 1153, state: b"08S01", ..Refused::new(message) }
+}
+
+fn too_much_unread(max: u64) -> Refused {
+    let message = format!(
+        "results of {max} bytes wait for users of statistics to read them \
+         (twice trunkline-admin_stats_bytes_max)"
+    );
+    Refused { code: 1153, state: b"08S01", ..Refused::new(message) }
 }
 
 fn malformed() -> Refused {

@@ -3,6 +3,7 @@
 use std::{
     io,
     net::SocketAddr,
+    os::unix::fs::FileTypeExt,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -11,16 +12,11 @@ use std::{
     time::Duration,
 };
 
-use tokio::{
-    net::{TcpListener, UnixListener},
-    sync::Semaphore,
-};
+use tokio::net::{TcpListener, UnixListener, UnixStream};
 
-use super::connection;
+use super::{connection, failing::Origin};
 use crate::service::AdminService;
 
-/// Connections at once; others wait in the kernel's queue.
-pub const CONNECTIONS_MAX: usize = 256;
 /// How long after a failed accept nothing is accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -42,8 +38,10 @@ impl AdminListener {
             return TcpListener::bind(entry).await.map(Self::Tcp);
         }
         let path = Path::new(entry);
-        // A socket that nobody answers on was left by a process that has gone.
-        if path.exists() && tokio::net::UnixStream::connect(path).await.is_err() {
+        // A socket that nobody answers on was left by a process that has gone. Whatever else is
+        // there is somebody's.
+        let is_socket = std::fs::symlink_metadata(path).is_ok_and(|it| it.file_type().is_socket());
+        if is_socket && UnixStream::connect(path).await.is_err() {
             std::fs::remove_file(path)?;
         }
         UnixListener::bind(path).map(|listener| Self::Unix(listener, path.to_owned()))
@@ -69,11 +67,10 @@ impl Drop for AdminListener {
     }
 }
 
-/// Serves administrators for as long as the process lives.
+/// Serves administrators for as long as the process lives. Whoever comes is accepted: who has not
+/// logged in, users of statistics and administrators have places of their own.
 pub async fn serve(listener: AdminListener, service: Arc<AdminService>) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
         let service = Arc::clone(&service);
         let id = next_id();
         let accepted = match &listener {
@@ -81,16 +78,15 @@ pub async fn serve(listener: AdminListener, service: Arc<AdminService>) {
                 // A small answer shall not wait for the acknowledgement of the one before.
                 drop(stream.set_nodelay(true));
                 let peer = Peer::Tcp(addr);
-                tokio::spawn(async move {
-                    connection::serve(stream, peer, id, service).await;
-                    drop(place);
-                });
+                let ticket = service.door().arrive(peer.origin());
+                tokio::spawn(connection::serve(stream, peer, id, service, ticket));
             }),
             AdminListener::Unix(listener, _) => listener.accept().await.map(|(stream, _)| {
-                tokio::spawn(async move {
-                    connection::serve(stream, Peer::Unix, id, service).await;
-                    drop(place);
-                });
+                // Who can't be told from others is one of them.
+                let account = stream.peer_cred().map_or(u32::MAX, |peer| peer.uid());
+                let peer = Peer::Unix(account);
+                let ticket = service.door().arrive(peer.origin());
+                tokio::spawn(connection::serve(stream, peer, id, service, ticket));
             }),
         };
         if let Err(error) = accepted {
@@ -110,15 +106,24 @@ fn next_id() -> u32 {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Peer {
     Tcp(SocketAddr),
-    Unix,
+    /// A process of this account of the system.
+    Unix(u32),
 }
 
 impl Peer {
+    /// What its failed logins are counted by.
+    pub(super) fn origin(self) -> Origin {
+        match self {
+            Self::Tcp(addr) => Origin::machine(addr.ip()),
+            Self::Unix(account) => Origin::Account(account),
+        }
+    }
+
     /// The address without a port.
     pub(super) fn host(self) -> String {
         match self {
             Self::Tcp(addr) => addr.ip().to_string(),
-            Self::Unix => "localhost".to_owned(),
+            Self::Unix(_) => "localhost".to_owned(),
         }
     }
 
@@ -126,7 +131,7 @@ impl Peer {
     pub(super) fn is_local(self) -> bool {
         match self {
             Self::Tcp(addr) => addr.ip().is_loopback(),
-            Self::Unix => true,
+            Self::Unix(_) => true,
         }
     }
 }

@@ -6,11 +6,14 @@ use trunkline_protocol::{
     codec::{frame::put_payload, put_lenenc_bytes, put_lenenc_int, put_u16, put_u32},
     packet::{
         eof::{EofPacket, put_eof},
+        err::put_err,
         ok::{OkPacket, ReplyFormat, put_result_end},
         status,
     },
 };
 use trunkline_store::{Column, ColumnKind, RowSet, Value};
+
+use crate::service::Refused;
 
 /// The status of every session: a backslash in a text is a backslash, as SQLite has it, and
 /// clients that write statements must know.
@@ -131,4 +134,14 @@ fn put_binary_row(payload: &mut Vec<u8>, row: &[Value], columns: &[Column]) {
             (_, value) => put_lenenc_bytes(payload, &text_of(value).unwrap_or_default()),
         }
     }
+}
+
+/// An OK that says so much.
+pub(super) fn ok(affected_rows: u64, info: &str) -> OkPacket<'_> {
+    OkPacket { affected_rows, status: STATUS, info: info.as_bytes(), ..OkPacket::default() }
+}
+
+/// Appends an error; gives the number of the packet that comes next.
+pub(super) fn put_refusal(out: &mut Vec<u8>, seq: u8, refused: &Refused) -> u8 {
+    put_err(out, seq, refused.code, refused.state, &refused.message)
 }

@@ -12,8 +12,11 @@ use trunkline_protocol::{
     packet::err::put_err,
 };
 
-/// How long a client may take to read an answer; one that never reads is closed.
-const WRITE_TIME_MAX: Duration = Duration::from_secs(60);
+/// How long a client may take to read an answer, until it has logged in; one that never reads is
+/// closed.
+const WRITE_TIME_MAX: Duration = Duration::from_secs(10);
+/// Bytes of room that are kept for what comes next.
+const INBOX_KEPT_MAX: usize = 64 * 1024;
 /// Bytes that are read at once.
 const READ_LEN: usize = 16 * 1024;
 /// Bytes of text that are encrypted at once: four records.
@@ -43,6 +46,8 @@ pub(super) struct Wire<S> {
     scratch: Vec<u8>,
     tls: Option<Box<Tls>>,
     sealed: Sealed,
+    /// How long a client may take to read an answer.
+    pub write_time_max: Duration,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
@@ -55,6 +60,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
             scratch: Vec::new(),
             tls: None,
             sealed: Sealed::default(),
+            write_time_max: WRITE_TIME_MAX,
         }
     }
 
@@ -105,6 +111,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
     async fn take(&mut self, len: usize) -> Result<&[u8], End> {
         if self.taken == self.inbox.len() {
             self.inbox.clear();
+            self.inbox.shrink_to(INBOX_KEPT_MAX);
             self.taken = 0;
         }
         while self.inbox.len() - self.taken < len {
@@ -155,7 +162,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
         let unsent = tls.unsent().to_vec();
         tls.sent(unsent.len());
         let has_ended = tls.has_ended();
-        write_all(&mut self.stream, &unsent).await?;
+        write_all(&mut self.stream, &unsent, self.write_time_max).await?;
         match received {
             Ok(()) if !has_ended => Ok(()),
             Ok(()) | Err(_) => Err(End::Gone),
@@ -166,19 +173,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
     pub(super) async fn flush(&mut self) -> Result<(), End> {
         let out = std::mem::take(&mut self.out);
         let Some(tls) = self.tls.as_mut() else {
-            return write_all(&mut self.stream, &out).await;
+            return write_all(&mut self.stream, &out, self.write_time_max).await;
         };
         for text in out.chunks(SEALED_AT_ONCE) {
             self.sealed.clear();
             tls.seal(text, &mut self.sealed).map_err(|_| End::Gone)?;
-            write_all(&mut self.stream, self.sealed.bytes()).await?;
+            write_all(&mut self.stream, self.sealed.bytes(), self.write_time_max).await?;
         }
         Ok(())
     }
 }
 
-async fn write_all<S: AsyncWrite + Unpin>(stream: &mut S, bytes: &[u8]) -> Result<(), End> {
-    match timeout(WRITE_TIME_MAX, stream.write_all(bytes)).await {
+async fn write_all<S: AsyncWrite + Unpin>(
+    stream: &mut S,
+    bytes: &[u8],
+    within: Duration,
+) -> Result<(), End> {
+    match timeout(within, stream.write_all(bytes)).await {
         Ok(written) => Ok(written?),
         Err(_) => Err(End::Gone),
     }

@@ -13,6 +13,7 @@ use super::{
     AdminService, DigestKey, Refused, Reply,
     load::unix_sec,
     numbers::{number, text},
+    target::SharedStore,
 };
 
 const TABLE: &str = "stats_mysql_query_digest";
@@ -21,11 +22,15 @@ const HISTORY: &str = "history_mysql_query_digest";
 
 impl AdminService {
     /// Fills the table; with `is_reset` its twin too, and what is counted begins anew.
-    pub(super) async fn fill_digests(&self, is_reset: bool) -> Result<(), Refused> {
+    pub(super) async fn fill_digests(
+        &self,
+        to: &SharedStore,
+        is_reset: bool,
+    ) -> Result<(), Refused> {
         let rows = self.runtime.digests().await;
         let before = self.digests_before().clone();
         let sums = is_reset.then(|| sums_of(&rows));
-        self.with_store(move |store| {
+        to.with(move |store| {
             let rows = rows.into_iter().filter_map(|row| {
                 // Nothing is looked up as long as nothing was reset.
                 let found = if before.is_empty() { None } else { before.get(&key(&row)) };
@@ -76,7 +81,7 @@ impl AdminService {
     }
 
     fn digests_before(&self) -> MutexGuard<'_, HashMap<DigestKey, DigestSums>> {
-        self.digests_before.lock().unwrap_or_else(PoisonError::into_inner)
+        self.before.digests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

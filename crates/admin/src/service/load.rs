@@ -1,14 +1,13 @@
 //! `LOAD` and `SAVE`: all or nothing, and what they have changed.
 
 use std::{
-    fs,
-    io::Write,
-    os::unix::fs::OpenOptionsExt,
+    path::Path,
     sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
 };
 
 use trunkline_config::variable;
+use trunkline_net::private;
 use trunkline_store::{Layer, Module, RevisionRow, SqlError, Store, Value};
 
 use super::{
@@ -174,9 +173,7 @@ impl AdminService {
     pub(super) async fn save_config(&self, path: String) -> Result<Reply, Refused> {
         let text = self.config_text().await?;
         let written = tokio::task::spawn_blocking(move || {
-            let mut options = fs::OpenOptions::new();
-            let file = options.write(true).create_new(true).mode(0o600).open(&path);
-            let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
+            let written = private::create(Path::new(&path), text.as_bytes());
             written.map(|()| path.clone()).map_err(|error| format!("can't write {path}: {error}"))
         });
         match written.await {

@@ -18,6 +18,7 @@ mod routes;
 mod session;
 mod show;
 mod start;
+mod target;
 mod user;
 
 #[cfg(test)]
@@ -33,7 +34,7 @@ use tokio::sync::{Semaphore, watch};
 use trunkline_config::{Config, Snapshot, variable};
 use trunkline_net::TlsSetup;
 use trunkline_stats::{DigestSums, ServerCounters};
-use trunkline_store::{Access, Answer, Layer, Module, Prepared, Store, Value};
+use trunkline_store::{Access, Layer, Module, Prepared, Store, Value};
 
 pub(crate) use numbers::host_and_port;
 pub use reply::{Refused, Reply};
@@ -41,13 +42,15 @@ pub use session::{Session, VERSION};
 pub use start::{FirstRow, Start, StartError, Started, start, start_new, start_of_file};
 
 use crate::{
+    figures::Figures,
     import::Imported,
-    port::Accounts,
+    port::{Accounts, Door},
     scheduler::Job,
     source::Runtime,
     sql::{self, Assignment, Command, Statement, select, text::Text},
 };
 use session::Asked;
+use target::{Readers, SharedStore, Target};
 
 /// How often somebody who waits for another version looks for it.
 const VERSION_LOOK: Duration = Duration::from_millis(20);
@@ -74,26 +77,32 @@ pub type FileReader = Box<dyn Fn() -> Result<Imported, Vec<String>> + Send + Syn
 pub struct AdminService {
     /// In file mode: the configuration that RUNTIME was filled for.
     followed: Option<Mutex<Option<Arc<Config>>>>,
-    store: Arc<Mutex<Store>>,
+    store: SharedStore,
+    /// Those of users of statistics.
+    readers: Readers,
     runtime: Arc<dyn Runtime>,
     /// For `LOAD … FROM CONFIG`.
     file: Option<Arc<FileReader>>,
-    /// Who may come in. Logging in does not wait for the store.
-    accounts: Mutex<Option<Accounts>>,
+    /// Who comes in.
+    door: Door,
     /// Held while a configuration is loaded: one after the other.
     loading: tokio::sync::Mutex<()>,
-    /// What was counted until the digests were last reset.
-    digests_before: Mutex<HashMap<DigestKey, DigestSums>>,
-    /// What servers had counted until that was last reset, by hostgroup and address.
-    servers_before: Mutex<HashMap<(u32, String), ServerCounters>>,
-    /// Errors that were counted until they were last reset.
-    errors_before: Mutex<HashMap<present::ErrorKey, u64>>,
+    before: Before,
     /// What the scheduler runs.
     jobs: watch::Sender<Vec<Job>>,
     /// Ports for HTTP beside `http_listen`.
     ports: watch::Sender<Vec<u16>>,
     /// Scripts that may run at once for who asks over HTTP.
     script_places: Semaphore,
+}
+
+/// What was counted until it was last reset.
+#[derive(Default)]
+struct Before {
+    digests: Mutex<HashMap<DigestKey, DigestSums>>,
+    /// By hostgroup and address.
+    servers: Mutex<HashMap<(u32, String), ServerCounters>>,
+    errors: Mutex<HashMap<present::ErrorKey, u64>>,
 }
 
 impl AdminService {
@@ -105,13 +114,12 @@ impl AdminService {
         Self {
             followed: None,
             file: file.map(Arc::new),
-            accounts: Mutex::new(accounts),
-            store: Arc::new(Mutex::new(store)),
+            door: Door::new(accounts),
+            readers: Readers::new(store.place().clone()),
+            store: SharedStore::new(store),
             runtime,
             loading: tokio::sync::Mutex::new(()),
-            digests_before: Mutex::new(HashMap::new()),
-            servers_before: Mutex::new(HashMap::new()),
-            errors_before: Mutex::new(HashMap::new()),
+            before: Before::default(),
             jobs: watch::channel(jobs).0,
             ports: watch::channel(ports).0,
             script_places: Semaphore::new(programs::SCRIPTS_MAX),
@@ -126,8 +134,9 @@ impl AdminService {
     }
 
     /// In file mode, MEMORY and DISK are the file as it is now, and RUNTIME as it was when the
-    /// configuration that runs was read.
-    async fn follow_file(&self) -> Result<(), Refused> {
+    /// configuration that runs was read. Users of statistics see none of the first two, so their
+    /// statements have the file read only when another configuration runs.
+    async fn follow_file(&self, access: Access) -> Result<(), Refused> {
         let (Some(followed), Some(file)) = (&self.followed, self.file.clone()) else {
             return Ok(());
         };
@@ -138,6 +147,9 @@ impl AdminService {
             *known = Some(running);
             !is_same
         };
+        if access == Access::Stats && !is_other {
+            return Ok(());
+        }
         let read = tokio::task::spawn_blocking(move || file());
         let rows = match read.await {
             Ok(Ok(imported)) => imported.rows,
@@ -188,7 +200,8 @@ impl AdminService {
             Statement::Sql(text) => text,
             Statement::Session => self.rewritten(session, sql).await?,
             Statement::Show(show) => {
-                let rows = self.show(session, show).await?;
+                let target = self.target(session).await?;
+                let rows = self.show(session, target, show).await?;
                 let columns = match rows {
                     Reply::Rows(rows) => rows.columns,
                     Reply::Ok { .. } | Reply::Error(_) => Vec::new(),
@@ -203,8 +216,13 @@ impl AdminService {
             | Statement::Use(_)
             | Statement::Command(_) => return Ok(Prepared { columns: Vec::new(), params: 0 }),
         };
-        let access = session.access;
-        self.with_store(move |store| store.describe(&text, access).map_err(Refused::from)).await
+        self.target(session).await?.describe(text).await
+    }
+
+    /// Where a statement of a session runs.
+    async fn target(&self, session: &Session) -> Result<Target, Refused> {
+        let settings = &self.runtime.snapshot().settings;
+        Target::of(session, &self.store, &self.readers, settings, self.door.figures()).await
     }
 
     async fn execute(
@@ -223,7 +241,7 @@ impl AdminService {
                 self.refuse_edits()?;
             }
             Statement::Show(_) | Statement::Session | Statement::Sql(_) => {
-                self.follow_file().await?;
+                self.follow_file(session.access).await?;
             }
             Statement::Empty | Statement::NoEffect | Statement::Use(_) | Statement::Command(_) => {}
         }
@@ -248,7 +266,10 @@ impl AdminService {
                 self.load_or_save(session, sql, movement).await
             }
             Statement::Set(assignment) => self.set(assignment).await,
-            Statement::Show(show) => self.show(session, show).await,
+            Statement::Show(show) => {
+                let target = self.target(session).await?;
+                self.show(session, target, show).await
+            }
             Statement::Command(Command::Help(word)) => Ok(show::help(word.as_deref())),
             Statement::Command(_) if !is_admin => Err(Refused::denied()),
             Statement::Command(command) => self.command(command).await,
@@ -273,15 +294,9 @@ impl AdminService {
             self.refuse_edits()?;
             self.refuse_read_only().await?;
         }
-        self.fill_tables(&lower).await?;
-        let (access, params) = (session.access, params.to_vec());
-        let answer = self
-            .with_store(move |store| store.run(&text, &params, access).map_err(Refused::from))
-            .await?;
-        Ok(match answer {
-            Answer::Rows(rows) => Reply::Rows(rows),
-            Answer::Done(affected) => Reply::Ok { affected, info: String::new(), warnings: 0 },
-        })
+        let target = self.target(session).await?;
+        self.fill_tables(&target.store, &lower).await?;
+        target.run(text, params.to_vec()).await
     }
 
     /// `SET`: a variable of MEMORY.
@@ -323,9 +338,14 @@ impl AdminService {
         .await
     }
 
-    /// Who may come in now.
-    pub(crate) fn accounts(&self) -> Option<Accounts> {
-        self.accounts.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// Who comes in.
+    pub(crate) fn door(&self) -> &Door {
+        &self.door
+    }
+
+    /// What is counted here and over HTTP.
+    pub(crate) fn figures(&self) -> &Arc<Figures> {
+        self.door.figures()
     }
 
     /// The configuration that runs.
@@ -346,7 +366,7 @@ impl AdminService {
     /// Other accounts run.
     async fn renew_accounts(&self) -> Result<(), Refused> {
         let accounts = self.with_store(|store| read_accounts(store)).await?;
-        *self.accounts.lock().unwrap_or_else(PoisonError::into_inner) = Some(accounts);
+        self.door.renew(accounts);
         Ok(())
     }
 
@@ -365,14 +385,7 @@ impl AdminService {
         &self,
         work: impl FnOnce(&mut Store) -> Result<T, Refused> + Send + 'static,
     ) -> Result<T, Refused> {
-        let store = Arc::clone(&self.store);
-        let worked = tokio::task::spawn_blocking(move || {
-            work(&mut store.lock().unwrap_or_else(PoisonError::into_inner))
-        });
-        match worked.await {
-            Ok(result) => result,
-            Err(_) => Err(Refused::new("the statement was not finished")),
-        }
+        self.store.with(work).await
     }
 
     /// `PROXYSQL READONLY` and `READWRITE`: in force at once, as in ProxySQL.
@@ -417,12 +430,11 @@ impl AdminService {
                 Err(error) => Err(Refused::new(error)),
             },
             Command::FlushLogs => {
-                self.runtime.reopen_logs().await;
-                Ok(Reply::ok())
+                self.runtime.reopen_logs().await.map(|()| Reply::ok()).map_err(Refused::new)
             }
             Command::SetReadOnly(is_read_only) => self.set_read_only(is_read_only).await,
             Command::FlushHosts => {
-                let affected = self.runtime.forget_failed_logins();
+                let affected = self.runtime.forget_failed_logins() + self.door.forget_failed();
                 Ok(Reply::Ok { affected, info: String::new(), warnings: 0 })
             }
             Command::FlushConfigDb => {

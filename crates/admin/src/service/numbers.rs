@@ -10,7 +10,7 @@ use trunkline_stats::{
 use trunkline_store::{Layer, Value, tables::Schema};
 use trunkline_topology::{Address, ServerState};
 
-use super::{AdminService, Refused, is_secret, present};
+use super::{AdminService, Refused, is_secret, present, target::SharedStore};
 
 /// The most sessions that are read.
 const SESSIONS_MAX: usize = 200_000;
@@ -27,21 +27,21 @@ pub(super) fn number(number: impl TryInto<i64>) -> Value {
 }
 
 impl AdminService {
-    /// Fills the tables that a text in lower case names.
-    pub(super) async fn fill_tables(&self, lower: &str) -> Result<(), Refused> {
+    /// Fills the tables of a store that a text in lower case names.
+    pub(super) async fn fill_tables(&self, to: &SharedStore, lower: &str) -> Result<(), Refused> {
         let names = |name: &str| lower.contains(name);
         if names("runtime_mysql_servers") {
-            self.fill_runtime_servers().await?;
+            self.fill_runtime_servers(to).await?;
         }
         if !names("stats_") && !names("global_variables") {
             return Ok(());
         }
         let mut filled: Filled = Vec::new();
         if names("global_variables") {
-            self.fill_stats_variables().await?;
+            self.fill_stats_variables(to).await?;
         }
         if names("stats_mysql_query_digest") {
-            self.fill_digests(names("stats_mysql_query_digest_reset")).await?;
+            self.fill_digests(to, names("stats_mysql_query_digest_reset")).await?;
         }
         if names("processlist") || names("stats_sessions") || names("stats_mysql_users") {
             let query = SessionQuery { rows_max: SESSIONS_MAX, pinned_only: false };
@@ -89,7 +89,7 @@ impl AdminService {
             }
         }
         self.fill_present(&names, &mut filled).await;
-        self.with_store(move |store| Ok(store.fill(Schema::Stats, &filled)?)).await
+        to.with(move |store| Ok(store.fill(Schema::Stats, &filled)?)).await
     }
 
     /// Tables of what there is at the moment.
@@ -110,21 +110,18 @@ impl AdminService {
     }
 
     /// What variables run, for users of statistics: without passwords.
-    async fn fill_stats_variables(&self) -> Result<(), Refused> {
-        self.with_store(|store| {
-            let variables = store.variables(Layer::Runtime, "")?;
-            let rows = variables
-                .into_iter()
-                .filter(|(name, _)| !is_secret(name))
-                .map(|(name, value)| vec![Value::Text(name), Value::Text(value)])
-                .collect();
-            Ok(store.fill(Schema::Stats, &[("global_variables", rows)])?)
-        })
-        .await
+    async fn fill_stats_variables(&self, to: &SharedStore) -> Result<(), Refused> {
+        let variables = self.with_store(|store| Ok(store.variables(Layer::Runtime, "")?)).await?;
+        let rows = variables
+            .into_iter()
+            .filter(|(name, _)| !is_secret(name))
+            .map(|(name, value)| vec![Value::Text(name), Value::Text(value)])
+            .collect();
+        to.with(move |store| Ok(store.fill(Schema::Stats, &[("global_variables", rows)])?)).await
     }
 
     /// Servers that are shunned now are shown so.
-    async fn fill_runtime_servers(&self) -> Result<(), Refused> {
+    async fn fill_runtime_servers(&self, to: &SharedStore) -> Result<(), Refused> {
         let report = self.runtime.report(DigestQuery::NONE).await;
         let states: Vec<(i64, String, i64, &'static str)> = report
             .servers
@@ -139,7 +136,7 @@ impl AdminService {
                 (i64::from(row.hostgroup), host, port, state_name(state))
             })
             .collect();
-        self.with_store(move |store| {
+        to.with(move |store| {
             let mut rows = store.rows(Layer::Runtime, "mysql_servers")?;
             for row in &mut rows {
                 let [group, host, port, _, status, ..] = row.as_mut_slice() else { continue };
@@ -162,7 +159,7 @@ impl AdminService {
 
     /// What servers have done since this was asked last.
     fn pool_since_reset(&self, report: &Report) -> Vec<Vec<Value>> {
-        let mut before = self.servers_before.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut before = self.before.servers.lock().unwrap_or_else(PoisonError::into_inner);
         let mut rows = connection_pool(report);
         for (row, server) in rows.iter_mut().zip(&report.servers) {
             let key = (server.hostgroup, server.address.clone());

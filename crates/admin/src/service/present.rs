@@ -18,6 +18,8 @@ use crate::source::FailedLogins;
 
 /// The most idle connections, and prepared statements, that are read.
 pub(super) const INVENTORY_MAX: usize = 100_000;
+/// The most bytes that are shown of a prepared statement's text.
+const TEXT_BYTES_MAX: usize = 64 << 10;
 /// Digests that `stats_latency` has: those with the most time.
 const LATENCY_DIGESTS_MAX: usize = 1_000;
 
@@ -27,7 +29,7 @@ pub(super) type ErrorKey = (u32, String, String, String, u16);
 impl AdminService {
     /// Errors that servers answered with since the last reset; a reset begins anew.
     pub(super) fn errors(&self, report: &Report, is_reset: bool) -> Vec<Vec<Value>> {
-        let mut before = self.errors_before.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut before = self.before.errors.lock().unwrap_or_else(PoisonError::into_inner);
         let rows = report.errors.iter().filter_map(|row| error(row, before.get(&row.key())));
         let rows = rows.collect();
         if is_reset {
@@ -99,10 +101,15 @@ pub(super) fn prepared(inventory: &Inventory) -> Vec<Vec<Value>> {
             number(row.servers),
             number(row.columns),
             number(row.params),
-            text(&row.text),
+            text(clipped(&row.text)),
         ]
     };
     (1..).zip(&inventory.stmts).map(row).collect()
+}
+
+/// The beginning of a text that may be as long as a client likes.
+fn clipped(text: &str) -> &str {
+    text.get(..text.floor_char_boundary(TEXT_BYTES_MAX)).unwrap_or(text)
 }
 
 /// `stats_mysql_client_host_cache`; moments in µs of Unix time.

@@ -1,5 +1,7 @@
 //! What an administrator's statement is answered with.
 
+use std::time::Duration;
+
 use trunkline_store::{Column, ColumnKind, RowSet, SqlError, Value};
 
 /// An answer.
@@ -59,6 +61,15 @@ impl Refused {
         Self { code: 1231, state: b"42000", ..Self::new(message) }
     }
 
+    /// Another statement of the same user of statistics runs for too long.
+    pub fn busy(user: &str, waited: Duration) -> Self {
+        let message = format!(
+            "another statement of {user} still runs after {waited:?}: users of statistics run one \
+             at a time (trunkline-admin_stats_time_max)"
+        );
+        Self { code: 1205, state: b"HY000", ..Self::new(message) }
+    }
+
     /// An administrator's command by a user of statistics.
     pub fn denied() -> Self {
         Self::new("Command not allowed")
@@ -71,7 +82,10 @@ impl From<SqlError> for Refused {
         match error {
             SqlError::Locked => Self { code: 1205, state: b"HY000", ..refused },
             SqlError::TooLong(_) => Self { code: 3024, state: b"HY000", ..refused },
-            SqlError::TooLarge(_) => Self { code: 1153, state: b"08S01", ..refused },
+            SqlError::TooLarge(_) | SqlError::TooBig(_) => {
+                Self { code: 1153, state: b"08S01", ..refused }
+            }
+            SqlError::TooManyRows(_) => Self { code: 1104, state: b"42000", ..refused },
             SqlError::Denied(_) | SqlError::Other(_) => refused,
         }
     }

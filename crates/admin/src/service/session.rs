@@ -30,7 +30,7 @@ impl Session {
 }
 
 /// Values of MySQL's variables that drivers ask for at connect.
-const KNOWN: [(&str, &str); 38] = [
+const KNOWN: [(&str, &str); 36] = [
     ("auto_increment_increment", "1"),
     ("auto_increment_offset", "1"),
     ("autocommit", "1"),
@@ -44,8 +44,6 @@ const KNOWN: [(&str, &str); 38] = [
     ("collation_connection", "utf8mb4_general_ci"),
     ("collation_database", "utf8mb4_general_ci"),
     ("init_connect", ""),
-    ("interactive_timeout", "28800"),
-    ("wait_timeout", "28800"),
     ("net_write_timeout", "60"),
     ("net_read_timeout", "60"),
     ("net_buffer_length", "16384"),
@@ -95,6 +93,11 @@ impl select::Session for Asked<'_> {
                 Some("true" | "1") => "1".to_owned(),
                 _ => "0".to_owned(),
             },
+            "wait_timeout" | "interactive_timeout" => {
+                let idle_ms = self.running("trunkline-admin_wait_timeout");
+                let idle_ms = idle_ms.and_then(|ms| ms.parse::<u64>().ok()).unwrap_or_default();
+                (idle_ms / 1_000).to_string()
+            }
             lower => {
                 let known = KNOWN.iter().find(|(known, _)| *known == lower);
                 let prefixed = || self.running(&format!("mysql-{lower}"));

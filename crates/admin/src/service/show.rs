@@ -1,11 +1,11 @@
 //! `SHOW` and `HELP`.
 
 use trunkline_store::{
-    Access, Answer, Layer, Module, Value,
+    Access, Answer, Layer, Module, Store, Value,
     tables::{self, Schema},
 };
 
-use super::{AdminService, Refused, Reply, Session, is_secret, reply::texts};
+use super::{AdminService, Refused, Reply, Session, is_secret, reply::texts, target::Target};
 use crate::{
     exposition,
     sql::{Filter, Show, text::literal},
@@ -68,10 +68,17 @@ pub(super) fn help(word: Option<&str>) -> Reply {
 
 impl AdminService {
     /// Answers `SHOW`.
-    pub(super) async fn show(&self, session: &Session, show: Show) -> Result<Reply, Refused> {
+    pub(super) async fn show(
+        &self,
+        session: &Session,
+        target: Target,
+        show: Show,
+    ) -> Result<Reply, Refused> {
         let is_stats = session.access == Access::Stats;
         match show {
-            Show::Tables { schema, filter } => self.show_tables(session, schema, &filter).await,
+            Show::Tables { schema, filter } => {
+                self.show_tables(session, target, schema, &filter).await
+            }
             Show::Databases => {
                 let from = "pragma_database_list WHERE name <> 'information_schema'";
                 self.query(format!("SELECT seq, name, '' AS file FROM {from}")).await
@@ -80,19 +87,19 @@ impl AdminService {
             Show::Columns(name) => columns_of(&name),
             Show::TableStatus(filter) => table_status(&filter),
             Show::Variables(prefix, filter) => {
-                self.show_variables(session.access, prefix, &filter).await
+                self.show_variables(session.access, target, prefix, &filter).await
             }
             Show::Status(filter) => {
-                self.fill_tables("stats_mysql_global").await?;
+                self.fill_tables(&target.store, "stats_mysql_global").await?;
                 let source = "SELECT Variable_Name AS Variable_name, Variable_Value AS Value \
                               FROM stats.stats_mysql_global";
-                self.query_as(session.access, filtered(source, "Variable_name", &filter)).await
+                target.run(filtered(source, "Variable_name", &filter), Vec::new()).await
             }
             Show::Collations => self.query("SELECT * FROM main.mysql_collations".into()).await,
             Show::All(_) | Show::History | Show::Diff { .. } if is_stats => Err(Refused::denied()),
             Show::All(table) => self.query(format!("SELECT * FROM main.{table}")).await,
             Show::Processlist { is_full } => {
-                self.fill_tables("stats_mysql_processlist").await?;
+                self.fill_tables(&target.store, "stats_mysql_processlist").await?;
                 let columns = match is_full {
                     true => "*",
                     false => {
@@ -100,7 +107,8 @@ impl AdminService {
                          substr(info, 1, 100) AS info"
                     }
                 };
-                self.query(format!("SELECT {columns} FROM stats.stats_mysql_processlist")).await
+                let sql = format!("SELECT {columns} FROM stats.stats_mysql_processlist");
+                target.run(sql, Vec::new()).await
             }
             Show::History => {
                 let columns = "revision, changed_at, author, module, command, changes";
@@ -109,7 +117,8 @@ impl AdminService {
             }
             Show::Diff { module, first, second } => self.show_diff(module, first, second).await,
             Show::Metrics => {
-                let report = self.runtime.report(trunkline_stats::DigestQuery::NONE).await;
+                let mut report = self.runtime.report(trunkline_stats::DigestQuery::NONE).await;
+                self.figures().fill(&mut report.process);
                 let text = exposition::metrics_text(&report, 0);
                 Ok(Reply::Rows(texts(&["Data"], vec![vec![text]])))
             }
@@ -119,14 +128,8 @@ impl AdminService {
 
     /// Runs a query of the service's own.
     async fn query(&self, sql: String) -> Result<Reply, Refused> {
-        self.query_as(Access::Internal, sql).await
-    }
-
-    /// Runs a query of which a user wrote a part, with that user's access: nobody reads more by it.
-    async fn query_as(&self, access: Access, sql: String) -> Result<Reply, Refused> {
-        let answer = self
-            .with_store(move |store| store.run(&sql, &[], access).map_err(Refused::from))
-            .await?;
+        let run = move |store: &mut Store| Ok(store.run(&sql, &[], Access::Internal)?);
+        let answer = self.with_store(run).await?;
         Ok(match answer {
             Answer::Rows(rows) => Reply::Rows(rows),
             Answer::Done(_) => Reply::ok(),
@@ -136,6 +139,7 @@ impl AdminService {
     async fn show_tables(
         &self,
         session: &Session,
+        target: Target,
         schema: Option<String>,
         filter: &Filter,
     ) -> Result<Reply, Refused> {
@@ -156,18 +160,19 @@ impl AdminService {
             schema.name()
         );
         let sql = format!("{} ORDER BY tables", filtered(&source, "tables", filter));
-        self.query_as(session.access, sql).await
+        target.run(sql, Vec::new()).await
     }
 
     async fn show_variables(
         &self,
         access: Access,
+        target: Target,
         prefix: &str,
         filter: &Filter,
     ) -> Result<Reply, Refused> {
         let table = match access {
             Access::Stats => {
-                self.fill_tables("global_variables").await?;
+                self.fill_tables(&target.store, "global_variables").await?;
                 "stats.global_variables"
             }
             Access::Admin | Access::Internal => "main.global_variables",
@@ -181,7 +186,7 @@ impl AdminService {
             literal(super::VERSION),
         );
         let sql = filtered(&source, "Variable_name", filter);
-        self.query_as(access, format!("{sql} ORDER BY Variable_name")).await
+        target.run(format!("{sql} ORDER BY Variable_name"), Vec::new()).await
     }
 
     async fn show_diff(

@@ -171,6 +171,7 @@ fn open(start: &Start<'_>) -> Result<(Store, Vec<String>), StartError> {
     }
     let place = Place::Folder(start.folder.clone());
     let store = Store::open(&place, Box::new(variable::check))?;
+    warnings.extend_from_slice(store.warnings());
     Ok((store, warnings))
 }
 

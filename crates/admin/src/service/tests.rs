@@ -35,6 +35,10 @@ impl StatusSource for Kept {
     fn health(&self) -> Health {
         Health::Ready
     }
+
+    fn http_allowed_hosts(&self) -> String {
+        String::new()
+    }
 }
 
 impl Runtime for Kept {
@@ -78,8 +82,8 @@ impl Runtime for Kept {
         self.1.lock().expect("not poisoned").push(line);
     }
 
-    fn reopen_logs(&self) -> Answer<'_, ()> {
-        Box::pin(async {})
+    fn reopen_logs(&self) -> Answer<'_, Result<(), String>> {
+        Box::pin(async { Ok(()) })
     }
 
     fn failed_logins(&self) -> Vec<FailedLogins> {

@@ -26,6 +26,7 @@ use trunkline_config::{Config, Settings, TlsVersionMin};
 use trunkline_topology::{Address, Secret, TlsMode, TlsParams};
 
 use super::{der, load, load::Files, reason::reason, verify};
+use crate::private;
 
 /// Sessions of TLS 1.2 clients without tickets that can be resumed.
 const SESSIONS_MAX: usize = 4_096;
@@ -432,24 +433,8 @@ fn make_own(folder: &Path, cert: &Path, key: &Path) -> io::Result<()> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     }
     // The key first: a certificate without one is made anew.
-    write_private(key, &made.key_pem)?;
-    write_private(cert, &made.certificate_pem)
-}
-
-/// Writes a file that only its owner may read, as a whole or not at all.
-fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    use std::{io::Write, os::unix::fs::OpenOptionsExt};
-    let mut name = path.as_os_str().to_owned();
-    name.push(".new");
-    let new = PathBuf::from(name);
-    match fs::remove_file(&new) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    fs::rename(&new, path)
+    private::replace(key, &made.key_pem)?;
+    private::replace(cert, &made.certificate_pem)
 }
 
 fn now_unix_sec() -> u64 {

@@ -93,6 +93,10 @@ impl StatusSource for Control {
     fn health(&self) -> Health {
         self.reporter.health()
     }
+
+    fn http_allowed_hosts(&self) -> String {
+        self.reporter.http_allowed_hosts()
+    }
 }
 
 impl Runtime for Control {
@@ -180,10 +184,13 @@ impl Runtime for Control {
         }
     }
 
-    fn reopen_logs(&self) -> Answer<'_, ()> {
+    fn reopen_logs(&self) -> Answer<'_, Result<(), String>> {
         Box::pin(async move {
+            // A stop does not wait for this: nothing of the plane is held meanwhile.
+            let events = self.reporter.with_plane(|plane| plane.events().clone()).await;
             // A process that ends has no files to open.
-            let _ = self.reporter.with_plane(|plane| plane.events().reopen()).await;
+            let Some(events) = events else { return Ok(()) };
+            tokio::task::spawn_blocking(move || events.reopen()).await.unwrap_or(Ok(()))
         })
     }
 

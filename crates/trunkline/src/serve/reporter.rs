@@ -36,12 +36,15 @@ struct Known {
     process: Process,
     health: Health,
     tls: Arc<TlsSetup>,
+    http_allowed_hosts: String,
 }
 
 impl Reporter {
     /// For a process that takes clients; `process` has what never changes.
     pub fn new(plane: Arc<RwLock<DataPlane>>, process: Process) -> Self {
-        let known = Mutex::new(Known { process, health: Health::Ready, tls: Arc::default() });
+        let (health, tls) = (Health::Ready, Arc::default());
+        let known = Known { process, health, tls, http_allowed_hosts: String::new() };
+        let known = Mutex::new(known);
         let shared = plane.read().unwrap_or_else(PoisonError::into_inner).shared().clone();
         let (cache, catalog) = (Arc::clone(shared.cache()), Arc::clone(shared.catalog()));
         let budget = Arc::clone(shared.budget());
@@ -65,7 +68,9 @@ impl Reporter {
 
     /// A configuration is in force from now on.
     pub fn applied(&self, snapshot: &Snapshot) {
-        let configuration = &mut self.known().process.configuration;
+        let mut known = self.known();
+        known.http_allowed_hosts.clone_from(&snapshot.settings.http_allowed_hosts);
+        let configuration = &mut known.process.configuration;
         configuration.applied_unix_sec = unix_sec(SystemTime::now());
         configuration.last_error = None;
         configuration.users = u64::try_from(snapshot.users.len()).unwrap_or(u64::MAX);
@@ -195,6 +200,10 @@ impl StatusSource for Reporter {
 
     fn health(&self) -> Health {
         self.known().health.clone()
+    }
+
+    fn http_allowed_hosts(&self) -> String {
+        self.known().http_allowed_hosts.clone()
     }
 }
 

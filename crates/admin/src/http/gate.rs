@@ -1,0 +1,100 @@
+//! What every request passes: whether it may come at all, and whether there is room to answer it.
+//!
+//! Probes have places that nobody else can take. `/healthz` and `/readyz` wait for nothing, so they
+//! need none; `/metrics` has its own; everything else shares the rest.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::{ConnectInfo, Request, State},
+    http::{HeaderValue, Method, StatusCode, header},
+    middleware::Next,
+    response::Response,
+};
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use super::{Answering, guard::Caller, hosts, text};
+
+/// Requests for `/metrics` that are answered at once.
+pub(super) const METRICS_PLACES: usize = 8;
+/// Other requests that are answered at once. With those above it is fewer than
+/// [`CONNECTIONS_MAX`](super::guard::CONNECTIONS_MAX): there is always a connection that may be
+/// closed for another one.
+pub(super) const OTHER_PLACES: usize = 24;
+
+/// Places for requests, of one listener.
+#[derive(Debug)]
+pub(super) struct Places {
+    metrics: Semaphore,
+    others: Semaphore,
+    /// The machine's name.
+    own_name: String,
+}
+
+impl Places {
+    pub(super) fn new() -> Arc<Self> {
+        Self::of(METRICS_PLACES, OTHER_PLACES)
+    }
+
+    pub(super) fn of(metrics: usize, others: usize) -> Arc<Self> {
+        let (metrics, others) = (Semaphore::new(metrics), Semaphore::new(others));
+        Arc::new(Self { metrics, others, own_name: hosts::own_name() })
+    }
+
+    /// A place for a request, where it needs one.
+    fn take(&self, path: &str) -> Result<Option<SemaphorePermit<'_>>, ()> {
+        let places = match path {
+            "/healthz" | "/readyz" => return Ok(None),
+            "/metrics" => &self.metrics,
+            _ => &self.others,
+        };
+        places.try_acquire().map(Some).map_err(|_| ())
+    }
+}
+
+/// Lets a request pass to its handler, or answers it.
+pub(super) async fn pass(
+    State(answering): State<Answering>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let caller = request.extensions().get::<ConnectInfo<Caller>>().map(|info| info.0.clone());
+    let _answering = caller.as_ref().map(Caller::is_answered);
+    if let Err((status, reason)) = check(&answering, &request) {
+        answering.figures.http.foreign.add(1);
+        return text(status, reason);
+    }
+    let Ok(_place) = answering.places.take(request.uri().path()) else {
+        answering.figures.http.busy.add(1);
+        let busy = "too many requests are being answered; try again in a second".to_owned();
+        let mut response = text(StatusCode::SERVICE_UNAVAILABLE, busy);
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        return response;
+    };
+    let response = next.run(request).await;
+    if response.status() == StatusCode::UNAUTHORIZED {
+        answering.figures.http.denied.add(1);
+    }
+    response
+}
+
+fn check(answering: &Answering, request: &Request) -> Result<(), (StatusCode, String)> {
+    let allowed = answering.source.http_allowed_hosts();
+    let (uri, headers) = (request.uri(), request.headers());
+    hosts::check(uri, headers, &allowed, &answering.places.own_name).map_err(|foreign| {
+        let status = match foreign {
+            hosts::Foreign::Host(_) => StatusCode::MISDIRECTED_REQUEST,
+            hosts::Foreign::Hosts => StatusCode::BAD_REQUEST,
+            hosts::Foreign::Origin(_) => StatusCode::FORBIDDEN,
+        };
+        (status, foreign.to_string())
+    })?;
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    let kind = kind.and_then(|kind| kind.split(';').next()).unwrap_or_default().trim();
+    // What a page can send elsewhere without being asked first has other types.
+    if request.method() == Method::POST && !kind.eq_ignore_ascii_case("application/json") {
+        let reason = "a POST here has `Content-Type: application/json`".to_owned();
+        return Err((StatusCode::UNSUPPORTED_MEDIA_TYPE, reason));
+    }
+    Ok(())
+}
