@@ -90,6 +90,7 @@ impl Worker {
             self.commands.exchange.core.fx.log_budget = LOG_LINES_PER_SEC;
             self.sweep_clients();
             self.commands.exchange.sweep_orphans();
+            self.commands.exchange.core.tell_half_open();
             self.commands.exchange.core.balance();
             self.commands.exchange.core.servers.adapt_patience();
             self.commands.exchange.expire_kills();
