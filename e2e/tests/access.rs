@@ -9,6 +9,7 @@ mod parsec;
 mod passwords;
 mod processes;
 mod relayed;
+mod unproven;
 
 use anyhow::{Result, ensure};
 use trunkline_testkit::Trunkline;

@@ -518,3 +518,23 @@ fn who_waits_for_one_server_keeps_nobody_from_the_others() -> Result<()> {
         Ok(())
     })
 }
+
+/// Denies what names the table, unless it names another one too.
+const DENIES: &str = r#"
+[[rule]]
+id = 10
+match_pattern = "(?<!no)e2e_secrets(?!\\w)"
+error_msg = "not here"
+"#;
+
+#[test]
+fn padding_gets_nobody_past_a_rule_that_denies() -> Result<()> {
+    let proxy = with_rules(Flavour::MariaDb, DENIES)?;
+    let mut one = client(&proxy, "")?;
+    for padding in ["/*".to_owned() + &"x".repeat(140_000) + "*/", " ".repeat(3_000_000)] {
+        fails(&mut one, &format!("SELECT 1 {padding} FROM e2e_secrets"), 1148)?;
+    }
+    ensure!(text(&mut one, "SELECT 1")? == "1");
+    ensure!(proxy.log().contains("rule 10: match_pattern has look-around"), "{}", proxy.log());
+    Ok(())
+}

@@ -230,6 +230,10 @@ impl Wire {
                 Some(0x00) => "ok".to_owned(),
                 _ => "other".to_owned(),
             });
+            // Whoever it is, it is the one that the test means.
+            if let Some(keys) = sent_keys(&payload) {
+                handshake.trust(keys);
+            }
             let mut step = handshake.on_packet(header, &payload, &mut out);
             if let ServerStep::Derive { password, derivation } = step {
                 self.steps.push("salt".to_owned());
@@ -635,6 +639,12 @@ pub fn payloads(mut bytes: &[u8]) -> Vec<Vec<u8>> {
     all
 }
 
+/// The key that a server has sent, if this is one.
+fn sent_keys(payload: &[u8]) -> Option<std::sync::Arc<trunkline_topology::PinnedKeys>> {
+    let text = std::str::from_utf8(payload.strip_prefix(b"\x01")?).ok()?;
+    trunkline_topology::PinnedKeys::parse(text).ok().map(std::sync::Arc::new)
+}
+
 /// A log-in with a password known in clear.
 pub fn login(user: &str, password: &str, schema: &str, wanted: Capabilities) -> ServerLogin {
     ServerLogin {
@@ -647,6 +657,7 @@ pub fn login(user: &str, password: &str, schema: &str, wanted: Capabilities) -> 
         attributes: Vec::new(),
         is_local: false,
         tls: Default::default(),
+        keys: Default::default(),
     }
 }
 

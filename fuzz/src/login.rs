@@ -270,6 +270,7 @@ pub fn server_handshake(data: &[u8]) {
             32 => TlsWish::Offered,
             _ => TlsWish::Always,
         },
+        keys: Default::default(),
     };
     let mut out = Vec::new();
     let mut handshake = ServerHandshake::new(login.clone());

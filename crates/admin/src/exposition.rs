@@ -83,6 +83,7 @@ fn process<'a>(out: &mut Exposition<'a>, report: &'a Report) {
     out.single(&metrics::CONFIGURATION_FAILED, failed);
     out.single(&metrics::CERTIFICATE_NOT_AFTER, process.certificate_not_after_unix_sec);
     out.single(&metrics::CLIENTS_ENCRYPTED, report.clients_encrypted);
+    out.single(&metrics::CLIENTS_HALF_OPEN, report.clients_half_open);
     out.single(&metrics::SERVERS_ENCRYPTED, report.server_connections_encrypted);
     let by_worker = |value: fn(&trunkline_stats::WorkerRow) -> u64| {
         report.workers.iter().map(move |row| (row.worker.to_string(), value(row)))
@@ -172,12 +173,15 @@ fn sessions<'a>(out: &mut Exposition<'a>, report: &'a Report) {
     let waiting = report.waiting.iter();
     let waiting = waiting.map(|(hostgroup, statements)| (hostgroup.to_string(), *statements));
     out.labelled(&metrics::STATEMENTS_WAITING, waiting);
-    let mut rules: Vec<(u32, u64)> =
-        report.rule_hits.iter().map(|(rule, hits)| (*rule, *hits)).collect();
-    rules.sort_by_key(|(rule, hits)| (std::cmp::Reverse(*hits), *rule));
-    rules.truncate(RULES_MAX);
-    let rules = rules.into_iter().map(|(rule, hits)| (rule.to_string(), hits));
-    out.labelled(&metrics::RULE_HITS, rules);
+    let most = |counts: &BTreeMap<u32, u64>| {
+        let mut rules: Vec<(u32, u64)> =
+            counts.iter().map(|(rule, count)| (*rule, *count)).collect();
+        rules.sort_by_key(|(rule, count)| (std::cmp::Reverse(*count), *rule));
+        rules.truncate(RULES_MAX);
+        rules.into_iter().map(|(rule, count)| (rule.to_string(), count))
+    };
+    out.labelled(&metrics::RULE_HITS, most(&report.rule_hits));
+    out.labelled(&metrics::RULE_UNDECIDED, most(&report.rule_undecided));
     let by_rule = |value: fn(&CacheSums) -> u64| {
         let rows = report.cache.iter().take(RULES_MAX);
         rows.map(move |(rule, sums)| (rule.to_string(), value(sums)))

@@ -155,6 +155,7 @@ fn gauges(worker: u32) -> WorkerGauges {
     };
     WorkerGauges {
         clients_encrypted: 2,
+        clients_half_open: 4,
         server_connections_encrypted: 1,
         worker,
         servers: vec![
@@ -168,5 +169,6 @@ fn gauges(worker: u32) -> WorkerGauges {
         mirrors_running: 0,
         mirrors_waiting: 0,
         rule_hits: BTreeMap::from([(1, 5), (7, 100)]),
+        rule_undecided: BTreeMap::from([(7, 3)]),
     }
 }

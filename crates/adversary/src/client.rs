@@ -6,6 +6,7 @@ mod answer;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -13,7 +14,7 @@ use trunkline_protocol::Capabilities;
 use trunkline_protocol::codec::frame::{HEADER_LEN, Header, put_payload};
 use trunkline_session::Credential;
 use trunkline_session::backend::{ServerHandshake, ServerIdentity, ServerLogin, ServerStep};
-use trunkline_topology::Secret;
+use trunkline_topology::{PinnedKeys, Secret};
 
 pub use answer::{Answer, Refusal, Rows};
 
@@ -81,6 +82,11 @@ impl Client {
             self.stream.write_all(&out)?;
             out.clear();
             let (header, payload) = self.packet()?;
+            // Whoever it is, it is the one that the program means.
+            let sent = payload.strip_prefix(b"\x01").and_then(|key| std::str::from_utf8(key).ok());
+            if let Some(Ok(keys)) = sent.map(PinnedKeys::parse) {
+                handshake.trust(Arc::new(keys));
+            }
             let mut step = handshake.on_packet(header, &payload, &mut out);
             if let ServerStep::Derive { password, derivation } = step {
                 let seed = Secret::new(derivation.seed(password.expose()));
@@ -326,5 +332,6 @@ fn login(user: &str, password: &str, schema: &str) -> ServerLogin {
         attributes: Vec::new(),
         is_local: false,
         tls: Default::default(),
+        keys: Default::default(),
     }
 }

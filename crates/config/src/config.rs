@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use trunkline_rules::{FastRoutes, Rule, RuleSet};
+use trunkline_rules::{Column, FastRoutes, Rule, RuleSet};
 use trunkline_topology::{
-    Address, HostgroupId, Pipeline, ReplicationGroup, ServerCompression, ServerKey, ServerState,
-    ServerTls, TlsMode, TlsParams, User,
+    Address, HostgroupId, PinnedKeys, Pipeline, ReplicationGroup, ServerCompression, ServerKey,
+    ServerState, ServerTls, TlsMode, TlsParams, User,
 };
 
 use crate::{Guards, Settings, Snapshot, TcpEntry, snapshot::TlsWishes};
@@ -38,6 +38,8 @@ pub struct Config {
     pub fast_routes: Arc<FastRoutes>,
     /// The firewall's lists and the limits.
     pub guards: Arc<Guards>,
+    /// Public keys of servers, from the settings.
+    pub server_keys: Arc<PinnedKeys>,
 }
 
 /// One server as the operator wrote it.
@@ -68,6 +70,8 @@ pub struct HostgroupEntry {
     pub id: HostgroupId,
     /// Whether its statements share server connections.
     pub pipeline: Pipeline,
+    /// Public keys of its servers, in place of those of the settings.
+    pub server_keys: Option<Arc<PinnedKeys>>,
     /// Free text.
     pub comment: String,
 }
@@ -75,7 +79,9 @@ pub struct HostgroupEntry {
 impl HostgroupEntry {
     /// Whether it is more than a number.
     pub(crate) fn says_something(&self) -> bool {
-        self.pipeline != Pipeline::default() || !self.comment.is_empty()
+        self.pipeline != Pipeline::default()
+            || self.server_keys.is_some()
+            || !self.comment.is_empty()
     }
 }
 
@@ -110,6 +116,31 @@ impl Config {
     pub fn server_tls(&self) -> impl Iterator<Item = (&Address, ServerTls)> {
         let wishes = TlsWishes { settings: &self.settings, entries: &self.tls_params };
         self.servers.iter().map(move |entry| (&entry.key.address, wishes.of(entry)))
+    }
+
+    /// The public keys that a hostgroup's servers may ask for a password with.
+    pub(crate) fn keys_of(&self, id: HostgroupId) -> Arc<PinnedKeys> {
+        let own = self.hostgroups.iter().find(|entry| entry.id == id);
+        let own = own.and_then(|entry| entry.server_keys.as_ref());
+        Arc::clone(own.unwrap_or(&self.server_keys))
+    }
+
+    /// What an operator should hear of rules whose patterns may take too many steps.
+    pub fn pattern_warnings(&self) -> Vec<String> {
+        let rules = self.rule_set.backtracking_rules();
+        let warning = |(rule, column): (u32, Column)| {
+            let counts_as = match self.rule_set.protects(rule) {
+                true => "matches then, since it protects",
+                false => "does not match then",
+            };
+            format!(
+                "rule {rule}: {column} has look-around, a back-reference or an atomic group, so that \
+                 a statement can make its search take too many steps; the rule {counts_as}. \
+                 Patterns without them are always decided: `negate_match_pattern` says what must \
+                 not be there, and several rules say what (?=...) says in one"
+            )
+        };
+        rules.map(warning).collect()
     }
 
     /// The snapshot of this configuration; see [`Snapshot::build`].

@@ -56,6 +56,14 @@ pub fn difference(running: &Snapshot, new: &Config) -> Vec<Change> {
         .collect();
     compare(&old.servers, &new.servers, &mut changes);
     compare(&old.hostgroups, &new.hostgroups, &mut changes);
+    if old.server_keys != new.server_keys {
+        let detail = "other keys".to_owned();
+        changes.push(Change {
+            subject: "server_public_key".to_owned(),
+            detail,
+            needs_restart: false,
+        });
+    }
     compare(&old.tls_params, &new.tls_params, &mut changes);
     compare(&old.users, &new.users, &mut changes);
     compare(&old.replication, &new.replication, &mut changes);
@@ -97,7 +105,7 @@ fn setting_change(row: &Setting, old: &Settings, new: &Settings) -> Option<Chang
     let (old, new) = (shown(old), shown(new));
     (old != new).then(|| Change {
         subject: format!("setting {}", row.name),
-        detail: match row.name.ends_with("_token") {
+        detail: match row.name.ends_with("_token") || row.name == "server_public_key" {
             true => "changed".to_owned(),
             false => format!("{old} -> {new}"),
         },
@@ -282,6 +290,10 @@ impl Item for HostgroupEntry {
 
     fn compare(&self, new: &Self, columns: &mut Columns) {
         columns.plain("pipeline", self.pipeline, new.pipeline);
+        if self.server_keys != new.server_keys {
+            let shown = |keys: &Option<_>| if keys.is_some() { "given" } else { "none" };
+            columns.plain("server_public_key", shown(&self.server_keys), shown(&new.server_keys));
+        }
         columns.text("comment", Some(&self.comment), Some(&new.comment));
     }
 }

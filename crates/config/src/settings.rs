@@ -8,7 +8,7 @@ use std::{
 };
 
 use trunkline_sql::routine::Routines;
-use trunkline_topology::{AllowList, Origins, Secret};
+use trunkline_topology::{AllowList, Origins, PinnedKeys, Secret};
 
 use crate::{
     ListenAddress, ListenAllow, ListenTls,
@@ -62,6 +62,9 @@ pub enum Reload {
     /// The running value stays until the next start.
     Restart,
 }
+
+/// The longest text with public keys, bytes.
+const KEYS_LEN_MAX: usize = 65_536;
 
 /// What values a setting takes beyond its type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -208,6 +211,26 @@ impl SettingValue for String {
 
     fn show(&self) -> String {
         self.clone()
+    }
+}
+
+/// Public keys in PEM, or the path of a file with them; empty for none.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct KeySource(pub String);
+
+impl SettingValue for KeySource {
+    const KIND: &'static str = "path or PEM";
+
+    fn read(given: &Given, range: Range) -> Result<Self, Wrong> {
+        let text = read_text(given)?;
+        if PinnedKeys::is_inline(text) && text.len() <= KEYS_LEN_MAX {
+            return Ok(Self(text.to_owned()));
+        }
+        String::read(given, range).map(Self)
+    }
+
+    fn show(&self) -> String {
+        self.0.clone()
     }
 }
 

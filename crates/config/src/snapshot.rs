@@ -358,6 +358,10 @@ fn build_hostgroups(
                 if entry.max_replication_lag == 0 {
                     server.health.set_lagging(false);
                 }
+                if server.keys != config.keys_of(id) {
+                    // What failed may have been for want of them.
+                    server.health.count_success();
+                }
                 if server.tls != tls.of(entry) {
                     server.health.retire_connections();
                     // What failed may have been what has changed.
@@ -375,6 +379,7 @@ fn build_hostgroups(
             max_replication_lag: entry.max_replication_lag,
             compression: entry.compression,
             tls: tls.of(entry),
+            keys: config.keys_of(id),
             health,
         });
         let hostgroup = hostgroups.entry(id).or_insert_with(|| empty(id, config));

@@ -10,8 +10,8 @@ use trunkline_topology::Origins;
 use crate::{
     ListenAddress, ListenAllow, ListenTls, RedisServer, WorkerCpus, Wrong,
     settings::{
-        Given, IoDriver, LogFormat, LogLevel, Range, Reload, Setting, SettingValue, StateFile,
-        TlsDefault, TlsVersionMin,
+        Given, IoDriver, KeySource, LogFormat, LogLevel, Range, Reload, Setting, SettingValue,
+        StateFile, TlsDefault, TlsVersionMin,
     },
 };
 
@@ -184,8 +184,8 @@ settings! {
     /// from the servers behind.
     server_version: String = String::new(), Range::Text(60), "", Live, "0.1.0";
 
-    /// The most clients connected at once, over all workers. One more is refused with error
-    /// 1040.
+    /// The most clients connected and logged in at once, over all workers. One more is refused with
+    /// error 1040. Connections that have not logged in count under `half_open_max` instead.
     max_connections: u32 = 10_000, Range::Numbers(1, 1_000_000), "clients", Live, "0.1.0";
 
     /// The most full TLS handshakes in a second by clients of one address, over all workers; 0 is
@@ -193,8 +193,19 @@ settings! {
     tls_handshakes_per_address_max: u32 = 0, Range::Numbers(0, 1_000_000), "handshakes", Live,
         "0.1.0";
 
-    /// The most clients connected at once from one address, over all workers; 0 is no limit. One
-    /// more is refused with error 1040. Unix sockets are not limited.
+    /// The most connections that have not logged in, over all workers and listeners. For one more,
+    /// the oldest is closed with error 1040, so that silent connections keep nobody out: a client
+    /// that logs in within the time in which so many others come is not affected.
+    half_open_max: u32 = 5_000, Range::Numbers(1, 1_000_000), "connections", Live, "0.1.0";
+
+    /// The most of them from one address; 0 is no limit. For one more, the oldest from there is
+    /// closed. Connections from `proxy_protocol_networks` count once their header has told the
+    /// address. Unix sockets are not limited.
+    half_open_per_address_max: u32 = 2_500, Range::Numbers(0, 1_000_000), "connections", Live,
+        "0.1.0";
+
+    /// The most clients connected and logged in at once from one address, over all workers; 0 is no
+    /// limit. One more is refused with error 1040. Unix sockets are not limited.
     max_connections_per_address: u32 = 0, Range::Numbers(0, 1_000_000), "clients", Live, "0.1.0";
 
     /// Failed logins in a row from one address before further ones from there have to wait; 0 is
@@ -293,6 +304,13 @@ settings! {
 
     /// Folder of such files.
     ssl_p2s_crlpath: String = String::new(), Range::Text(4_096), "", Live, "0.1.0";
+
+    /// Public keys of servers, PEM, or the path of a file with them: `public_key.pem` of each
+    /// server's data directory, one behind the other. Without TLS, a server that needs the password
+    /// itself (`caching_sha2_password` after its restart, `sha256_password`) gets it encrypted
+    /// for one of these keys, and not at all where it has another. `[[hostgroup]]` may have its
+    /// own.
+    server_public_key: KeySource = KeySource::default(), Range::Text(65_536), "", Live, "0.1.0";
 
     /// How hard zlib works for clients and servers that use it: 0 does not compress, 9 makes the
     /// shortest packets and takes the most time.

@@ -21,7 +21,7 @@ use trunkline_protocol::{
     },
 };
 use trunkline_session::backend::{ServerHandshake, ServerLogin, ServerStep, TlsWish};
-use trunkline_topology::{Address, Secret, Server, TlsMode};
+use trunkline_topology::{Address, PinnedKeys, Secret, Server, TlsMode};
 
 use crate::{
     Account, LearnError,
@@ -59,6 +59,7 @@ pub(crate) struct Answer {
 pub(crate) struct Way {
     wish: TlsWish,
     is_local: bool,
+    keys: Arc<PinnedKeys>,
     /// What TLS works with, and the server's host.
     tls: Option<(Arc<TlsSetup>, Arc<Server>)>,
 }
@@ -72,7 +73,8 @@ impl Way {
             TlsMode::Required | TlsMode::VerifyCa | TlsMode::VerifyIdentity => TlsWish::Always,
         };
         let is_local = matches!(server.key.address, Address::Unix(_));
-        Self { wish, is_local, tls: Some((Arc::clone(tls), Arc::clone(server))) }
+        let keys = Arc::clone(&server.keys);
+        Self { wish, is_local, keys, tls: Some((Arc::clone(tls), Arc::clone(server))) }
     }
 
     /// What TLS as `user` works with, and the host.
@@ -167,6 +169,7 @@ impl Conversation {
             attributes: vec![(b"program_name".to_vec(), b"trunkline monitor".to_vec())],
             is_local: way.is_local,
             tls: way.wish,
+            keys: Arc::clone(&way.keys),
         });
         let mut out = Vec::new();
         loop {

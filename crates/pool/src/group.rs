@@ -395,6 +395,7 @@ pub(crate) mod tests {
             max_replication_lag: 0,
             compression,
             tls,
+            keys: Default::default(),
             health,
         })
     }

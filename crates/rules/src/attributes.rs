@@ -1,5 +1,5 @@
-//! The column `attributes`: JSON, of which `cache`, `flagOUTs`, `mirror`, `pipeline` and
-//! `shadow` mean something.
+//! The column `attributes`: JSON, of which `cache`, `flagOUTs`, `mirror`, `pipeline`, `protects`
+//! and `shadow` mean something.
 
 use serde_json::Value;
 use trunkline_topology::Pipeline;
@@ -16,6 +16,11 @@ impl WeightedFlags {
     /// Whether chance has a say.
     pub(crate) fn has_choice(&self) -> bool {
         self.flags.len() > 1
+    }
+
+    /// Every flag that may be chosen.
+    pub(crate) fn flags(&self) -> impl Iterator<Item = u32> + '_ {
+        self.flags.iter().map(|(flag, _)| *flag)
     }
 
     /// The flag that `chance`, any number, falls on.
@@ -35,6 +40,8 @@ pub(crate) struct Attributes {
     pub(crate) caches_always: bool,
     pub(crate) pipeline: Option<Pipeline>,
     pub(crate) is_shadow: Option<bool>,
+    /// Whether the rule counts as matching where that can't be decided.
+    pub(crate) protects: Option<bool>,
     /// `"mirror": "compare"`.
     pub(crate) compares_mirror: bool,
 }
@@ -59,7 +66,8 @@ pub(crate) fn read(text: &str) -> Result<Attributes, String> {
         compares_mirror: word("mirror", "compare")?,
         flags: members.get("flagOUTs").map(weighted_flags).transpose()?,
         pipeline: members.get("pipeline").map(pipeline).transpose()?,
-        is_shadow: members.get("shadow").map(switch).transpose()?,
+        is_shadow: members.get("shadow").map(|value| switch("shadow", value)).transpose()?,
+        protects: members.get("protects").map(|value| switch("protects", value)).transpose()?,
     })
 }
 
@@ -68,10 +76,10 @@ fn pipeline(value: &Value) -> Result<Pipeline, String> {
     text.parse().map_err(|error| format!("`pipeline` {error}"))
 }
 
-fn switch(value: &Value) -> Result<bool, String> {
+fn switch(name: &str, value: &Value) -> Result<bool, String> {
     match value {
         Value::Bool(flag) => Ok(*flag),
-        other => Err(format!("`shadow` must be true or false, not {other}")),
+        other => Err(format!("`{name}` must be true or false, not {other}")),
     }
 }
 
@@ -126,6 +134,7 @@ mod tests {
             (r#"{"pipeline":"on"}"#, "`pipeline` must be auto, off or"),
             (r#"{"pipeline":0}"#, "not `0`"),
             (r#"{"shadow":1}"#, "`shadow` must be true or false, not 1"),
+            (r#"{"protects":"yes"}"#, "`protects` must be true or false, not \"yes\""),
         ] {
             let error = read(text).expect_err(text);
             assert!(error.contains(part), "{text}: {error}");

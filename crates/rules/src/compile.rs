@@ -64,6 +64,9 @@ pub(crate) struct Compiled {
     pub(crate) replacement: Option<Box<Replacement>>,
     pub(crate) is_last: bool,
     pub(crate) is_shadow: bool,
+    /// Whether it counts as matching where its pattern can't be decided: what it keeps off must not
+    /// get past it.
+    pub(crate) protects: bool,
     pub(crate) effects: Effects,
 }
 
@@ -94,6 +97,7 @@ impl RuleSet {
             return Err(compiler.errors);
         }
         let patterns = compiler.patterns;
+        protect_ways(&mut compiled, &compiler.unprotected);
         let index = Index::build(&compiled);
         let prefilter = Prefilter::build(&index, &mut compiled, &patterns);
         let mut tested = TestedColumns::default();
@@ -127,9 +131,19 @@ impl RuleSet {
         self.inner.rules.iter().map(|rule| rule.id)
     }
 
+    /// Whether the rule of this id counts as matching where its pattern can't be decided: it
+    /// answers with an error, its attribute `protects` says so, or its `flagOUT` leads to such
+    /// a rule.
+    pub fn protects(&self, rule_id: u32) -> bool {
+        let rules = &self.inner.rules;
+        let found = rules.binary_search_by_key(&rule_id, |rule| rule.id).ok();
+        found.and_then(|at| rules.get(at)).is_some_and(|rule| rule.protects)
+    }
+
     /// The rules with a pattern that a linear-time engine cannot run (look-around,
     /// back-references, possessive quantifiers), each with its column: slow, and given up as
-    /// not matching when a search takes too many steps.
+    /// undecided when a search takes too many steps. A rule that [`protects`](Self::protects)
+    /// counts as matching then, and any other as not matching.
     pub fn backtracking_rules(&self) -> impl Iterator<Item = (u32, Column)> + '_ {
         self.inner.rules.iter().flat_map(|rule| {
             let columns = [
@@ -178,6 +192,8 @@ struct Compiler {
     /// Patterns by text and case-insensitivity: rules often share one.
     known: HashMap<(String, bool), Result<u32, String>>,
     ids: HashSet<u32>,
+    /// Rules that say of themselves that they do not protect.
+    unprotected: HashSet<u32>,
     errors: Vec<RuleError>,
 }
 
@@ -210,6 +226,9 @@ impl Compiler {
         if rule.cache_ttl_ms == Some(0) {
             self.refuse(id, Column::CacheTtl, "0 ms is no time to keep a result".to_owned());
         }
+        if attributes.protects == Some(false) {
+            self.unprotected.insert(id);
+        }
         if let Some(retries) = rule.retries.filter(|retries| *retries > RETRIES_MAX) {
             self.refuse(id, Column::Retries, format!("{retries} is more than {RETRIES_MAX}"));
         }
@@ -230,6 +249,7 @@ impl Compiler {
             replacement: self.read(id, Column::ReplacePattern, replacement).map(Box::new),
             is_last: rule.apply,
             is_shadow: rule.shadow || attributes.is_shadow == Some(true),
+            protects: attributes.protects.unwrap_or(rule.error_msg.is_some()),
             effects: Effects {
                 destination_hostgroup: rule.destination_hostgroup,
                 cache_ttl_ms: rule.cache_ttl_ms,
@@ -289,6 +309,27 @@ impl Compiler {
             number.map_err(|_| "more than 4294967295 patterns".to_owned())
         });
         known.clone().map(|pattern| PatternTest { pattern, place: None })
+    }
+}
+
+/// Has those rules protect, too, that send statements on to where a rule protects: what passes them
+/// by never gets there.
+fn protect_ways(rules: &mut [Compiled], unprotected: &HashSet<u32>) {
+    let mut guarded: HashSet<u32> =
+        rules.iter().filter(|rule| rule.protects).map(|rule| rule.flag_in).collect();
+    loop {
+        let before = guarded.len();
+        for rule in rules.iter_mut().filter(|rule| !unprotected.contains(&rule.id)) {
+            let weighted = rule.weighted_flags.iter().flat_map(|flags| flags.flags());
+            let leads = rule.flag_out.into_iter().chain(weighted).any(|to| guarded.contains(&to));
+            if leads && !rule.protects {
+                rule.protects = true;
+                guarded.insert(rule.flag_in);
+            }
+        }
+        if guarded.len() == before {
+            return;
+        }
     }
 }
 

@@ -42,6 +42,8 @@ pub struct Decision {
     pub effects: Effects,
     /// The statement as rules rewrote it; `None` when none did.
     pub rewritten: Option<Vec<u8>>,
+    /// The rule that protects and rewrote it, if one did: the statement must not run as it was.
+    pub must_rewrite: Option<u32>,
     /// How many rewrites were left out because the text would have grown by more than
     /// [`crate::GROWTH_MAX`], or because looking for places took too long.
     pub rewrites_skipped: u32,
@@ -58,6 +60,7 @@ pub struct Decision {
     /// How many rules were tested one by one, matching or not.
     pub visited: u32,
     pub(crate) matched: Vec<u32>,
+    pub(crate) undecided: Vec<u32>,
 }
 
 /// What matching rules set; `None` where no rule did. See the columns' documentation in
@@ -147,6 +150,12 @@ impl Decision {
         &self.matched
     }
 
+    /// Indexes of the rules of which it could not be decided whether their pattern matches, because
+    /// the search took too many steps. Those that protect are among [`matched`](Self::matched).
+    pub fn undecided(&self) -> &[u32] {
+        &self.undecided
+    }
+
     /// How the proxy answers without asking a server. `OK_msg` wins over `error_msg`.
     pub fn answer(&self) -> Option<Answer<'_>> {
         let ok = self.effects.ok_msg.as_ref().map(Answer::Ok);
@@ -176,6 +185,8 @@ pub struct Visit {
     pub flag: u32,
     /// What came of it.
     pub outcome: Outcome,
+    /// Whether it could not be decided if its pattern matches; `outcome` is what that counts as.
+    pub is_undecided: bool,
     /// The flag that the evaluation went on with.
     pub flag_after: u32,
     /// Whether the rule rewrote the statement.

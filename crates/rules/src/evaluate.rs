@@ -1,5 +1,7 @@
 //! From a question to a decision.
 
+use std::sync::Arc;
+
 use crate::{
     Column, Decision, GROWTH_MAX, Hits, Outcome, Question, RuleSet, Visit,
     compile::{Compiled, Inner},
@@ -12,6 +14,8 @@ use crate::{
 pub(crate) struct Scratch {
     sets: SetResults,
     depends_on_text: bool,
+    /// Whether a pattern of the rule that is looked at could not be decided.
+    is_undecided: bool,
 }
 
 /// How an evaluation goes on behind a rule.
@@ -35,7 +39,7 @@ impl RuleSet {
     pub fn evaluate(&self, question: &Question<'_>, hits: &mut Hits) -> Decision {
         let mut decision = Decision::default();
         self.inner.evaluate(question, &mut Scratch::default(), &mut decision);
-        hits.add(&decision.matched);
+        hits.add(&decision);
         decision
     }
 
@@ -51,6 +55,7 @@ impl RuleSet {
         while let Some(rule) = self.inner.rules.get(position as usize) {
             let flag = decision.final_flag;
             let before = decision.rewritten.clone();
+            let undecided = decision.undecided.len();
             let step = self.inner.step(rule, position, question, &mut scratch, &mut decision);
             let outcome = match step {
                 Step::Failed(column) => Outcome::FirstFailed(column),
@@ -61,6 +66,8 @@ impl RuleSet {
                 rule_id: rule.id,
                 flag,
                 outcome,
+                is_undecided: decision.undecided.last() == Some(&position)
+                    && decision.undecided.len() > undecided,
                 flag_after: decision.final_flag,
                 rewrote: decision.rewritten != before,
             });
@@ -127,7 +134,11 @@ impl Inner {
             return Step::Failed(Column::FlagIn);
         }
         let query = decision.rewritten.as_deref().unwrap_or(question.query);
-        if let Some(failed) = self.first_failed(rule, question, query, scratch) {
+        let failed = self.first_failed(rule, question, query, scratch);
+        if std::mem::take(&mut scratch.is_undecided) {
+            decision.undecided.push(position);
+        }
+        if let Some(failed) = failed {
             return Step::Failed(failed);
         }
         decision.matched.push(position);
@@ -173,11 +184,17 @@ impl Inner {
         match replacement.apply(pattern, query, len_max) {
             Ok(Some(text)) => {
                 decision.rewritten = Some(text);
+                decision.must_rewrite = decision.must_rewrite.or(rule.protects.then_some(rule.id));
                 // What sets have found holds for the text before.
                 scratch.sets.clear();
             }
             Ok(None) => {}
-            Err(_) => decision.rewrites_skipped += 1,
+            Err(_) => {
+                decision.rewrites_skipped += 1;
+                if rule.protects {
+                    decision.effects.error_msg = Some(unrewritten(rule.id));
+                }
+            }
         }
     }
 
@@ -212,22 +229,22 @@ impl Inner {
             return Some(Column::Digest);
         }
         if let (Some(test), Some(_)) = (rule.match_digest, question.digest)
-            && !self.passes(test, rule.is_negated, question.digest_text, scratch)
+            && !self.passes(test, rule, question.digest_text, scratch)
         {
             return Some(Column::MatchDigest);
         }
         let test = rule.match_pattern?;
         scratch.depends_on_text = true;
-        let passes = self.passes(test, rule.is_negated, query, scratch);
+        let passes = self.passes(test, rule, query, scratch);
         (!passes).then_some(Column::MatchPattern)
     }
 
-    /// Whether `text` passes a pattern's test. A search that was given up passes neither the
-    /// test nor its negation.
+    /// Whether `text` passes a pattern's test. Where the search was given up, it passes the test
+    /// and its negation alike with a rule that protects, and neither with another one.
     fn passes(
         &self,
         test: PatternTest,
-        is_negated: bool,
+        rule: &Compiled,
         text: &[u8],
         scratch: &mut Scratch,
     ) -> bool {
@@ -238,8 +255,19 @@ impl Inner {
                 .get(test.pattern as usize)
                 .and_then(|pattern: &Pattern| pattern.is_found(text)),
         };
-        found.is_some_and(|found| found != is_negated)
+        match found {
+            Some(found) => found != rule.is_negated,
+            None => {
+                scratch.is_undecided = true;
+                rule.protects
+            }
+        }
     }
+}
+
+/// What a statement is answered with that a rule which protects could not rewrite.
+pub fn unrewritten(rule_id: u32) -> Arc<str> {
+    format!("rule {rule_id} protects and could not rewrite this statement").into()
 }
 
 /// A number by chance of a rule's own, so that two choices do not go together.

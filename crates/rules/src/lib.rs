@@ -19,8 +19,13 @@
 //! | a last rule with `apply` stops fast routing even when it did not match | only a match does |
 //! | a replacement that names a group that is not there: the text stays | refused at load |
 //! | attributes with `flagOUTs` of no weight | refused at load |
+//! | a search that takes too many steps: the rule does not match | it does if it protects |
 //! | a rewrite is as long as it gets | one that adds more than 1 MiB is left out |
 //! | a duplicate id cannot be entered | refused at load |
+//!
+//! A rule protects that answers with `error_msg`, whose attribute `protects` says so, or whose
+//! `flagOUT` leads to such a rule: what it keeps off must not get past it because a search takes
+//! too long.
 #![forbid(unsafe_code)]
 
 mod address;
@@ -41,6 +46,7 @@ mod rule;
 
 pub use compile::{ITERATIONS_MAX, Options, RuleSet, read_digest};
 pub use decision::{Answer, Decision, Effects, Outcome, Question, Visit};
+pub use evaluate::unrewritten;
 pub use fast::{
     FAST_NAME_MAX, FastRoute, FastRouteError, FastRoutes, FastRoutesBuilder, SameRoute,
 };

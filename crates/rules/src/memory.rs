@@ -121,12 +121,12 @@ impl Memory {
         if let Some(way) = self.find(set, hash, &key) {
             self.counters.found += 1;
             let decision = self.entry(set, way).map_or(&self.latest, |entry| &entry.decision);
-            hits.add(&decision.matched);
+            hits.add(decision);
             return decision;
         }
         self.counters.evaluated += 1;
         rules.inner.evaluate(question, &mut self.scratch, &mut self.latest);
-        hits.add(&self.latest.matched);
+        hits.add(&self.latest);
         let is_lasting = !self.latest.depends_on_text && !self.latest.depends_on_chance;
         if is_lasting && key.len() <= KEY_MAX {
             self.insert(set, hash, &key);

@@ -17,7 +17,7 @@ use trunkline_protocol::{
         status,
     },
 };
-use trunkline_topology::{Password, Secret, User};
+use trunkline_topology::{Password, PinnedKeys, Secret, User};
 
 use crate::{
     Credential,
@@ -35,6 +35,11 @@ const PASSWORD: &str = "five2";
 /// A MySQL 9.7.4 server's hash of [`PASSWORD`].
 const STORED: &str = "2441243030352451762A115B7C6606433D29343F0964050661717E6D5937652F33\
                       705A4A56533053796C4D647574463630584B4632644C6D48484D4F38616D323843494D2F2E";
+/// A public key, as far as these machines look at it.
+const KEY: &str = "-----BEGIN PUBLIC KEY-----\n\
+    MIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8AMIIBCgKCAQEAMIIBIjANBgkqhkiG9w0B\n\
+    MIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8AMIIBCgKCAQEAMIIBIjANBgkqhkiG9w0B\n\
+    -----END PUBLIC KEY-----\n";
 /// Stands for RSA: what the tests' "encryption" puts before a text.
 const CIPHER_MARK: &[u8] = b"encrypted:";
 
@@ -80,7 +85,7 @@ impl Users {
             later: None,
             stand_in: None,
             proven: RefCell::default(),
-            key: Some(b"the public key".to_vec()),
+            key: Some(KEY.as_bytes().to_vec()),
             awaits_host: Cell::new(false),
             names_hosts_later: false,
             hosts_asked: Cell::new(0),
@@ -169,6 +174,7 @@ fn login_as(user: &str, credential: Credential) -> ServerLogin {
         attributes: vec![(b"program_name".to_vec(), b"test".to_vec())],
         is_local: false,
         tls: Default::default(),
+        keys: Arc::new(PinnedKeys::parse(KEY).expect("a key")),
     }
 }
 
@@ -246,7 +252,7 @@ impl Wire<'_> {
             let server = match step {
                 ServerStep::Continue | ServerStep::StartTls => None,
                 ServerStep::Encrypt { public_key_pem, plaintext } => {
-                    assert_eq!(public_key_pem, b"the public key");
+                    assert_eq!(public_key_pem, KEY.as_bytes());
                     let text = [CIPHER_MARK, plaintext.expose()].concat();
                     let step = self.server.on_encrypted(Some(text), &mut self.to_proxy);
                     assert!(matches!(step, ServerStep::Continue));

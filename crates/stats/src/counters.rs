@@ -98,6 +98,9 @@ counters! {
         clients_refused_blocked:
             "trunkline_client_refusals_total", cause = "address_blocked";
             "Clients turned away because of failed logins from their address."
+        clients_refused_half_open:
+            "trunkline_client_refusals_total", cause = "half_open";
+            "Clients turned away before they had logged in, as the oldest of more than half_open_max or half_open_per_address_max."
         clients_refused_proxy_header:
             "trunkline_client_refusals_total", cause = "proxy_header";
             "Clients turned away because their PROXY header is malformed, late, or not from proxy_protocol_networks."
@@ -176,6 +179,8 @@ counters! {
             "Definitions (DDL) held back because a read that was sent elsewhere as well was still in flight, so that it is not run as something else."
         statements_rewritten: "trunkline_statement_rewrites_total";
             "Statements sent as rules rewrote them."
+        statements_undecided: "trunkline_statements_undecided_total";
+            "Statements for which it could not be decided whether some rule's pattern matches. trunkline_rule_undecided_total tells the rules."
         rewrites_skipped: "trunkline_statement_rewrites_skipped_total";
             "Rewrites left out: the parameters would not have fitted, or the text grew too long."
         mirrors_queued: "trunkline_mirror_statements_total", event = "queued";
@@ -422,6 +427,7 @@ impl Counters {
             ClientRefusal::AddressConnections => &mut self.clients_refused_address_limit,
             ClientRefusal::AddressNotAllowed => &mut self.clients_refused_not_allowed,
             ClientRefusal::AddressBlocked => &mut self.clients_refused_blocked,
+            ClientRefusal::HalfOpen => &mut self.clients_refused_half_open,
             ClientRefusal::ProxyHeader => &mut self.clients_refused_proxy_header,
             ClientRefusal::HandshakeTimeout => &mut self.clients_refused_handshake_timeout,
         };
@@ -503,6 +509,8 @@ pub enum ClientRefusal {
     AddressNotAllowed,
     /// Its address has to wait because of failed logins.
     AddressBlocked,
+    /// It was the oldest of too many that had not logged in.
+    HalfOpen,
     /// Its PROXY header is malformed, late, or not from a balancer.
     ProxyHeader,
     /// The handshake took too long.

@@ -73,6 +73,8 @@ metrics! {
         "When the certificate that clients are shown expires, in seconds of Unix time; 0 without one."
     CLIENTS_ENCRYPTED: Gauge "trunkline_clients_encrypted" []
         "Clients connected now whose connection is encrypted."
+    CLIENTS_HALF_OPEN: Gauge "trunkline_clients_half_open" []
+        "Clients connected now that have not logged in."
     SERVERS_ENCRYPTED: Gauge "trunkline_backend_connections_encrypted" []
         "Server connections now that are encrypted."
     WORKER_CLIENTS: Gauge "trunkline_worker_clients" ["worker"]
@@ -145,6 +147,8 @@ metrics! {
         "Statements that wait for a server connection now."
     RULE_HITS: Counter "trunkline_rule_hits_total" ["rule"]
         "Statements that matched the rule. The 1,000 rules with the most are shown."
+    RULE_UNDECIDED: Counter "trunkline_rule_undecided_total" ["rule"]
+        "Statements for which it could not be decided whether the rule's pattern matches. They match a rule that protects, and no other."
     STATEMENT_LATENCY: Histogram "trunkline_statement_latency_seconds" []
         "From the statement's last byte received to its answer's last byte passed on."
     QUEUE_WAIT: Histogram "trunkline_queue_wait_seconds" []

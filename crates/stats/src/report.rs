@@ -57,8 +57,12 @@ pub struct Report {
     pub clients_encrypted: u64,
     /// Server connections that are encrypted now.
     pub server_connections_encrypted: u64,
+    /// Clients connected now that have not logged in.
+    pub clients_half_open: u64,
     /// Statements that matched each rule, by rule id; those with any.
     pub rule_hits: BTreeMap<u32, u64>,
+    /// Statements for which a rule's pattern could not be decided, by rule id; those with any.
+    pub rule_undecided: BTreeMap<u32, u64>,
     /// What the result cache did for each rule that makes statements cacheable, by rule id; 0 is
     /// for hints.
     pub cache: BTreeMap<u32, CacheSums>,
@@ -487,7 +491,9 @@ impl Report {
             merged.server_connections_encrypted += report.server_connections_encrypted;
             merge_sums(&mut merged.pins, report.pins);
             merge_sums(&mut merged.waiting, report.waiting);
+            merged.clients_half_open += report.clients_half_open;
             merge_sums(&mut merged.rule_hits, report.rule_hits);
+            merge_sums(&mut merged.rule_undecided, report.rule_undecided);
             for (rule, sums) in report.cache {
                 merged.cache.entry(rule).or_default().merge(&sums);
             }

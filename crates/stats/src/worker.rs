@@ -239,7 +239,9 @@ impl WorkerStats {
             waiting: gauges.waiting,
             clients_encrypted: gauges.clients_encrypted,
             server_connections_encrypted: gauges.server_connections_encrypted,
+            clients_half_open: gauges.clients_half_open,
             rule_hits: gauges.rule_hits,
+            rule_undecided: gauges.rule_undecided,
             cache: self.cache.clone(),
             limits: gauges.limits,
             mirrors_running: gauges.mirrors_running,
@@ -285,8 +287,12 @@ pub struct WorkerGauges {
     pub clients_encrypted: u64,
     /// Server connections that are encrypted now.
     pub server_connections_encrypted: u64,
+    /// Clients that have not logged in.
+    pub clients_half_open: u64,
     /// Statements that matched each rule, by rule id, since the worker began; those with any.
     pub rule_hits: BTreeMap<u32, u64>,
+    /// Statements for which a rule's pattern could not be decided, likewise.
+    pub rule_undecided: BTreeMap<u32, u64>,
     /// Copies of statements that run now.
     pub mirrors_running: u64,
     /// Those that wait.

@@ -1,7 +1,8 @@
 //! MySQL, from a tree of its own beside the distribution's packages.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 use anyhow::Result;
 
@@ -91,7 +92,19 @@ pub(crate) fn data_template() -> Result<PathBuf> {
     })
 }
 
+/// The public key of all servers that were started by this process, which have the template's;
+/// `None` before the first.
+pub(crate) fn mysql_public_key() -> Option<&'static Path> {
+    PUBLIC_KEY.get().map(PathBuf::as_path)
+}
+
+static PUBLIC_KEY: OnceLock<PathBuf> = OnceLock::new();
+
 pub(crate) fn command(layout: &Layout) -> Result<Command> {
+    let key = data_template()?.join("public_key.pem");
+    if key.is_file() {
+        PUBLIC_KEY.get_or_init(|| key);
+    }
     let tree = MySqlTree::find().map_err(anyhow::Error::msg)?;
     let mut command = tree.command(SERVER);
     command

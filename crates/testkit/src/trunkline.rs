@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::accounting;
 use crate::folder::TempFolder;
 use crate::http::http_get;
+use crate::mysql::mysql_public_key;
 use crate::namespace::{Overlay, overlaid};
 use crate::port::{free_port, is_listening, release_port};
 use crate::process::{Process, Signal};
@@ -78,7 +79,8 @@ impl Trunkline {
     /// In the text, `{port}`, `{http}` and `{folder}` stand for a free port for clients, one for
     /// HTTP and the folder of the file. A text without a `listen` or `http_listen` setting gets
     /// `127.0.0.1:{port}` with `unix:{folder}/trunkline.sock`, and `127.0.0.1:{http}`: two lines
-    /// more, before its own. A text with its own `listen` must name `{port}` there.
+    /// more, before its own. A text with its own `listen` must name `{port}` there. Where a `MySQL`
+    /// server was started before, a text without `server_public_key` gets its key.
     ///
     /// # Errors
     /// When there is no binary, or it ends or doesn't listen within twenty seconds; with its log.
@@ -422,6 +424,10 @@ fn complete(config: &str, port: u16, http_port: u16, folder: &Path) -> String {
     // A whole run of tests with the other driver: `TRUNKLINE_TEST_IO=io_uring cargo test -p e2e`.
     if let Some(io) = std::env::var("TRUNKLINE_TEST_IO").ok().filter(|_| !has("io")) {
         text.push_str(&format!("io = \"{io}\"\n"));
+    }
+    // Without TLS a password goes only to servers whose key is known.
+    if let Some(key) = mysql_public_key().filter(|_| !has("server_public_key")) {
+        text.push_str(&format!("server_public_key = \"{}\"\n", key.display()));
     }
     text.push_str(config);
     text.replace("{port}", &port.to_string())

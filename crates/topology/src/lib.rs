@@ -9,6 +9,7 @@ mod health;
 mod host;
 mod lag;
 mod network;
+mod pinned;
 mod pipeline;
 mod secret;
 mod server;
@@ -22,6 +23,7 @@ pub use health::{RefusalCause, ServerHealth, ServerState};
 pub use host::{HostAnswer, HostName, HostPattern, host_name};
 pub use lag::{LagLimit, LagWatch, Replication};
 pub use network::{Network, Origins};
+pub use pinned::PinnedKeys;
 pub use pipeline::Pipeline;
 pub use secret::{Secret, wipe, wipe_front};
 pub use server::{

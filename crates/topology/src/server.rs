@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use crate::{Address, ServerHealth, ServerTls};
+use crate::{Address, PinnedKeys, ServerHealth, ServerTls};
 
 /// A group of interchangeable servers, named by a number as in ProxySQL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
@@ -45,6 +45,8 @@ pub struct Server {
     pub compression: ServerCompression,
     /// Whether and how new connections to it are encrypted.
     pub tls: ServerTls,
+    /// The keys that it may ask for a password with where they are not.
+    pub keys: Arc<PinnedKeys>,
     /// Shared by all workers and kept across configuration changes of the same key.
     pub health: Arc<ServerHealth>,
 }

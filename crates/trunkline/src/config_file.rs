@@ -114,7 +114,8 @@ impl ConfigFile {
                  allow_open_files = true takes it as it is"
             )]);
         }
-        let warnings = self.warnings(&config, mode, &files.password_files.into_inner());
+        let mut warnings = self.warnings(&config, mode, &files.password_files.into_inner());
+        warnings.extend(config.pattern_warnings());
         Ok(Read { config, warnings })
     }
 

@@ -9,6 +9,7 @@ mod origin;
 mod start;
 
 mod supervisor;
+mod unproven;
 
 mod control;
 

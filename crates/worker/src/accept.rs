@@ -2,6 +2,7 @@
 
 pub(crate) mod address_limits;
 pub(crate) mod arrival;
+mod half_open;
 pub(crate) mod host_names;
 mod tls;
 

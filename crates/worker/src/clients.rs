@@ -4,6 +4,7 @@ pub(crate) mod answers;
 pub(crate) mod balance;
 pub(crate) mod client;
 pub(crate) mod frames;
+pub(crate) mod half_open;
 pub(crate) mod memory;
 pub(crate) mod session;
 mod statement;
@@ -18,6 +19,7 @@ use foldhash::fast::FixedState;
 use crate::{
     ClientId,
     clients::client::{Client, Statement},
+    clients::half_open::HalfOpen,
     table::Table,
 };
 
@@ -52,6 +54,8 @@ pub(crate) struct Clients {
 pub(crate) struct Logins {
     /// All of them, oldest first, with their deadlines in ms.
     pub(crate) logging_in: VecDeque<(u64, ClientId)>,
+    /// Those of them that have not logged in before, and may have to make room.
+    pub(crate) half_open: HalfOpen,
     /// Those that wait for what users the servers have.
     pub(crate) looking_up: Vec<ClientId>,
     /// Whether that has been asked and not been answered.

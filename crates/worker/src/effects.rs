@@ -1,6 +1,6 @@
 //! What a worker leaves for others: actions for its driver, bytes in outboxes, figures.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, net::IpAddr, sync::Arc};
 
 use trunkline_pool::ConnId;
 use trunkline_protocol::codec::compressed::Compressor;
@@ -29,6 +29,8 @@ pub(crate) enum Wake {
     PastTold(ClientId),
     /// Nothing will come of what was fetched for this client from this connection.
     TraceGone(ClientId, ConnId, Trace),
+    /// Too many connections have not logged in, of all or of this address.
+    HalfOpen(Option<IpAddr>),
     /// This client's login depends on the name of its host.
     NameHost(ClientId),
     /// This connection has become free, and is on no list.

@@ -59,6 +59,7 @@ impl Worker {
             Wake::NameHost(id) => {
                 commands.exchange.with_client(id, Exchange::name_host);
             }
+            Wake::HalfOpen(addr) => commands.exchange.close_half_open(addr),
             Wake::Forward(id) => {
                 commands.exchange.with_client(id, Exchange::begin_forward);
             }

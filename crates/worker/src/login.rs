@@ -74,7 +74,7 @@ impl Core {
             return None;
         }
         self.fx.stats.counters.clients_accepted += 1;
-        let has_room = self.env.shared.take_client(self.env.snapshot.settings.max_connections);
+        let is_full = self.env.shared.is_full(self.env.snapshot.settings.max_connections);
         let number = self.next_number();
         let mut greeting =
             Greeting { connection_id: number, nonce, ..(*self.env.greeting).clone() };
@@ -85,7 +85,8 @@ impl Core {
         if !self.greets_with_autocommit() {
             greeting.status &= !status::AUTOCOMMIT;
         }
-        let (arrival, place, refusal) = self.arrive(&peer, has_room);
+        let (arrival, refusal) = self.arrive(&peer, is_full);
+        let counted_at = peer.client_addr.filter(|_| arrival != Arrival::AwaitHeader);
         let mut outbox = Outbox::default();
         let out = outbox.buf(&mut self.fx.buffers);
         let phase = match refusal {
@@ -103,10 +104,11 @@ impl Core {
             number,
             nonce,
             arrival,
-            _address_place: place,
+            half_open: None,
+            _address_place: None,
             tls: None,
             proof: None,
-            has_place: has_room,
+            has_place: false,
         };
         let id = self.clients.table.insert_with(|id| {
             let mut client = Client::new(id, origin, phase, active_ms);
@@ -119,6 +121,7 @@ impl Core {
             true => {
                 let deadline = active_ms + self.env.snapshot.settings.connect_timeout_client;
                 self.clients.logins.logging_in.push_back((deadline, id));
+                self.with_client(id, |core, client| core.enter_half_open(client, counted_at));
             }
             false => self.fx.act(Action::CloseClient { client: id, now: false }),
         }
@@ -264,6 +267,9 @@ impl Exchange {
         }
         if !self.is_encrypted_as_required(client, &user, identity.next_seq) {
             return;
+        }
+        if let Err(turned) = self.core.take_places(client) {
+            return self.turn_away(client, turned, identity.next_seq);
         }
         self.core.count_good_login(client);
         self.core.prepare_proof(client, &identity);

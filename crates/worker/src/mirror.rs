@@ -371,6 +371,7 @@ impl Exchange {
             number: 0,
             nonce: [0; 20],
             arrival: Arrival::Admitted,
+            half_open: None,
             _address_place: None,
             tls: None,
             proof: None,

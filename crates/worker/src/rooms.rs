@@ -193,6 +193,7 @@ mod tests {
             number: 1,
             nonce: [1; 20],
             arrival: Arrival::Admitted,
+            half_open: None,
             _address_place: None,
             tls: None,
             proof: None,

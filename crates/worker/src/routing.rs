@@ -13,13 +13,17 @@ pub(crate) mod route;
 pub(crate) mod ruling;
 mod several;
 pub(crate) mod split;
+mod undecided;
 
 use std::sync::Arc;
 
 use trunkline_config::{Guards, Snapshot};
 use trunkline_rules::{Hits, Limits, Memory};
 
-use crate::{WorkerOptions, routing::admission::share_of, routing::route::DECISIONS_MAX};
+use crate::{
+    WorkerOptions, routing::admission::share_of, routing::route::DECISIONS_MAX,
+    routing::undecided::Undecided,
+};
 
 /// Decisions, counts and limits of the rules.
 pub(crate) struct Router {
@@ -31,6 +35,8 @@ pub(crate) struct Router {
     pub(crate) guards: Arc<Guards>,
     /// Rules that the last statement matched, where a limit is about rules.
     matched_rules: Vec<u32>,
+    /// What is told of patterns that could not be decided.
+    undecided: Undecided,
     /// The latest of a sequence of numbers by chance; never 0.
     pub(crate) chance: u64,
 }
@@ -43,6 +49,7 @@ impl Router {
             limits: share_of(&snapshot.guards, options.workers),
             guards: Arc::clone(&snapshot.guards),
             matched_rules: Vec::new(),
+            undecided: Undecided::default(),
             chance: options.seed | 1,
         }
     }

@@ -210,7 +210,7 @@ impl Exchange {
         match (failure.kind, forwards) {
             (FailureKind::AuthenticationDenied, _) if self.try_other_password(conn) => return,
             (FailureKind::AuthenticationDenied, _) => self.core.doubt(account),
-            (FailureKind::NeedsPassword, _) => {}
+            (FailureKind::NeedsPassword | FailureKind::Unproven, _) => {}
             (FailureKind::SchemaDenied, Some(client)) => {
                 self.core.fx.stats.server_mut(slot.index()).connect_err += 1;
                 self.core.drop_conn(conn);

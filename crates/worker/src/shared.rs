@@ -20,7 +20,7 @@ use trunkline_sql::{token::Modes, version::ServerVersion};
 
 use crate::{
     accept::address_limits::Addresses, accept::host_names::HostNames,
-    statement::sql_modes::DefaultModes,
+    clients::half_open::HalfOpenCounts, statement::sql_modes::DefaultModes,
 };
 
 /// Counts and proofs that hold over all workers.
@@ -41,6 +41,7 @@ pub struct Shared {
     verified_max: usize,
     attributes: Vec<Attribute>,
     addresses: Arc<Addresses>,
+    half_open: Arc<HalfOpenCounts>,
     host_names: HostNames,
     /// Commands of the last second, by worker.
     loads: Mutex<Vec<Option<u64>>>,
@@ -147,7 +148,12 @@ impl Shared {
         self.clients.fetch_sub(1, Relaxed);
     }
 
-    /// Clients connected over all workers, those that log in among them.
+    /// Whether all places under the cap on all clients are taken.
+    pub(crate) fn is_full(&self, max: u32) -> bool {
+        self.clients.load(Relaxed) >= max
+    }
+
+    /// Clients over all workers that have logged in.
     pub fn clients(&self) -> u32 {
         self.clients.load(Relaxed)
     }
@@ -155,6 +161,11 @@ impl Shared {
     /// What is known of the addresses that clients come from.
     pub(crate) fn addresses(&self) -> &Arc<Addresses> {
         &self.addresses
+    }
+
+    /// Clients that have not logged in.
+    pub(crate) fn half_open(&self) -> &Arc<HalfOpenCounts> {
+        &self.half_open
     }
 
     /// What hosts are called.

@@ -87,6 +87,7 @@ impl Worker {
             self.commands.exchange.core.tell_memory();
             self.sweep_clients();
             self.commands.exchange.sweep_orphans();
+            self.commands.exchange.core.tell_half_open();
             self.commands.exchange.core.balance();
             self.commands.exchange.core.servers.adapt_patience();
             self.commands.exchange.expire_kills();

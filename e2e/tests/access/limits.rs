@@ -138,3 +138,24 @@ fn an_address_whose_logins_fail_has_to_wait() -> Result<()> {
     ensure!(begun.elapsed() > Duration::from_secs(2), "it waited {:?} only", begun.elapsed());
     Ok(())
 }
+
+#[test]
+fn silent_connections_shut_nobody_out() -> Result<()> {
+    let name = "half_open";
+    let Some(server) = backends::mariadb(name)? else { return Ok(()) };
+    let settings = "max_connections = 5\nhalf_open_max = 40\nhalf_open_per_address_max = 20";
+    let proxy = backends::proxy_for(server, name, settings)?;
+    let mark = proxy.log_mark();
+    let silent: Vec<_> = (0..200)
+        .map(|_| std::net::TcpStream::connect(("127.0.0.1", proxy.port())))
+        .collect::<std::io::Result<_>>()?;
+    let mut client = Wire::login(&proxy, name, PASSWORD, "")?;
+    assert_eq!(client.value("SELECT 5")?.as_deref(), Some("5"));
+    let closed = |count: f64| count >= 160.0;
+    let labels = "cause=\"half_open\"";
+    backends::wait_metric(&proxy, "trunkline_client_refusals_total", labels, closed)?;
+    backends::wait_metric(&proxy, "trunkline_clients_half_open", "", |count| count <= 40.0)?;
+    proxy.wait_log(mark, "(half_open_max, half_open_per_address_max)", TIMEOUT)?;
+    drop(silent);
+    Ok(())
+}

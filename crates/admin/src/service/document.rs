@@ -101,7 +101,8 @@ pub fn text(store: &Store, layer: Layer) -> Result<String, SqlError> {
     Ok(Document::read(store, |_| layer, store.rows(layer, USERS)?, true)?.tables.toml())
 }
 
-/// The one file that tables need: who the system's users are, as `unix_user` names them.
+/// The files that tables need: who the system's users are, as `unix_user` names them, and public
+/// keys of servers.
 struct SystemUsers;
 
 impl FileSource for SystemUsers {
@@ -113,6 +114,13 @@ impl FileSource for SystemUsers {
         match path == USERS_FILE {
             true => std::fs::read_to_string(path).map_err(|error| error.to_string()),
             false => self.read(path),
+        }
+    }
+
+    fn read_keys(&self, path: &str) -> Result<String, String> {
+        match std::path::Path::new(path).is_absolute() {
+            true => std::fs::read_to_string(path).map_err(|error| error.to_string()),
+            false => Err("its path must be absolute".to_owned()),
         }
     }
 }
@@ -311,7 +319,10 @@ impl Document {
                 };
                 let warnings = self.warnings.into_iter().chain(found);
                 let warnings = warnings.filter(|(table, _)| is_loaded(table));
-                let warnings = warnings.map(|(_, warning)| warning).collect();
+                let mut warnings: Vec<String> = warnings.map(|(_, warning)| warning).collect();
+                if loading.contains(&Module::MysqlQueryRules) {
+                    warnings.extend(config.pattern_warnings());
+                }
                 Ok(LoadedConfig { config, warnings })
             }
             Ok(_) => Err(MakeError::Rows(errors)),

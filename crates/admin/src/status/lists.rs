@@ -1,5 +1,7 @@
 //! What `trunkline servers`, `digests` and `rules` print.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use trunkline_stats::{DigestRow, Report};
 
 use super::{
@@ -28,10 +30,13 @@ pub fn digests_text(rows: &[DigestRow]) -> String {
 
 /// Rules that statements have matched.
 pub fn rules_text(report: &Report) -> String {
-    let columns = vec![Column::new("rule", Right), Column::new("hits", Right)];
+    let columns = ["rule", "hits", "undecided"].map(|name| Column::new(name, Right)).into();
     let mut table = Table::new(columns);
-    for (rule, hits) in &report.rule_hits {
-        table.row(vec![rule.to_string(), count(*hits)]);
+    let rules: BTreeSet<u32> =
+        report.rule_hits.keys().chain(report.rule_undecided.keys()).copied().collect();
+    for rule in rules {
+        let of = |counts: &BTreeMap<u32, u64>| count(counts.get(&rule).copied().unwrap_or(0));
+        table.row(vec![rule.to_string(), of(&report.rule_hits), of(&report.rule_undecided)]);
     }
     match table.is_empty() {
         true => "no rule has matched yet\n".to_owned(),

@@ -8,7 +8,7 @@ use std::{
 };
 
 use trunkline_rules::{FastRoutes, Options, Rule, RuleSet};
-use trunkline_topology::{HostgroupId, ReplicationGroup, User};
+use trunkline_topology::{HostgroupId, PinnedKeys, ReplicationGroup, User};
 
 use crate::{
     Config, Guards, HostgroupEntry, ServerEntry, ServerTlsEntry, Settings, Subject, TcpEntry,
@@ -38,6 +38,7 @@ pub(super) struct Entries {
     pub(super) rules: Vec<Placed<Rule>>,
     pub(super) fast: FastEntries,
     pub(super) guards: Guards,
+    pub(super) server_keys: Arc<PinnedKeys>,
     pub(super) tcp_listeners: Vec<Placed<TcpEntry>>,
     /// Hostgroups that some server names, broken or not.
     pub(super) hostgroups: HashSet<HostgroupId>,
@@ -67,6 +68,7 @@ impl Entries {
             rule_set: Arc::new(rule_set),
             fast_routes,
             guards: Arc::new(self.guards),
+            server_keys: self.server_keys,
         }
     }
 

@@ -7,6 +7,7 @@ use crate::{
     error::ErrorKind,
     file::{
         check::{Entries, HOSTGROUP_MAX, Placed},
+        keys,
         row::Row,
         section::{Column, Draft, harmless, later, member_of, needed, number, text, value},
     },
@@ -17,6 +18,7 @@ use crate::{
 pub(super) struct HostgroupDraft {
     id: Option<HostgroupId>,
     pipeline: Pipeline,
+    server_public_key: String,
     comment: String,
 }
 
@@ -30,6 +32,7 @@ impl Draft for HostgroupDraft {
             "hostgroup_settings",
             value("pipeline", |it, given| read_pipeline(given).map(|value| it.pipeline = value)),
         ),
+        member_of("hostgroup_settings", text(keys::NAME, |it, text| it.server_public_key = text)),
         text("comment", |it, comment| it.comment = comment),
         harmless(later("max_num_online_servers")),
         harmless(later("autocommit")),
@@ -43,8 +46,14 @@ impl Draft for HostgroupDraft {
     ];
 
     fn finish(self, row: &mut Row<'_, '_>, entries: &mut Entries) {
-        if let Self { id: Some(id), pipeline, comment } = self {
-            let value = HostgroupEntry { id, pipeline, comment };
+        if let Self { id: Some(id), pipeline, server_public_key, comment } = self {
+            let own = Some(server_public_key).filter(|text| !text.is_empty());
+            let read = own.map(|text| keys::read(&text, row.files)).transpose();
+            let server_keys = read.unwrap_or_else(|why| {
+                row.refuse(keys::NAME, format!("is wrong: {why}").into());
+                None
+            });
+            let value = HostgroupEntry { id, pipeline, server_keys, comment };
             entries.hostgroup_entries.push(Placed { value, index: row.index });
         }
     }

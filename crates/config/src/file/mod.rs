@@ -4,6 +4,7 @@ mod check;
 mod fast;
 mod guard;
 mod hostgroup;
+mod keys;
 mod replication;
 mod report;
 mod row;
@@ -54,6 +55,11 @@ pub trait FileSource {
     /// [`FileSource::read`].
     fn read_rules(&self, path: &str) -> Result<String, String> {
         self.read(path)
+    }
+
+    /// The text of a file of public keys at `path`; errors are those of [`FileSource::read`].
+    fn read_keys(&self, path: &str) -> Result<String, String> {
+        self.read_rules(path)
     }
 
     /// The value of an environment variable; `None` when it is not set, or not UTF-8.
@@ -155,6 +161,7 @@ impl<'a> Reading<'a> {
             }
         };
         fast::read_file(&settings, files, &mut report, &mut entries.fast);
+        entries.server_keys = keys::of_settings(&settings, files, &mut report);
         let rule_set = check::check(&entries, &settings, &mut report);
         guard::finish(&mut entries.guards, &mut report);
         let fast = std::mem::take(&mut entries.fast);

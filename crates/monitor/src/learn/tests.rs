@@ -18,6 +18,7 @@ fn server(hostgroup: u32, port: u16) -> Arc<Server> {
         max_replication_lag: 0,
         compression: Default::default(),
         tls: Default::default(),
+        keys: Default::default(),
         health: Arc::new(ServerHealth::default()),
     })
 }

@@ -49,6 +49,7 @@ impl Relay {
         match self.stage {
             Stage::Answer => match first {
                 ok::HEADER | eof::HEADER => self.on_terminator(packet, pass),
+                LOCAL_INFILE if self.refuses_file_requests => Err(Malformed("request for a file")),
                 LOCAL_INFILE => {
                     self.keep(packet, pass);
                     self.stage = Stage::FileAnswer;

@@ -81,6 +81,8 @@ pub struct Relay {
     pub(super) file_request: Option<u8>,
     /// What a server's sequence number needs added to become the client's.
     pub(super) shift: u8,
+    /// Whether the server may not ask for a file of the client's.
+    pub(super) refuses_file_requests: bool,
     /// Whether the server's numbers mean nothing.
     pub(super) renumbers: bool,
     /// Whether a result may be a cursor's, without rows.
@@ -126,6 +128,7 @@ impl Relay {
             next_seq: None,
             file_request: None,
             shift: 0,
+            refuses_file_requests: false,
             renumbers: false,
             may_open_cursor: true,
             translates: server.extended_metadata != client.extended_metadata && deliver,
@@ -144,6 +147,12 @@ impl Relay {
     pub fn numbered_from(mut self, seq: u8) -> Self {
         self.next_seq = Some(seq);
         self
+    }
+
+    /// The command loads no file of the client's: a request for one is no answer to it, and the
+    /// client gets nothing of it.
+    pub fn refuse_file_requests(&mut self) {
+        self.refuses_file_requests = true;
     }
 
     /// Has the client told only these changes of session state; all of them otherwise.

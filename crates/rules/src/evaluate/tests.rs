@@ -152,18 +152,136 @@ fn negation_turns_round_both_pattern_tests_and_no_other() {
     check(of_bob, q, FirstFailed(Column::Username));
 }
 
+/// A text that takes `^(a|b|ab)*\1c$` too many steps.
+fn undecidable() -> String {
+    format!("{}d", "ab".repeat(30))
+}
+
+const UNDECIDABLE: &str = r"^(a|b|ab)*\1c$";
+
 #[test]
 fn a_search_given_up_passes_neither_a_test_nor_its_negation() {
-    let query = format!("{}d", "ab".repeat(30));
+    let query = undecidable();
     let question = Question { query: query.as_bytes(), ..QUESTION };
     for negate_match_pattern in [false, true] {
-        let rule = Rule {
-            match_pattern: text(r"^(a|b|ab)*\1c$"),
-            negate_match_pattern,
-            ..Rule::default()
-        };
+        let rule =
+            Rule { match_pattern: text(UNDECIDABLE), negate_match_pattern, ..Rule::default() };
         check(rule, question, Outcome::FirstFailed(Column::MatchPattern));
     }
+}
+
+#[test]
+fn a_rule_that_protects_matches_where_that_cannot_be_decided() {
+    let query = undecidable();
+    let question = Question { query: query.as_bytes(), digest_text: query.as_bytes(), ..QUESTION };
+    let denies = |rule: Rule| Rule { error_msg: text("no"), ..rule };
+    for negate_match_pattern in [false, true] {
+        let by_text =
+            Rule { match_pattern: text(UNDECIDABLE), negate_match_pattern, ..Rule::default() };
+        let by_digest =
+            Rule { match_digest: text(UNDECIDABLE), negate_match_pattern, ..Rule::default() };
+        for rule in [by_text, by_digest] {
+            check(denies(rule.clone()), question, Outcome::Matched);
+            let attributes = |said: &str| Rule { attributes: text(said), ..rule.clone() };
+            // A route to a quarantine, say.
+            check(attributes(r#"{"protects":true}"#), question, Outcome::Matched);
+            let rules = compile(numbered(vec![denies(attributes(r#"{"protects":false}"#))]));
+            assert!(decide(&rules, &question).matched().is_empty());
+        }
+    }
+}
+
+#[test]
+fn what_leads_to_a_rule_that_protects_protects_too() {
+    let rule = |id, flag_in| Rule { id, flag_in, ..Rule::default() };
+    let undecidable = |rule| Rule { match_pattern: text(UNDECIDABLE), ..rule };
+    let rules = compile(vec![
+        undecidable(Rule { flag_out: Some(1), ..rule(1, 0) }),
+        undecidable(Rule {
+            attributes: text(r#"{"flagOUTs":[{"id":2,"weight":1}]}"#),
+            ..rule(2, 1)
+        }),
+        undecidable(Rule { flag_out: Some(7), ..rule(3, 0) }),
+        undecidable(Rule {
+            flag_out: Some(1),
+            attributes: text(r#"{"protects":false}"#),
+            ..rule(4, 0)
+        }),
+        Rule { error_msg: text("no"), ..rule(5, 2) },
+    ]);
+    let protect: Vec<_> = (1..=6).filter(|id| rules.protects(*id)).collect();
+    assert_eq!(protect, [1, 2, 5]);
+    let query = self::undecidable();
+    let decision = decide(&rules, &Question { query: query.as_bytes(), ..QUESTION });
+    assert_eq!(decision.answer(), Some(Answer::Error(&Arc::from("no"))));
+    assert_eq!(decision.undecided(), [0, 1]);
+}
+
+/// What was tried against rules that deny.
+#[test]
+fn padding_gets_no_statement_past_a_rule_that_denies() {
+    let paddings = [
+        format!("/* {} */", "x".repeat(140_000)),
+        " ".repeat(3_000_000),
+        "a".repeat(40),
+        String::new(),
+    ];
+    for pattern in [r"(?<!no)secrets(?!\w)", r"(a*)*\1secrets", r"^(?!.*public)", "secrets"] {
+        let rule = Rule { match_pattern: text(pattern), error_msg: text("no"), ..Rule::default() };
+        let rules = compile(numbered(vec![rule]));
+        for padding in &paddings {
+            for query in [
+                format!("{padding} SELECT * FROM secrets"),
+                format!("SELECT * {padding} FROM secrets"),
+                format!("SELECT * FROM secrets {padding}"),
+            ] {
+                let decision = decide(&rules, &Question { query: query.as_bytes(), ..QUESTION });
+                let len = query.len();
+                assert!(decision.answer().is_some(), "{pattern} passes {len} bytes");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_undecided_is_counted_and_told() {
+    let rules = compile(numbered(vec![
+        Rule { match_digest: text(UNDECIDABLE), error_msg: text("no"), ..Rule::default() },
+        Rule { match_digest: text("^x"), ..Rule::default() },
+        Rule { match_digest: text(UNDECIDABLE), ..Rule::default() },
+    ]));
+    let digest_text = undecidable();
+    let question = Question { digest_text: digest_text.as_bytes(), ..QUESTION };
+    let mut hits = Hits::new(&rules);
+    // The second time it is remembered.
+    let mut memory = crate::Memory::new(8);
+    for _ in 0..2 {
+        assert_eq!(memory.decide(&rules, &question, &mut hits).undecided(), [0, 2]);
+    }
+    assert_eq!(hits.undecided_by_rule(&rules).collect::<Vec<_>>(), [(1, 2), (3, 2)]);
+    assert_eq!(hits.by_rule(&rules).collect::<Vec<_>>(), [(1, 2), (2, 0), (3, 0)]);
+    let told = rules.explain(&question).0;
+    let told: Vec<_> = told.iter().map(|visit| visit.is_undecided).collect();
+    assert_eq!(told, [true, false, true]);
+}
+
+#[test]
+fn a_statement_that_a_rule_which_protects_cannot_rewrite_does_not_run() {
+    let rewrite = |attributes: &str| {
+        let rules = compile(numbered(vec![Rule {
+            match_pattern: text(UNDECIDABLE),
+            replace_pattern: text("masked"),
+            attributes: text(attributes),
+            ..Rule::default()
+        }]));
+        let query = undecidable();
+        let decision = decide(&rules, &Question { query: query.as_bytes(), ..QUESTION });
+        let error = decision.effects.error_msg.as_deref().map(str::to_owned);
+        (decision.rewrites_skipped, error)
+    };
+    assert_eq!(rewrite(""), (0, None));
+    let text = "rule 1 protects and could not rewrite this statement".to_owned();
+    assert_eq!(rewrite(r#"{"protects":true}"#), (1, Some(text)));
 }
 
 #[test]

@@ -20,6 +20,9 @@ pub enum FailureKind {
     /// Only a hash of the password is known, and the server's plug-in needs more: a login of a
     /// client that sends its password may supply it.
     NeedsPassword,
+    /// The server needs the password itself, and nothing proves that it is the server: it does not
+    /// get it.
+    Unproven,
     /// The server does not keep to the protocol.
     Protocol,
     /// Any other error that the server reported.
@@ -83,6 +86,23 @@ impl ServerFailure {
                 "only a hash of the password of user '{user}' is known, and {plugin} needs more"
             ),
             kind: FailureKind::NeedsPassword,
+        }
+    }
+
+    /// CR_AUTH_PLUGIN_ERR. `has_keys`: whether keys of servers are pinned.
+    pub(super) fn unproven(user: &str, plugin: &str, has_keys: bool) -> Self {
+        let why = match has_keys {
+            false => "no public key of its is known (server_public_key)",
+            true => "server_public_key does not have the public key that it sent",
+        };
+        Self {
+            code: 2061,
+            sqlstate: GENERAL_SQLSTATE,
+            message: format!(
+                "{plugin} needs the password of user '{user}' itself, and without TLS anybody could \
+                 be asking: {why}; use TLS, or add the server's public_key.pem to server_public_key"
+            ),
+            kind: FailureKind::Unproven,
         }
     }
 

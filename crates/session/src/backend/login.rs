@@ -1,6 +1,9 @@
 //! What to log in with.
 
+use std::sync::Arc;
+
 use trunkline_protocol::{Capabilities, collation, packet::attributes};
+use trunkline_topology::PinnedKeys;
 
 use crate::credential::Credential;
 
@@ -47,6 +50,8 @@ pub struct ServerLogin {
     pub is_local: bool,
     /// Whether TLS is begun on a new connection.
     pub tls: TlsWish,
+    /// Whom the password is encrypted for where nothing else protects it: nobody else gets it.
+    pub keys: Arc<PinnedKeys>,
 }
 
 /// Whether a new connection is encrypted.

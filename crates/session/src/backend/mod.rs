@@ -4,10 +4,12 @@ mod failure;
 mod login;
 mod state;
 
+use std::sync::Arc;
+
 use trunkline_protocol::{
     Capabilities, auth::parsec::Derivation, codec::frame::Header, packet::greeting::Greeting,
 };
-use trunkline_topology::Secret;
+use trunkline_topology::{PinnedKeys, Secret};
 
 pub use failure::{FailureKind, ServerFailure};
 pub use login::{ATTRIBUTES_LEN_MAX, ServerLogin, TlsWish};
@@ -24,7 +26,7 @@ pub enum ServerStep {
     /// Encrypt the text with the server's key (RSA-OAEP, SHA-1), then call
     /// [`ServerHandshake::on_encrypted`].
     Encrypt {
-        /// The key as the server sent it.
+        /// The key: one of [`ServerLogin::keys`], or over a secure transport as the server sent it.
         public_key_pem: Vec<u8>,
         /// The password, combined with the nonce.
         plaintext: Secret<Vec<u8>>,
@@ -122,6 +124,17 @@ impl ServerHandshake {
             State::Tls(state) => state.resume(out),
             state => state,
         };
+    }
+
+    /// Pins other keys while the login goes on: a client that is told the key on another way, or
+    /// takes the first one that it sees.
+    pub fn trust(&mut self, keys: Arc<PinnedKeys>) {
+        match &mut self.state {
+            State::Greeting(AwaitGreeting { login }) => login.keys = keys,
+            State::AuthReply(AwaitAuthReply { exchange })
+            | State::PublicKey(AwaitPublicKey { exchange }) => exchange.trust(keys),
+            State::Tls(_) | State::Encryption(_) | State::Seed(_) | State::Finished => {}
+        }
     }
 
     /// Hands back what [`ServerStep::Derive`] asked for; `None` when it could not be done.

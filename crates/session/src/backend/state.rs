@@ -1,5 +1,7 @@
 //! The states of a server's handshake and what moves each to the next.
 
+use std::sync::Arc;
+
 use trunkline_protocol::{
     Capabilities, Malformed,
     auth::{Plugin, caching_sha2, clear, parsec},
@@ -14,7 +16,7 @@ use trunkline_protocol::{
         ok,
     },
 };
-use trunkline_topology::Secret;
+use trunkline_topology::{PinnedKeys, Secret};
 
 use super::{
     FailureKind, ServerFailure, ServerIdentity, ServerLogin, ServerStep, State, TlsWish,
@@ -116,6 +118,11 @@ impl Exchange {
         let seq = request.put(out, 0, capabilities);
         let collation = login.collation;
         Self::begun((login, greeting), (capabilities, collation), plugin, seq)
+    }
+
+    /// Other keys of servers are known now.
+    pub(super) fn trust(&mut self, keys: Arc<PinnedKeys>) {
+        self.login.keys = keys;
     }
 
     fn put(&mut self, out: &mut Vec<u8>, payload: &[u8]) {
@@ -235,13 +242,21 @@ impl Exchange {
         (State::Seed(AwaitSeed { exchange: self }), step)
     }
 
-    /// Has the password encrypted with the key that the server sent.
+    /// Has the password encrypted with the key that the server sent. Whoever has sent it may have
+    /// made it himself: it must be one that is known, unless nobody else can be there.
     fn encrypt(self: Box<Self>, plugin: Plugin, public_key_pem: &[u8]) -> Transition {
         let Some(password) = self.login.credential.clear() else {
             return self.needs_password(plugin);
         };
+        let keys = &self.login.keys;
+        let is_secure = self.login.is_local || self.capabilities.contains(Capabilities::SSL);
+        let key = keys.find(public_key_pem).or(is_secure.then(|| public_key_pem.to_vec()));
+        let Some(public_key_pem) = key else {
+            let (user, has_keys) = (&self.login.user, !keys.is_empty());
+            return fail(ServerFailure::unproven(user, plugin.name(), has_keys));
+        };
         let plaintext = Secret::new(caching_sha2::obscure(password, &self.greeting.nonce));
-        let step = ServerStep::Encrypt { public_key_pem: public_key_pem.to_vec(), plaintext };
+        let step = ServerStep::Encrypt { public_key_pem, plaintext };
         (State::Encryption(AwaitEncryption { exchange: self }), step)
     }
 }

@@ -271,6 +271,22 @@ impl ClientHandshake {
         }
     }
 
+    /// The number of an error packet for a client that is ended in the middle of its handshake:
+    /// behind the packet that is due from it, or in place of the one that is due to it. `None`
+    /// where an error cannot be told: TLS is being begun, or the handshake is over.
+    pub fn error_seq(&self) -> Option<u8> {
+        match &self.state {
+            State::Response(state) => Some(state.seq.wrapping_add(1)),
+            State::SwitchResponse(state) => Some(state.login.seq.wrapping_add(1)),
+            State::Sha2Answer(state) => Some(state.login.seq.wrapping_add(1)),
+            State::Decryption(state) => Some(state.login.seq),
+            State::Verification(state) => Some(state.login.seq),
+            State::Users(state) => Some(state.login.seq),
+            State::Host(state) => Some(state.answer_seq()),
+            State::Tls(_) | State::Finished => None,
+        }
+    }
+
     /// Hands back what [`Step::VerifyHash`] asked for.
     pub fn on_verified(
         &mut self,

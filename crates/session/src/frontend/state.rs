@@ -155,7 +155,7 @@ impl AwaitSha2Answer {
 /// The caller decrypts what the client sent.
 #[derive(Debug)]
 pub(super) struct AwaitDecryption {
-    login: Box<Login>,
+    pub(super) login: Box<Login>,
 }
 
 impl AwaitDecryption {
@@ -173,7 +173,7 @@ impl AwaitDecryption {
 /// The caller checks the password against the user's stored hash.
 #[derive(Debug)]
 pub(super) struct AwaitVerification {
-    login: Box<Login>,
+    pub(super) login: Box<Login>,
     password: Secret<Vec<u8>>,
     /// The hash that it is checked against.
     hash: Secret<Vec<u8>>,

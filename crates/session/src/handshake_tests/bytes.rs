@@ -75,9 +75,14 @@ fn server_in(state: &str) -> (ServerHandshake, u8) {
     if state == "key" {
         return (server, 4);
     }
-    let step = server.on_packet(header(4, b"\x01key"), b"\x01key", &mut out);
+    let step = server.on_packet(header(4, &sent_key()), &sent_key(), &mut out);
     assert!(matches!(step, ServerStep::Encrypt { .. }));
     (server, 6)
+}
+
+/// A packet with the key.
+fn sent_key() -> Vec<u8> {
+    [b"\x01", KEY.as_bytes()].concat()
 }
 
 const SERVER_STATES: [&str; 4] = ["greeting", "reply", "key", "encryption"];
@@ -179,7 +184,8 @@ fn the_public_key_is_sent_once() {
     let mut out = Vec::new();
     let step = client.on_packet(header(seq, b"\x02"), b"\x02", &users, &mut out);
     assert!(matches!(step, Step::Continue));
-    assert_eq!(out, b"\x0F\0\0\x06\x01the public key");
+    let (head, payload, _) = split_packet(&out).expect("the key");
+    assert_eq!((head.seq, payload), (6, &*sent_key()));
     out.clear();
     let step = client.on_packet(header(seq + 2, b"\x02"), b"\x02", &users, &mut out);
     assert!(matches!(step, Step::Refused(Refusal::BadHandshake)));
@@ -274,6 +280,58 @@ fn a_server_that_asks_for_the_clear_password_does_not_get_it() {
     assert!(matches!(step, ServerStep::Failed(failure) if failure.code == 2059));
 }
 
+/// A server's machine to which somebody with a key of his own has answered, by either plug-in.
+fn asked_for_the_password(login: ServerLogin, plugin: Plugin, key: &str) -> (ServerStep, Vec<u8>) {
+    let mut server = ServerHandshake::new(login);
+    let (mut out, mut bytes) = (Vec::new(), Vec::new());
+    greeting("mysql_native_password").put(&mut bytes, 0);
+    let (head, payload, _) = split_packet(&bytes).expect("greeting");
+    server.on_packet(head, payload, &mut out);
+    bytes.clear();
+    AuthSwitchRequest { plugin: plugin.name().as_bytes(), data: &NONCE }.put(&mut bytes, 2);
+    let (head, payload, _) = split_packet(&bytes).expect("request");
+    server.on_packet(head, payload, &mut out);
+    let mut seq = 4;
+    if plugin == Plugin::CachingSha2 {
+        let step = server.on_packet(header(seq, b"\x01\x04"), b"\x01\x04", &mut out);
+        assert!(matches!(step, ServerStep::Continue));
+        seq = 6;
+    }
+    let payload = [b"\x01", key.as_bytes()].concat();
+    let step = server.on_packet(header(seq, &payload), &payload, &mut out);
+    (step, out)
+}
+
+#[test]
+fn whoever_sends_a_key_of_his_own_gets_no_password() {
+    let hostile = KEY.replace("MIIBIj", "MIIBJj");
+    let credential = Credential::from_clear(PASSWORD.as_bytes());
+    let pinned = login_as("app", credential);
+    let open = ServerLogin { keys: Arc::default(), ..pinned.clone() };
+    for plugin in [Plugin::CachingSha2, Plugin::Sha256] {
+        for (login, key, why) in [
+            (&open, KEY, "no public key of its is known (server_public_key)"),
+            (&pinned, &*hostile, "does not have the public key that it sent"),
+            (&pinned, "no key at all", "does not have the public key that it sent"),
+        ] {
+            let (step, out) = asked_for_the_password(login.clone(), plugin, key);
+            let ServerStep::Failed(failure) = step else { panic!("{plugin:?} {key}: {step:?}") };
+            assert_eq!((failure.code, failure.kind), (2061, FailureKind::Unproven), "{failure}");
+            assert!(failure.message.contains(why), "{failure}");
+            assert!(failure.message.contains("use TLS, or add the server's public_key.pem"));
+            let sent = String::from_utf8_lossy(&out);
+            assert!(!sent.contains(PASSWORD));
+        }
+        let (step, _) = asked_for_the_password(pinned.clone(), plugin, KEY);
+        let ServerStep::Encrypt { public_key_pem, .. } = step else { panic!("{step:?}") };
+        assert_eq!(public_key_pem, KEY.as_bytes());
+    }
+    // Nobody else is at the other end of a Unix socket.
+    let (step, _) =
+        asked_for_the_password(ServerLogin { is_local: true, ..open }, Plugin::Sha256, KEY);
+    assert!(matches!(step, ServerStep::Encrypt { .. }), "{step:?}");
+}
+
 #[test]
 fn sha256_password_gets_the_password_encrypted() {
     let (mut server, seq) = server_in("reply");
@@ -285,9 +343,9 @@ fn sha256_password_gets_the_password_encrypted() {
     let mut out = Vec::new();
     assert!(matches!(server.on_packet(head, payload, &mut out), ServerStep::Continue));
     assert_eq!(out, b"\x01\0\0\x03\x01");
-    let step = server.on_packet(header(4, b"\x01key"), b"\x01key", &mut out);
+    let step = server.on_packet(header(4, &sent_key()), &sent_key(), &mut out);
     let ServerStep::Encrypt { public_key_pem, plaintext } = step else { panic!("a key came") };
-    assert_eq!(public_key_pem, b"key");
+    assert_eq!(public_key_pem, KEY.as_bytes());
     let password = caching_sha2::reveal(plaintext.expose().clone(), &nonce);
     assert_eq!(password.as_deref(), Some(PASSWORD.as_bytes()));
     out.clear();

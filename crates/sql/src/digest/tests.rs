@@ -59,6 +59,22 @@ fn settings_change_what_they_say() {
 }
 
 #[test]
+fn padding_changes_no_digest() {
+    let settings = Settings::default();
+    let plain = text("DROP TABLE secrets", &settings);
+    let comment = format!("/* {} */", "x".repeat(140_000));
+    for padding in [comment, " ".repeat(3_000_000), "\t\n".repeat(50_000)] {
+        for padded in [
+            format!("{padding} DROP TABLE secrets"),
+            format!("DROP {padding} TABLE secrets"),
+            format!("DROP TABLE secrets {padding}"),
+        ] {
+            assert_eq!(text(&padded, &settings), plain, "{} bytes", padded.len());
+        }
+    }
+}
+
+#[test]
 fn lists_and_groups_collapse() {
     check("f(1,2,3,4)", "f(?,?,?,?)");
     check("f(1,2,3,4,5)", "f(?,?,?,...)");

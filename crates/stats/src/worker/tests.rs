@@ -27,6 +27,7 @@ fn server(slot: usize, hostgroup: u32) -> ServerGauges {
 fn gauges(worker: u32) -> WorkerGauges {
     WorkerGauges {
         clients_encrypted: 2,
+        clients_half_open: 4,
         server_connections_encrypted: 1,
         worker,
         servers: vec![server(1, 20), server(0, 10)],
@@ -36,6 +37,7 @@ fn gauges(worker: u32) -> WorkerGauges {
         mirrors_running: 0,
         mirrors_waiting: 0,
         rule_hits: BTreeMap::from([(5, 2)]),
+        rule_undecided: BTreeMap::from([(5, 1)]),
     }
 }
 

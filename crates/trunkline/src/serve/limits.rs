@@ -93,13 +93,17 @@ pub fn give_way() {}
 /// What an operator should hear when the limit is below what the configuration allows.
 pub fn open_files_warning(limit: Option<u64>, config: &Config) -> Option<String> {
     let relayed = config.tcp_listeners.iter().map(|it| u64::from(it.max_connections));
-    let clients = u64::from(config.settings.max_connections).saturating_add(relayed.sum());
+    let settings = &config.settings;
+    let half_open = u64::from(settings.half_open_max);
+    let clients = u64::from(settings.max_connections).saturating_add(relayed.sum());
     let servers: u64 = config.servers.iter().map(|entry| u64::from(entry.max_connections)).sum();
-    let needed = clients.saturating_add(servers).saturating_add(OTHER_FILES);
+    let needed = clients.saturating_add(half_open).saturating_add(servers);
+    let needed = needed.saturating_add(OTHER_FILES);
     let limit = limit.filter(|limit| *limit < needed)?;
     Some(format!(
         "at most {limit} files may be open, and {needed} may be needed: max_connections is \
-         {clients}, that of the servers together {servers}; raise the limit (LimitNOFILE of \
+         {clients}, half_open_max {half_open}, max_connections of the servers together {servers}; \
+         raise the limit (LimitNOFILE of \
          systemd, ulimit -Hn)"
     ))
 }
@@ -122,6 +126,7 @@ mod tests {
     #[test]
     fn only_a_limit_that_is_too_low_is_a_warning() {
         let text = "max_connections = 100
+            half_open_max = 10
             [[server]]
             address = \"10.0.0.1\"
             max_connections = 50
@@ -132,9 +137,9 @@ mod tests {
         let no_files = |_: &str| Err("no files here".to_owned());
         let config = trunkline_config::parse(text, "test.toml", &no_files).expect("configuration");
         assert_eq!(open_files_warning(None, &config), None);
-        assert_eq!(open_files_warning(Some(278), &config), None);
-        let warning = open_files_warning(Some(277), &config).expect("warning");
-        assert!(warning.starts_with("at most 277 files may be open, and 278 may be needed"));
+        assert_eq!(open_files_warning(Some(288), &config), None);
+        let warning = open_files_warning(Some(287), &config).expect("warning");
+        assert!(warning.starts_with("at most 287 files may be open, and 288 may be needed"));
     }
 
     #[test]

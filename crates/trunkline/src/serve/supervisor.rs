@@ -37,6 +37,7 @@ use crate::{
         reporter::Reporter,
         signals::{self, Signals},
         start::{PREPARATION_TIME_MAX, common_version, save},
+        unproven::Unproven,
     },
 };
 
@@ -95,6 +96,7 @@ pub(super) struct Supervisor {
     users: mpsc::Receiver<UsersRead>,
     /// Tells the monitor what TLS works with.
     tls: watch::Sender<Arc<TlsSetup>>,
+    unproven: Unproven,
 }
 
 impl Supervisor {
@@ -116,7 +118,9 @@ impl Supervisor {
         tokio::spawn(keep_reading_users(seen.clone(), works_with.clone(), wanted, read));
         tokio::spawn(keep_learning(seen, parts.known.clone(), works_with, learned));
         resolve_now.notify_one();
-        Self { parts, resolve_now, resolutions, news, users, tls }
+        let mut unproven = Unproven::default();
+        unproven.lines(&parts.snapshot).iter().for_each(|line| tracing::warn!("{line}"));
+        Self { parts, resolve_now, resolutions, news, users, tls, unproven }
     }
 
     /// Runs until the process shall end.
@@ -302,6 +306,7 @@ impl Supervisor {
         let others = next
             .has_new_servers(&self.parts.snapshot)
             .then(|| Arc::new(self.plane().shared().catalog().begin_other_servers()));
+        self.unproven.lines(&next).iter().for_each(|line| tracing::warn!("{line}"));
         self.parts.snapshot = Arc::new(next);
         // Whoever is asked for names from now on is one of the new servers.
         self.parts.snapshots.send_replace(Arc::clone(&self.parts.snapshot));

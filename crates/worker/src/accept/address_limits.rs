@@ -66,7 +66,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// What counts as one address: with IPv6 a machine has 2^64 of them.
-fn machine(addr: IpAddr) -> IpAddr {
+pub(super) fn machine(addr: IpAddr) -> IpAddr {
     match addr.to_canonical() {
         IpAddr::V4(addr) => addr.into(),
         IpAddr::V6(addr) => Ipv6Addr::from_bits(addr.to_bits() >> 64 << 64).into(),
@@ -84,6 +84,11 @@ impl Addresses {
         }
         clients.insert(addr, count + 1);
         Some(AddressPlace { addresses: Arc::clone(self), addr })
+    }
+
+    /// Whether all of an address's places are taken.
+    pub(super) fn is_full(&self, addr: IpAddr, max: u32) -> bool {
+        lock(&self.clients).get(&machine(addr)).is_some_and(|count| *count >= max)
     }
 
     /// How long an address has to wait still, ms; 0 when it need not.

@@ -13,7 +13,7 @@ use trunkline_stats::ClientRefusal;
 use trunkline_topology::AllowList;
 
 use crate::{
-    accept::address_limits::{AddressPlace, FailedLoginLimit},
+    accept::address_limits::FailedLoginLimit,
     action::Peer,
     clients::client::{Client, Phase},
     env::Env,
@@ -38,8 +38,10 @@ pub(crate) enum Turned {
     NotAllowed,
     /// Logins from there failed; it may come again after so many ms.
     Blocked(u64),
-    /// As many clients as may be are there.
-    TooMany,
+    /// As many clients as may be have logged in.
+    Full,
+    /// So have as many as may from its address.
+    AddressFull,
 }
 
 impl Turned {
@@ -47,7 +49,8 @@ impl Turned {
         match self {
             Self::NotAllowed => ClientRefusal::AddressNotAllowed,
             Self::Blocked(_) => ClientRefusal::AddressBlocked,
-            Self::TooMany => ClientRefusal::AddressConnections,
+            Self::Full => ClientRefusal::TooManyConnections,
+            Self::AddressFull => ClientRefusal::AddressConnections,
         }
     }
 
@@ -66,7 +69,9 @@ impl Turned {
                 );
                 ErrorKind::HostBlocked.says(text)
             }
-            Self::TooMany => ErrorKind::TooManyConnections.says("Too many connections"),
+            Self::Full | Self::AddressFull => {
+                ErrorKind::TooManyConnections.says("Too many connections")
+            }
         }
     }
 }
@@ -78,8 +83,8 @@ impl Env {
         own.is_none_or(|own| own.includes(peer.client_addr, &peer.host_name))
     }
 
-    /// Judges an address that is known; its place under the cap, where there is one.
-    fn judge(&self, peer: &Peer) -> Result<Option<AddressPlace>, Turned> {
+    /// Judges an address that is known.
+    fn judge(&self, peer: &Peer) -> Result<(), Turned> {
         let settings = &self.snapshot.settings;
         let own = self.snapshot.listen_allow(peer.listener);
         // Where a name may let it in, it is judged when that is known.
@@ -88,7 +93,7 @@ impl Env {
             return Err(Turned::NotAllowed);
         }
         let Some(addr) = peer.client_addr else {
-            return Ok(None);
+            return Ok(());
         };
         let addresses = self.shared.addresses();
         if settings.failed_logins_max > 0 {
@@ -98,8 +103,9 @@ impl Env {
             }
         }
         match settings.max_connections_per_address {
-            0 => Ok(None),
-            max => addresses.take(addr, max).map(Some).ok_or(Turned::TooMany),
+            0 => Ok(()),
+            max if addresses.is_full(addr, max) => Err(Turned::AddressFull),
+            _ => Ok(()),
         }
     }
 
@@ -114,19 +120,40 @@ impl Core {
     pub(crate) fn arrive(
         &self,
         peer: &Peer,
-        has_room: bool,
-    ) -> (Arrival, Option<AddressPlace>, Option<(ClientRefusal, Turned)>) {
-        if !has_room {
-            let refusal = (ClientRefusal::TooManyConnections, Turned::TooMany);
-            return (Arrival::Admitted, None, Some(refusal));
+        is_full: bool,
+    ) -> (Arrival, Option<(ClientRefusal, Turned)>) {
+        let refused = |turned: Turned| (Arrival::Admitted, Some((turned.cause(), turned)));
+        if is_full {
+            return refused(Turned::Full);
         }
         if self.env.may_tell_header(peer) {
-            return (Arrival::AwaitHeader, None, None);
+            return (Arrival::AwaitHeader, None);
         }
         match self.env.judge(peer) {
-            Ok(place) => (Arrival::Admitted, place, None),
-            Err(turned) => (Arrival::Admitted, None, Some((turned.cause(), turned))),
+            Ok(()) => (Arrival::Admitted, None),
+            Err(turned) => refused(turned),
         }
+    }
+
+    /// A client has proved who it is: takes its places under the caps, which it has already after
+    /// an earlier login.
+    pub(crate) fn take_places(&mut self, client: &mut Client) -> Result<(), Turned> {
+        if client.origin.has_place {
+            return Ok(());
+        }
+        let settings = &self.env.snapshot.settings;
+        let addr = client.origin.peer.client_addr;
+        if let Some(addr) = addr.filter(|_| settings.max_connections_per_address > 0) {
+            let max = settings.max_connections_per_address;
+            let place = self.env.shared.addresses().take(addr, max);
+            client.origin._address_place = Some(place.ok_or(Turned::AddressFull)?);
+        }
+        if !self.env.shared.take_client(settings.max_connections) {
+            return Err(Turned::Full);
+        }
+        client.origin.has_place = true;
+        self.leave_half_open(client);
+        Ok(())
     }
 
     /// Who has been greeted guesses no further when others from there have failed meanwhile.
@@ -207,12 +234,10 @@ impl Exchange {
         let peer = Arc::clone(&client.origin.peer);
         let verdict = self.core.env.judge(&peer);
         client.origin.arrival = match verdict {
-            Ok(place) => {
-                client.origin._address_place = place;
-                Arrival::Admitted
-            }
+            Ok(()) => Arrival::Admitted,
             Err(turned) => Arrival::TurnedAway(turned),
         };
+        self.core.count_half_open(client, peer.client_addr);
         true
     }
 

@@ -9,7 +9,7 @@ use crate::{
     tests::{Login, Setup, TWO_SERVERS, TestWorker, local_peer, peer_at, snapshot},
 };
 
-fn at(addr: &str) -> Peer {
+pub(super) fn at(addr: &str) -> Peer {
     peer_at(addr.parse().expect("an address"))
 }
 
@@ -66,6 +66,9 @@ fn so_many_come_from_one_address_and_no_more() {
     let config = format!("max_connections_per_address = 1\n{TWO_SERVERS}");
     let mut world = TestWorker::with(&config);
     let first = world.connect_from(at("192.0.2.1")).expect("it is let in");
+    let second = world.connect_from(at("192.0.2.1")).expect("it has not logged in");
+    assert_eq!(world.try_to_log_in(first, &Login::default()), "ok");
+    assert!(world.try_to_log_in(second, &Login::default()).starts_with("error 1040"));
     assert!(told(&mut world, at("192.0.2.1")).starts_with("error 1040"));
     assert!(!told(&mut world, at("192.0.2.2")).starts_with("error"));
     world.leave(first);

@@ -83,13 +83,15 @@ pub(crate) struct Origin {
     pub(crate) nonce: [u8; 20],
     /// What is settled of where it comes from.
     pub(crate) arrival: Arrival,
-    /// Its address's place under the cap; given back with the client.
+    /// Its place among those that have not logged in, while it is one of them.
+    pub(crate) half_open: Option<u64>,
+    /// Its address's place under the cap, once it has logged in; given back with the client.
     pub(crate) _address_place: Option<AddressPlace>,
     /// What is known of its encryption, where it is encrypted.
     pub(crate) tls: Option<Box<TlsFacts>>,
     /// What a login is acknowledged with, to prove the certificate.
     pub(crate) proof: Option<Box<[u8]>>,
-    /// Whether it counts under the cap on all clients.
+    /// Whether it counts under the cap on all clients: once it has logged in.
     pub(crate) has_place: bool,
 }
 

@@ -51,6 +51,7 @@ impl Exchange {
         if !matches!(client.phase, Phase::Closing) {
             self.leave_statement(client, lent.as_deref_mut());
             self.core.end_session(client, lent);
+            self.core.leave_half_open(client);
             client.phase = Phase::Closing;
             client.io.inbox = Vec::new();
             self.core.clients.uncharge(client);
@@ -97,6 +98,7 @@ impl Exchange {
             exchange.core.clients.set_timer(client, 0);
             exchange.leave_statement(client, None);
             exchange.core.end_session(client, None);
+            exchange.core.leave_half_open(client);
             client.phase = Phase::Closing;
         });
         if let Some(mut client) = self.core.clients.table.remove(id) {

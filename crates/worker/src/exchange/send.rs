@@ -6,6 +6,7 @@ use std::{hash::BuildHasher, sync::Arc};
 use foldhash::fast::FixedState;
 use trunkline_pool::{AccountId, ConnId, Slot};
 use trunkline_protocol::{
+    capability::Capabilities,
     codec::{
         frame::{PAYLOAD_MAX, begin_packet, end_packet, put_payload, split_packet},
         put_u16,
@@ -257,6 +258,9 @@ impl Exchange {
         relay.set_status(session.settings.status);
         if !statement.opens_cursor() {
             relay.set_without_cursor();
+        }
+        if !may_ask_for_file(statement, session) {
+            relay.refuse_file_requests();
         }
         // What shares a connection has one result, whose numbers are right: they are checked.
         if conn.io.packing.is_some() && !matches!(stage, Stage::Shared(_)) {
@@ -550,6 +554,13 @@ pub(crate) const LOST: &str = "Lost connection to MySQL server during query";
 
 pub(super) fn text_hash(text: &[u8]) -> u64 {
     FixedState::default().hash_one(text)
+}
+
+/// Whether the server may ask the client for a file.
+fn may_ask_for_file(statement: &Statement, session: &Session) -> bool {
+    let known = statement.meaning.known.as_ref();
+    session.login.capabilities.contains(Capabilities::LOCAL_FILES)
+        && known.is_some_and(|known| known.may_ask_for_file())
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::{rc::Rc, sync::Arc};
 use trunkline_catalog::Proof;
 use trunkline_pool::ConnId;
 use trunkline_protocol::packet::status;
+use trunkline_rules::unrewritten;
 use trunkline_session::tracker::Schema;
 use trunkline_sql::token::Modes;
 use trunkline_topology::{HostgroupId, ServerKey};
@@ -111,8 +112,12 @@ impl Commands {
         let mut directives = Directives::of_settings(&self.exchange.core.env.snapshot.settings);
         let (mut ruling, new_text) = self.ask_rules(client, known, text, asking, &mut directives);
         let is_prepared = asking == Asking::Prepare;
+        let is_new = new_text.is_some();
         let rewritten =
             new_text.and_then(|new| self.exchange.take_rewrite(text, new, is_prepared, modes));
+        if let Some(rule) = ruling.must_rewrite.filter(|_| is_new && rewritten.is_none()) {
+            ruling.answer = ruling.answer.or(Some(Said::Error(unrewritten(rule))));
+        }
         // One that is answered here leaves the session as it is.
         if let Some(said) = ruling.answer.take() {
             let route = self.exchange.core.route_of_answer(said);
@@ -180,6 +185,10 @@ impl Commands {
         let mut new_text = None;
         if let Some(decision) = decision {
             core.fx.stats.counters.rewrites_skipped += u64::from(decision.rewrites_skipped);
+            if !decision.undecided().is_empty() {
+                let undecided = &mut self.router.undecided;
+                undecided.tell(&mut core.fx, core.env.now.ms(), &snapshot.rules, decision, text);
+            }
             directives.take_effects(&decision.effects);
             if let Some(flag) = decision.session_flag() {
                 session.settings.next_flag = flag;

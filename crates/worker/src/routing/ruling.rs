@@ -32,6 +32,8 @@ pub(crate) struct Ruling {
     pub(super) answer: Option<Said>,
     /// The hostgroup that is named, and by whom.
     pub(super) named: Option<(HostgroupId, By)>,
+    /// The rule without whose rewrite the statement must not run.
+    pub(super) must_rewrite: Option<u32>,
     /// What the firewall thinks of the statement; `None` where it is not asked.
     pub(super) verdict: Option<FirewallVerdict>,
 }
@@ -69,6 +71,6 @@ impl Ruling {
             Answer::Error(text) => Said::Error(Arc::clone(text)),
         });
         let named = decision.effects.destination_hostgroup.map(|named| (named, By::Rule));
-        Self { answer, named, verdict: None }
+        Self { answer, named, must_rewrite: decision.must_rewrite, verdict: None }
     }
 }

@@ -89,6 +89,7 @@ impl Core {
             zstd_level: self.env.snapshot.settings.zstd_compression_level,
             is_local: matches!(server.key.address, Address::Unix(_)),
             tls: tls_wanted(server.tls.mode),
+            keys: Arc::clone(&server.keys),
         })
     }
 }

@@ -178,6 +178,11 @@ impl Exchange {
         if !is_offered {
             return self.server_broke(conn, "asked for a file that nobody offered");
         }
+        // Else it could read any of its clients' files.
+        let known = statement.meaning.known.as_ref();
+        if !known.is_some_and(|known| known.may_ask_for_file()) {
+            return self.server_broke(conn, "asked for a file behind a statement that loads none");
+        }
         if matches!(statement.beside.upload, Upload::Sending { .. }) {
             return self.server_broke(conn, "asked for a file while it reads another");
         }

@@ -43,6 +43,18 @@ fn a_server_that_asks_for_a_file_that_nobody_offered_breaks_the_protocol() {
 }
 
 #[test]
+fn a_server_that_asks_for_a_file_behind_anything_else_does_not_get_it() {
+    for text in ["SELECT 1", "LOAD DATA INFILE 'file.csv' INTO TABLE s.t", "CALL p()"] {
+        let mut world = TestWorker::new();
+        let client = offers_files(&mut world);
+        world.ask(client, text);
+        world.ask_for_file(text, REQUEST);
+        assert!(!world.got(client).windows(9).any(|part| part == b"\xFBfile.csv"), "{text}");
+        assert_eq!(world.core().fx.stats.counters.server_protocol_errors, 1, "{text}");
+    }
+}
+
+#[test]
 fn a_connection_that_waits_for_the_file_of_who_has_gone_is_closed() {
     let mut world = TestWorker::new();
     let client = offers_files(&mut world);

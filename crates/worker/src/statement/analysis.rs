@@ -85,6 +85,15 @@ impl Known {
         }
     }
 
+    /// Whether a server may ask for a file of the client's: behind `LOAD DATA` or `LOAD XML` with
+    /// `LOCAL`, or behind one that was prepared from a text, which may be such. Behind anything
+    /// else it could have whatever its clients can read.
+    pub(crate) fn may_ask_for_file(&self) -> bool {
+        self.analysis.effects.iter().any(|effect| {
+            matches!(effect, Effect::LoadData { local: true } | Effect::ExecuteStatement(_))
+        })
+    }
+
     /// Whether it is the analysis of every plain text with this structure that is read so.
     fn is_of(&self, structure: &[u8], reading: u16) -> bool {
         let known = self.structure.as_deref().unwrap_or(&self.digest_text);

@@ -224,6 +224,7 @@ impl Exchange {
             number,
             nonce,
             arrival: Arrival::Admitted,
+            half_open: None,
             _address_place: address_place,
             tls,
             proof: None,

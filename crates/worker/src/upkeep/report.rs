@@ -52,6 +52,7 @@ impl Commands {
             .waited_for()
             .map(|(id, waiters)| (id.0, waiters.len() as u64));
         let (clients_encrypted, server_connections_encrypted) = self.exchange.core.encrypted();
+        let rules = &self.exchange.core.env.snapshot.rules;
         let gauges = WorkerGauges {
             clients_encrypted,
             server_connections_encrypted,
@@ -62,7 +63,9 @@ impl Commands {
             limits: self.limit_sums(),
             mirrors_running: self.exchange.core.clients.copies.running as u64,
             mirrors_waiting: self.exchange.mirrors.waiting() as u64,
-            rule_hits: self.router.hits.by_rule(&self.exchange.core.env.snapshot.rules).collect(),
+            clients_half_open: self.exchange.core.clients.logins.half_open.len() as u64,
+            rule_hits: self.router.hits.by_rule(rules).collect(),
+            rule_undecided: self.router.hits.undecided_by_rule(rules).collect(),
         };
         self.exchange.core.fx.stats.report(gauges, digests)
     }

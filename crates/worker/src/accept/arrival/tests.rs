@@ -10,13 +10,13 @@ fn a_wait_is_told_in_seconds_that_are_enough() {
 
 #[test]
 fn each_refusal_has_servers_code() {
-    let codes = [Turned::NotAllowed, Turned::Blocked(1), Turned::TooMany]
+    let codes = [Turned::NotAllowed, Turned::Blocked(1), Turned::Full]
         .map(|turned| turned.error("192.0.2.1").code);
     assert_eq!(codes, [1130, 1129, 1040]);
 }
 
 #[test]
 fn who_is_refused_for_room_is_not_told_its_address() {
-    assert!(!Turned::TooMany.error("192.0.2.1").text.contains("192.0.2.1"));
+    assert!(!Turned::AddressFull.error("192.0.2.1").text.contains("192.0.2.1"));
     assert!(Turned::NotAllowed.error("192.0.2.1").text.contains("'192.0.2.1'"));
 }

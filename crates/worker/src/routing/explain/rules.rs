@@ -19,6 +19,12 @@ pub(super) fn visits(out: &mut Rows, snapshot: &Snapshot, visits: &[Visit]) {
         snapshot.config.rules.iter().map(|rule| (rule.id, rule)).collect();
     for visit in visits {
         let outcome = match visit.outcome {
+            Outcome::Matched if visit.is_undecided => {
+                "undecided, which counts as a match, since it protects".to_owned()
+            }
+            Outcome::FirstFailed(column) if visit.is_undecided => {
+                format!("no: {column} is undecided")
+            }
             Outcome::Matched => "matches".to_owned(),
             Outcome::Shadowed => "would match, and is a shadow".to_owned(),
             Outcome::FirstFailed(column) => format!("no: {column}"),
