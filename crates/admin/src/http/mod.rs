@@ -88,8 +88,9 @@ type Source = State<Answering>;
 
 /// Serves HTTP/1 on `listener` until `shutdown` resolves, then at most [`STOP_TIME_MAX`] longer.
 ///
-/// At most 64 connections at once, each with limits on the size of a request and on the time that it
-/// may take; for one more, another one gives way. `service` is what the API asks, where there is one.
+/// At most 64 connections at once, each with limits on the size of a request and on the time that
+/// it may take; for one more, another one gives way. `service` is what the API asks, where there
+/// is one.
 ///
 /// # Errors
 /// Those of the listener that accepting again would not mend.

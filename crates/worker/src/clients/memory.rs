@@ -29,7 +29,7 @@ const LONG_DATA: u8 = 0x18;
 /// What a worker knows of its clients' memory.
 #[derive(Debug)]
 pub(crate) struct Memory {
-    pub(crate) purse: Purse,
+    purse: Purse,
     /// Clients that have something charged, or wait.
     listed: Vec<ClientId>,
     /// How many of them wait.

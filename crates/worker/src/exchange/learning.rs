@@ -10,7 +10,7 @@ use trunkline_protocol::{
 use trunkline_session::tracker::{
     Applied, PinReason, SessionState, Trust, apply_outcome, runs_unseen_code,
 };
-use trunkline_sql::analysis::{Access, Analysis, Effect};
+use trunkline_sql::analysis::{Access, Analysis, Effect, StatementKind};
 use trunkline_stats::ResetReason;
 
 use crate::{
@@ -237,7 +237,17 @@ impl Over<'_> {
     }
 
     fn may_write(&self) -> bool {
-        !self.certainly_reads() || self.statement.meaning.proof.hidden.has(Hidden::WRITES)
+        let writes_itself = !self.certainly_reads() && !self.begins();
+        writes_itself || self.statement.meaning.proof.hidden.has(Hidden::WRITES)
+    }
+
+    /// Whether it begins a transaction, and nothing else.
+    fn begins(&self) -> bool {
+        self.analysis.is_some_and(|analysis| {
+            let begins =
+                matches!(analysis.kind, StatementKind::Begin | StatementKind::StartTransaction);
+            begins && analysis.statements == 1
+        })
     }
 
     /// Whether it may have left in its session what nobody has seen.
