@@ -83,8 +83,14 @@ fn start(flavour: Flavour) -> Stage {
              GRANT SELECT, INSERT ON a.* TO reader",
         )
         .expect("grants");
+    // Without it, MySQL gets no password over plain TCP.
+    let key = std::fs::read_to_string(server.folder().join("data/public_key.pem"));
+    let key = key.map_or(String::new(), |key| {
+        // MySQL's file ends with a NUL.
+        format!("server_public_key = '''{}'''\n", key.trim_end_matches('\0'))
+    });
     let text = format!(
-        "[[server]]\nhostgroup = 1\naddress = \"{}\"\n[[user]]\nname = \"all\"\n\
+        "{key}[[server]]\nhostgroup = 1\naddress = \"{}\"\n[[user]]\nname = \"all\"\n\
          password = \"x\"\ndefault_hostgroup = 1\n",
         server.address()
     );
