@@ -70,7 +70,7 @@ fn definitions_of_all_kinds(twin: &mut Twin) -> Result<()> {
     Ok(())
 }
 
-/// The same of a procedure, which holds the session on its connection.
+/// The columns that a procedure answers with. The procedure holds the session on its connection.
 fn definitions_of_a_procedure(twin: &mut Twin) -> Result<()> {
     twin.query("CALL p()")?;
     let call = twin.prepare("CALL p()")?;

@@ -20,7 +20,7 @@ use crate::wire::{MODERN, Outcome, Shape, Wire, code, login};
 enum Fate {
     /// Answered as directly, and the session is free afterwards.
     Works,
-    /// The same, and the session is held for this reason.
+    /// Answered as directly, and the session is held for this reason.
     Pins(&'static str),
     /// This error, and why.
     Refused(u16, &'static str),

@@ -26,7 +26,7 @@ fn begin_of_statement() -> Vec<u8> {
     bytes
 }
 
-/// The same, in one compressed packet.
+/// The begin of a statement in more than one packet, in one compressed packet.
 fn bomb() -> Vec<u8> {
     let plain = begin_of_statement();
     let mut packed = Vec::new();

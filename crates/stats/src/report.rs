@@ -111,7 +111,7 @@ pub struct Process {
     pub memory: MemoryFigures,
     /// Who is on the admin port, and what was refused there.
     pub admin: AdminFigures,
-    /// The same of HTTP.
+    /// How many connections ask over HTTP, and what was refused there.
     pub http: HttpFigures,
 }
 

@@ -61,7 +61,7 @@ pub enum SqlError {
 }
 
 impl SqlError {
-    /// The same error of a statement that ran within `limits`.
+    /// Puts the limits that a statement ran within into the error that it ended with.
     pub(crate) fn within(self, limits: &Limits) -> Self {
         match self {
             Self::TooLong(_) => Self::TooLong(limits.time),

@@ -18,8 +18,9 @@ use crate::figures::{Count, Figures, Share};
 /// The most bytes that prepared statements of users of statistics take, with their long data, over
 /// all of them.
 pub(crate) const STATS_HELD_BYTES_MAX: u64 = 16 << 20;
-/// The same of administrators. Both are counted together, so that one number tells what there is:
-/// an administrator's may be kept when the others have used up theirs.
+/// The most bytes that prepared statements on the admin port take in all, with their long data.
+/// Those of administrators and of users of statistics are counted together, so an administrator's
+/// may be kept when users of statistics have used up theirs.
 pub(crate) const HELD_BYTES_MAX: u64 = 256 << 20;
 
 /// What stands before the service.
