@@ -11,8 +11,8 @@ use crate::template::{run_quietly, template};
 use crate::tree::Tree;
 
 /// Must be the same when the data directory is made and when it is used, or the first start
-/// makes the log files anew.
-const LOG_FILE_SIZE: &str = "--innodb-log-file-size=32M";
+/// makes the log files anew. Each server's folder is copied with it, so it is small.
+const LOG_FILE_SIZE: &str = "--innodb-log-file-size=8M";
 
 /// Leaves one account that can do everything, and only through the Unix socket: the folder around
 /// that is closed to other users, the port is not.

@@ -10,8 +10,12 @@ use crate::server::{Flavour, Layout, Options, Server, as_current_user};
 use crate::template::{run_quietly, template};
 use crate::tree::Tree;
 
-/// The redo log's size, when the data directory is made and when it is used.
-const REDO_LOG: &str = "--innodb-redo-log-capacity=64M";
+/// The redo log's size, when the data directory is made and when it is used: each server's folder
+/// is copied with it. The smallest that there is.
+const REDO_LOG: &str = "--innodb-redo-log-capacity=8M";
+/// Pages that are written twice save a server whose machine lost its power; ours lose theirs never,
+/// and would copy 16 MiB more.
+const NO_DOUBLE_WRITES: &str = "--innodb-doublewrite=OFF";
 
 /// Starts MySQL servers.
 #[derive(Debug)]
@@ -77,7 +81,7 @@ impl MySqlTree {
 pub(crate) fn data_template() -> Result<PathBuf> {
     let tree = MySqlTree::find().map_err(anyhow::Error::msg)?;
     let mut args: Vec<String> =
-        ["--no-defaults", "--initialize-insecure", "--disable-log-bin", REDO_LOG]
+        ["--no-defaults", "--initialize-insecure", "--disable-log-bin", REDO_LOG, NO_DOUBLE_WRITES]
             .map(str::to_owned)
             .into();
     args.extend(tree.place_args());
@@ -108,7 +112,7 @@ pub(crate) fn command(layout: &Layout) -> Result<Command> {
     let tree = MySqlTree::find().map_err(anyhow::Error::msg)?;
     let mut command = tree.command(SERVER);
     command
-        .args(["--no-defaults", REDO_LOG])
+        .args(["--no-defaults", REDO_LOG, NO_DOUBLE_WRITES])
         .args(tree.place_args())
         .args(layout.common_args())
         .arg(format!("--secure-file-priv={}", layout.folder.display()))

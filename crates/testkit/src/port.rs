@@ -1,6 +1,7 @@
 //! Free TCP ports that no other test is given.
 
 use std::fs::File;
+use std::io::ErrorKind;
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
@@ -8,6 +9,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use anyhow::{Context, Result, bail};
+use tokio::net::TcpSocket;
 
 /// The lowest port given out; below are the ports that installed services like.
 const LOWEST: u16 = 13_000;
@@ -54,31 +56,19 @@ pub(crate) fn release_port(port: u16) {
     reserved.retain(|(other, _)| *other != port);
 }
 
-/// Whether some process listens on this TCP port, on any address.
+/// Whether some process listens on this TCP port of 127.0.0.1, or on it of all addresses.
 ///
-/// Reads the kernel's table where there is one, so that a server doesn't count a probe as a
-/// client; elsewhere it connects.
+/// A socket that is bound and does not listen keeps nobody from listening, and is refused only
+/// beside one that does. So a server doesn't count the look as a client, as it would a connection;
+/// the kernel's table of sockets would show it too, but is read as a whole.
 #[must_use]
 pub fn is_listening(port: u16) -> bool {
-    let mut known = false;
-    for table in ["/proc/net/tcp", "/proc/net/tcp6"] {
-        let Ok(text) = std::fs::read_to_string(table) else {
-            continue;
-        };
-        known = true;
-        if text.lines().any(|line| is_listener(line, port)) {
-            return true;
-        }
-    }
-    !known && std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok()
-}
-
-/// A row is `sl local_address rem_address st …`; state 0A is LISTEN, the port is in hex.
-fn is_listener(line: &str, port: u16) -> bool {
-    let mut columns = line.split_ascii_whitespace().skip(1);
-    let local = columns.next().and_then(|address| address.rsplit(':').next());
-    let listens = columns.nth(1) == Some("0A");
-    listens && local.and_then(|hex| u16::from_str_radix(hex, 16).ok()) == Some(port)
+    let bind = || {
+        let socket = TcpSocket::new_v4()?;
+        socket.set_reuseaddr(true)?;
+        socket.bind((Ipv4Addr::LOCALHOST, port).into())
+    };
+    bind().is_err_and(|error| error.kind() == ErrorKind::AddrInUse)
 }
 
 /// Where the system's range for outgoing connections begins.
@@ -119,5 +109,10 @@ mod tests {
         assert!(is_listening(port));
         listener.set_nonblocking(true).unwrap();
         assert!(listener.accept().is_err(), "the look connected");
+        drop(listener);
+        let everywhere = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).unwrap();
+        assert!(is_listening(port));
+        drop(everywhere);
+        assert!(!is_listening(port));
     }
 }
