@@ -312,6 +312,13 @@ settings! {
     /// own.
     server_public_key: KeySource = KeySource::default(), Range::Text(65_536), "", Live, "0.1.0";
 
+    /// File of the private key, RSA in PEM, that clients encrypt their passwords for which log in by
+    /// `caching_sha2_password` without TLS; `private_key.pem` of a server's data directory will do.
+    /// Clients that pin the public key of what they log in to need one that lasts, and the same of
+    /// all proxies behind one address. Empty makes a key at each start.
+    caching_sha2_password_private_key_path: String = String::new(), Range::Text(4_096), "",
+        Restart, "0.1.0";
+
     /// How hard zlib works for clients and servers that use it: 0 does not compress, 9 makes the
     /// shortest packets and takes the most time.
     protocol_compression_level: u8 = 3, Range::Numbers(0, 9), "", Live, "0.1.0";

@@ -9,9 +9,17 @@ use aws_lc_rs::{
         PrivateDecryptingKey, PublicEncryptingKey,
     },
 };
+use pkcs8::{
+    ObjectIdentifier, PrivateKeyInfoRef, SecretDocument,
+    der::asn1::{AnyRef, OctetStringRef},
+    spki::AlgorithmIdentifierRef,
+};
 use thiserror::Error;
 
 use crate::pem;
+
+/// The algorithm's name in PKCS#8 (RFC 8017, appendix C).
+const RSA_ENCRYPTION: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.1");
 
 /// Why a key could not be made or used. Says nothing about the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -22,6 +30,9 @@ pub enum CryptoError {
     /// The other side's key is not a public RSA key in PEM of 2,048 to 8,192 bits.
     #[error("the public key is not an RSA key of 2048 to 8192 bits in PEM")]
     PublicKey,
+    /// Not a private RSA key in DER of 2,048 to 8,192 bits.
+    #[error("the private key is not an RSA key of 2048 to 8192 bits")]
+    PrivateKey,
     /// Not a private key that is encrypted with a password in a way that is known here.
     #[error("the encrypted key can't be read (PBES2 with AES is known)")]
     EncryptedKey,
@@ -45,13 +56,28 @@ impl PrivateKey {
     /// # Errors
     /// [`CryptoError::Generate`] when the library fails.
     pub fn generate() -> Result<Self, CryptoError> {
-        let key =
-            PrivateDecryptingKey::generate(KeySize::Rsa2048).map_err(|_| CryptoError::Generate)?;
-        let der: PublicKeyX509Der<'_> =
-            key.public_key().as_der().map_err(|_| CryptoError::Generate)?;
+        PrivateDecryptingKey::generate(KeySize::Rsa2048)
+            .ok()
+            .and_then(Self::new)
+            .ok_or(CryptoError::Generate)
+    }
+
+    /// Takes a key in DER: PKCS#8, or PKCS#1 as older servers write it.
+    ///
+    /// # Errors
+    /// [`CryptoError::PrivateKey`] for anything else, and for keys that are too short or too long.
+    pub fn from_der(der: &[u8]) -> Result<Self, CryptoError> {
+        let key = PrivateDecryptingKey::from_pkcs8(der).ok().or_else(|| {
+            let wrapped = pkcs8(der).ok()?;
+            PrivateDecryptingKey::from_pkcs8(wrapped.as_bytes()).ok()
+        });
+        key.and_then(Self::new).ok_or(CryptoError::PrivateKey)
+    }
+
+    fn new(key: PrivateDecryptingKey) -> Option<Self> {
+        let der: PublicKeyX509Der<'_> = key.public_key().as_der().ok()?;
         let public_pem = pem::encode("PUBLIC KEY", der.as_ref());
-        let key = OaepPrivateDecryptingKey::new(key).map_err(|_| CryptoError::Generate)?;
-        Ok(Self { key, public_pem })
+        Some(Self { key: OaepPrivateDecryptingKey::new(key).ok()?, public_pem })
     }
 
     /// The public half as SubjectPublicKeyInfo in PEM, as clients expect it.
@@ -67,6 +93,12 @@ impl PrivateKey {
         out.truncate(len);
         Some(out)
     }
+}
+
+/// Wraps a key of PKCS#1 (RFC 8017, A.1.2) as PKCS#8 has it.
+fn pkcs8(key: &[u8]) -> pkcs8::Result<SecretDocument> {
+    let algorithm = AlgorithmIdentifierRef { oid: RSA_ENCRYPTION, parameters: Some(AnyRef::NULL) };
+    PrivateKeyInfoRef::new(algorithm, OctetStringRef::new(key)?).try_into()
 }
 
 impl std::fmt::Debug for PrivateKey {
@@ -93,6 +125,8 @@ pub fn encrypt_oaep_sha1(public_key_pem: &[u8], plaintext: &[u8]) -> Result<Vec<
 
 #[cfg(test)]
 mod tests {
+    use aws_lc_rs::encoding::Pkcs8V1Der;
+
     use super::*;
 
     #[test]
@@ -117,6 +151,26 @@ mod tests {
         assert!(pem.starts_with("-----BEGIN PUBLIC KEY-----\nMIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8A"));
         assert!(pem.ends_with("\n-----END PUBLIC KEY-----\n"));
         assert!(pem.lines().all(|line| line.len() <= 64));
+    }
+
+    /// The key within PKCS#8, as PKCS#1 has it alone.
+    fn pkcs1(pkcs8: &[u8]) -> &[u8] {
+        PrivateKeyInfoRef::try_from(pkcs8).expect("PKCS#8").private_key.as_bytes()
+    }
+
+    #[test]
+    fn a_key_is_read_from_both_forms_and_from_nothing_else() {
+        let made = PrivateDecryptingKey::generate(KeySize::Rsa2048).expect("key");
+        let pkcs8 = AsDer::<Pkcs8V1Der<'_>>::as_der(&made).expect("DER");
+        let public = PrivateKey::new(made).expect("key").public_key_pem().to_vec();
+        for der in [pkcs8.as_ref(), pkcs1(pkcs8.as_ref())] {
+            assert_eq!(PrivateKey::from_der(der).expect("key").public_key_pem(), public);
+        }
+        let short = pkcs8.as_ref().get(..pkcs8.as_ref().len() - 1).expect("bytes");
+        let elliptic = rcgen::KeyPair::generate().expect("key").serialize_der();
+        for der in [&b""[..], b"\x30", short, &elliptic] {
+            assert_eq!(PrivateKey::from_der(der).err(), Some(CryptoError::PrivateKey));
+        }
     }
 
     #[test]

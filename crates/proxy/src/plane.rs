@@ -116,14 +116,17 @@ impl DataPlane {
             listeners.push(listener);
         }
         let listen = listeners.iter().map(|listener| listener.address().clone()).collect();
-        let key = PrivateKey::generate().map_err(|error| format!("no RSA key: {error}"))?;
+        let key = match options.tls.password_key() {
+            Some(key) => Arc::clone(key),
+            None => Arc::new(PrivateKey::generate().map_err(|e| format!("no RSA key: {e}"))?),
+        };
         let shared =
             Shared::new(Some(key.public_key_pem().to_vec()), settings.verified_passwords_max);
         let shared = shared.with_attributes(own_attributes());
         let budget = Arc::new(Budget::new(memory_max(settings.memory_max)));
         let shared = shared.with_catalog(Arc::clone(&options.catalog)).with_budget(budget);
         let shared = Arc::new(shared);
-        let passwords = PasswordThread::start(Arc::new(key)).map_err(|e| e.to_string())?;
+        let passwords = PasswordThread::start(key).map_err(|e| e.to_string())?;
         let keepalive = settings
             .use_tcp_keepalive
             .then_some(Keepalive { time_sec: settings.tcp_keepalive_time });

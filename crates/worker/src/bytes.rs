@@ -7,6 +7,7 @@ use trunkline_stats::ClientRefusal;
 use crate::{
     ClientId, Side,
     clients::client::{Client, Phase},
+    clients::memory::Skipped,
     compressed::{joined, piece_of, remaining},
     rooms::{Commands, Core, Exchange, Lender},
     servers::conn::{Conn, ConnPhase},
@@ -96,10 +97,10 @@ impl Commands {
     /// The rest of a statement that was refused, and whatever comes behind it.
     #[cold]
     fn skip(&mut self, client: &mut Client, bytes: &[u8]) {
-        if let Some(rest) = self.exchange.core.skip(client, bytes)
-            && !rest.is_empty()
-        {
-            self.commands_read(client, rest);
+        match self.exchange.core.skip(client, bytes) {
+            Skipped::More | Skipped::Next([]) => {}
+            Skipped::Next(rest) => self.commands_read(client, rest),
+            Skipped::SentAhead => self.exchange.close_client(client),
         }
     }
 

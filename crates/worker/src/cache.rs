@@ -39,7 +39,7 @@ use crate::{
     ClientId,
     cache::capture::Capture,
     clients::client::{Awaits, Client, Held, Phase, Purpose, Session, Stage, Statement},
-    commands::command::is_split,
+    clients::frames::is_split,
     env::Env,
     prepared::know_columns,
     rooms::{Core, Exchange, Lender},

@@ -69,6 +69,7 @@ pub struct Connector {
 pub struct TlsSetup {
     acceptor: Option<Arc<Acceptor>>,
     connectors: HashMap<ConnectorKey, Arc<Connector>>,
+    password_key: Option<Arc<PrivateKey>>,
     /// What an operator should hear.
     warnings: Vec<String>,
 }
@@ -96,6 +97,11 @@ impl TlsSetup {
                 Ok(acceptor) => setup.acceptor = acceptor,
                 Err(error) => errors.push(error),
             }
+        }
+        let name = "caching_sha2_password_private_key_path";
+        match password_key(settings, folders, &mut setup.warnings) {
+            Ok(key) => setup.password_key = key,
+            Err(error) => errors.push(format!("{name} {error}")),
         }
         // In a fixed order, so that errors are too.
         let mut keys: BTreeMap<_, ConnectorKey> = BTreeMap::new();
@@ -151,6 +157,11 @@ impl TlsSetup {
         self.acceptor.as_deref()
     }
 
+    /// What clients encrypt their passwords for that have no TLS, where a file has been named.
+    pub fn password_key(&self) -> Option<&Arc<PrivateKey>> {
+        self.password_key.as_ref()
+    }
+
     /// How a server is met.
     pub fn connector(
         &self,
@@ -185,6 +196,23 @@ impl std::fmt::Debug for TlsSetup {
             .field("connectors", &self.connectors.len())
             .finish_non_exhaustive()
     }
+}
+
+/// The key of `caching_sha2_password_private_key_path`.
+fn password_key(
+    settings: &Settings,
+    folders: &TlsFolders,
+    warnings: &mut Vec<String>,
+) -> Result<Option<Arc<PrivateKey>>, String> {
+    let path = settings.caching_sha2_password_private_key_path.as_str();
+    if path.is_empty() {
+        return Ok(None);
+    }
+    let mut files = Files::new(&folders.base, settings.allow_open_files);
+    let der = files.key(path, None)?;
+    warnings.extend(files.warnings());
+    let key = PrivateKey::from_der(der.expose().secret_der());
+    key.map(|key| Some(Arc::new(key))).map_err(|error| format!("{path}: {error}"))
 }
 
 fn provider(ciphers: &[SupportedCipherSuite]) -> Arc<CryptoProvider> {

@@ -1,6 +1,8 @@
-//! The bytes of a command.
+//! The bytes of a command, and where it ends.
 
 use std::{ops::Deref, sync::Arc};
+
+use trunkline_protocol::codec::frame::{HEADER_LEN, Header, PAYLOAD_MAX};
 
 /// A command, packet headers and all: in a buffer of its own, or, where it is long, in one that is
 /// on its way to a server as well. So a long one is not copied.
@@ -55,5 +57,100 @@ impl Frames {
             Self::Own(_) => None,
             Self::Whole(bytes) => Some(bytes),
         }
+    }
+}
+
+/// Where the first command in `bytes` ends.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum CommandEnd {
+    /// More bytes are needed.
+    Partial,
+    /// After this many bytes; the flag says that its payload is in several packets.
+    At(usize, bool),
+    /// Its payload is longer than allowed.
+    TooLong,
+    /// Its sequence numbers are not 0, 1, 2, …
+    OutOfOrder,
+}
+
+/// Where the first command in `bytes` ends, whose payload may have `payload_max` bytes.
+pub(crate) fn command_end(bytes: &[u8], payload_max: usize) -> CommandEnd {
+    let mut end = 0;
+    let mut payload_len = 0;
+    let mut seq = 0_u8;
+    loop {
+        let Some(header) = bytes.get(end..).and_then(Header::read) else {
+            return CommandEnd::Partial;
+        };
+        if header.seq != seq {
+            return CommandEnd::OutOfOrder;
+        }
+        payload_len += header.payload_len;
+        if payload_len > payload_max {
+            return CommandEnd::TooLong;
+        }
+        end += HEADER_LEN + header.payload_len;
+        if end > bytes.len() {
+            return CommandEnd::Partial;
+        }
+        if !header.is_continued() {
+            return CommandEnd::At(end, payload_len >= PAYLOAD_MAX);
+        }
+        seq = seq.wrapping_add(1);
+    }
+}
+
+/// Whether the first command in `bytes` has not come whole.
+pub(crate) fn is_partial(bytes: &[u8], payload_max: usize) -> bool {
+    command_end(bytes, payload_max) == CommandEnd::Partial
+}
+
+/// Whether a command came in several packets.
+pub(crate) fn is_split(frames: &[u8]) -> bool {
+    Header::read(frames).is_some_and(Header::is_continued)
+}
+
+/// The payload of a command that may have come in several packets.
+pub(crate) fn joined_payload(mut frames: &[u8]) -> Vec<u8> {
+    let mut payload = Vec::with_capacity(frames.len());
+    while let Some(header) = Header::read(frames) {
+        let Some((head, rest)) = frames.split_at_checked(HEADER_LEN + header.payload_len) else {
+            break;
+        };
+        payload.extend_from_slice(head.get(HEADER_LEN..).unwrap_or_default());
+        frames = rest;
+    }
+    payload
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packet(len: usize, seq: u8) -> Vec<u8> {
+        let mut bytes = Header { payload_len: len, seq }.bytes().to_vec();
+        bytes.resize(HEADER_LEN + len, b'x');
+        bytes
+    }
+
+    #[test]
+    fn a_command_ends_with_its_last_packet() {
+        let mut bytes = packet(3, 0);
+        assert_eq!(command_end(&bytes[..6], 100), CommandEnd::Partial);
+        assert_eq!(command_end(&bytes, 100), CommandEnd::At(7, false));
+        assert_eq!(command_end(&bytes, 2), CommandEnd::TooLong);
+        bytes.extend(packet(1, 0));
+        assert_eq!(command_end(&bytes, 100), CommandEnd::At(7, false));
+        assert_eq!(command_end(&packet(1, 1), 100), CommandEnd::OutOfOrder);
+    }
+
+    #[test]
+    fn a_command_in_several_packets_is_joined() {
+        let mut bytes = packet(PAYLOAD_MAX, 0);
+        assert_eq!(command_end(&bytes, usize::MAX), CommandEnd::Partial);
+        bytes.extend(packet(5, 1));
+        assert_eq!(command_end(&bytes, usize::MAX), CommandEnd::At(bytes.len(), true));
+        assert_eq!(joined_payload(&bytes).len(), PAYLOAD_MAX + 5);
+        assert_eq!(command_end(&bytes, PAYLOAD_MAX), CommandEnd::TooLong);
     }
 }

@@ -14,7 +14,7 @@ use trunkline_protocol::{
 
 use crate::{
     Action, ClientId, Side,
-    clients::{Clients, client::Client, client::Phase},
+    clients::{Clients, client::Client, client::Phase, frames::is_partial},
     compressed::Packing,
     rooms::{Core, Lender},
 };
@@ -23,6 +23,8 @@ use crate::{
 const STEP_LEN: usize = 64 * 1024;
 /// How often what clients hold is weighed anew where nobody waits, ms.
 const WEIGH_EVERY_MS: u64 = 100;
+/// The code of the command that prepares a statement.
+const PREPARE: u8 = 0x16;
 /// The code of the command that no answer is expected to: a piece of a long parameter.
 const LONG_DATA: u8 = 0x18;
 
@@ -101,6 +103,19 @@ struct Skipping {
     walk: Walk,
     /// What its client is told at its end; `None` for a command without an answer.
     error: Option<ClientError>,
+    /// Whether it might have changed the session, or data, for what comes behind it.
+    is_lasting: bool,
+}
+
+/// What comes behind a statement that was refused before all of it had come.
+pub(crate) enum Skipped<'a> {
+    /// More of it.
+    More,
+    /// Bytes of the next command; none if no more have come.
+    Next(&'a [u8]),
+    /// Commands that were sent ahead, for a session in which it had run: they are not carried out,
+    /// and the session is over.
+    SentAhead,
 }
 
 impl Client {
@@ -112,7 +127,7 @@ impl Client {
             // A copy is on its way to the server.
             Phase::Running(statement) => statement.command.frames.len() * 2,
             Phase::AwaitNames(waiting) => {
-                let studied = waiting.studied.as_ref().map_or(0, |(command, _)| command.held());
+                let studied = waiting.studied.as_ref().map_or(0, |(command, ..)| command.held());
                 waiting.frames.len() + studied + waiting.study.map_or(0, |(_, len)| len)
             }
             Phase::Login(_)
@@ -137,10 +152,14 @@ impl Client {
         self.io.memory.as_deref().is_some_and(|memory| memory.skipping.is_some())
     }
 
-    /// Whether it is in the middle of sending a statement that has taken memory: one that can be
-    /// refused, as no server has seen any of it.
-    fn can_give_way(&self) -> bool {
-        matches!(self.phase, Phase::Idle) && self.io.inbox.len() > FREE_LEN && !self.skips()
+    /// Whether it is in the middle of sending a command, of at most `payload_max` bytes, that has
+    /// taken memory: one that can be refused, as nobody has seen any of it. Whole commands that
+    /// wait for their turn are no such one: each of them is to be answered.
+    fn can_give_way(&self, payload_max: usize) -> bool {
+        matches!(self.phase, Phase::Idle)
+            && self.io.inbox.len() > FREE_LEN
+            && !self.skips()
+            && is_partial(&self.io.inbox, payload_max)
     }
 
     /// How much of the statement that it is sending will have come, as far as that is known: with
@@ -248,10 +267,12 @@ impl Core {
     #[cold]
     pub(crate) fn weigh_sender(&mut self, client: &mut Client) {
         self.clients.weigh(client);
-        let is_sending = matches!(client.phase, Phase::Idle | Phase::Login(_))
-            && client.io.inbox.len() > FREE_LEN
-            && !client.waits_for_memory();
-        if !is_sending {
+        let payload_max = self.env.snapshot.settings.max_allowed_packet;
+        let is_sending = match client.phase {
+            Phase::Login(_) => client.io.inbox.len() > FREE_LEN,
+            _ => client.can_give_way(payload_max),
+        };
+        if !is_sending || client.waits_for_memory() {
             return;
         }
         match self.clients.ask_for(client, 0, self.env.now.ms()) {
@@ -293,12 +314,19 @@ impl Core {
         let error = self.out_of_memory(client, client.announced(), refusal);
         let mut walk = Walk::default();
         walk.pass(&client.io.inbox);
-        let is_answered = client.io.inbox.get(HEADER_LEN) != Some(&LONG_DATA);
-        if !is_answered {
-            self.refuse_piece(client);
+        let code = client.io.inbox.get(HEADER_LEN).copied().unwrap_or_default();
+        match code {
+            LONG_DATA => self.refuse_piece(client),
+            PREPARE => {
+                if let Some(session) = client.session.as_mut() {
+                    session.prepared.forget_last();
+                }
+            }
+            _ => {}
         }
         client.io.inbox = Vec::new();
-        let skipping = Skipping { walk, error: is_answered.then_some(error) };
+        let error = (code != LONG_DATA).then_some(error);
+        let skipping = Skipping { walk, error, is_lasting: code != PREPARE };
         self.clients.memory_of(client).skipping = Some(skipping);
         self.clients.weigh(client);
         self.end_memory_wait(client);
@@ -343,19 +371,25 @@ impl Core {
         })
     }
 
-    /// Throws the rest of a refused statement away; returns what comes behind it, or `None` when
-    /// there is more to throw away.
+    /// Throws the rest of a refused statement away, and answers it at its end.
     #[cold]
-    pub(crate) fn skip<'a>(&mut self, client: &mut Client, bytes: &'a [u8]) -> Option<&'a [u8]> {
-        let skipping = client.io.memory.as_deref_mut()?.skipping.as_mut()?;
+    pub(crate) fn skip<'a>(&mut self, client: &mut Client, bytes: &'a [u8]) -> Skipped<'a> {
+        let memory = client.io.memory.as_deref_mut();
+        let Some(skipping) = memory.and_then(|memory| memory.skipping.as_mut()) else {
+            return Skipped::Next(bytes);
+        };
         let len = skipping.walk.pass_one(bytes);
         if !skipping.walk.is_between() {
-            return None;
+            return Skipped::More;
         }
-        let (seq, error) = (skipping.walk.seq().wrapping_add(1), skipping.error.take());
-        if let Some(memory) = client.io.memory.as_deref_mut() {
-            memory.skipping = None;
-        }
+        let seq = skipping.walk.seq().wrapping_add(1);
+        let memory = client.io.memory.as_deref_mut();
+        let skipped = memory.and_then(|memory| memory.skipping.take());
+        let (error, is_lasting) =
+            skipped.map_or((None, false), |skipped| (skipped.error, skipped.is_lasting));
+        let rest = bytes.get(len..).unwrap_or_default();
+        let is_over =
+            error.is_some() && is_lasting && (!rest.is_empty() || client.has_sent_ahead());
         if let Some(error) = error {
             self.fx.stats.counters.errors_sent += 1;
             self.fx.stats.counters.statements_answered += 1;
@@ -364,7 +398,7 @@ impl Core {
                 error.put(out, seq);
             });
         }
-        bytes.get(len..)
+        if is_over { Skipped::SentAhead } else { Skipped::Next(rest) }
     }
 
     /// Weighs who holds something, lets go on who waits, and has the greediest give way.
@@ -381,6 +415,7 @@ impl Core {
         self.clients.memory.weighed_ms = now_ms;
         let listed = std::mem::take(&mut self.clients.memory.listed);
         let (mut promised, mut presses, mut greediest) = (0, false, (0, None));
+        let payload_max = self.env.snapshot.settings.max_allowed_packet;
         for id in listed {
             let stays = self.with_client(id, |core, client| {
                 core.clients.weigh(client);
@@ -390,7 +425,7 @@ impl Core {
                 let memory = client.io.memory.as_deref();
                 let score =
                     memory.and_then(|memory| memory.holder.as_ref()).map_or(0, Holder::score);
-                if score > greediest.0 && client.can_give_way() {
+                if score > greediest.0 && client.can_give_way(payload_max) {
                     greediest = (score, Some(id));
                 }
                 core.clients.forget_light(client)
@@ -409,6 +444,12 @@ impl Core {
     /// and has lost its patience.
     fn go_on_waiting(&mut self, client: &mut Client, promised: &mut usize, now_ms: u64) -> bool {
         let since_ms = client.io.memory.as_deref().and_then(|memory| memory.waits_since_ms);
+        let payload_max = self.env.snapshot.settings.max_allowed_packet;
+        if !is_login(client) && !client.can_give_way(payload_max) {
+            // What it waited with has gone.
+            self.end_memory_wait(client);
+            return false;
+        }
         match self.clients.ask_for(client, *promised, now_ms) {
             Verdict::Go => {
                 *promised += STEP_LEN;

@@ -8,7 +8,7 @@ use crate::{
     clients::Clients,
     clients::client::{Client, CommandSent, Phase, Purpose, Statement},
     clients::frames::Frames,
-    commands::command::is_split,
+    clients::frames::is_split,
     compressed::answer_seq,
     rooms::Core,
     special::local_infile::Upload,

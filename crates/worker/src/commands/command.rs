@@ -3,7 +3,7 @@
 use trunkline_catalog::{Hidden, Proof};
 use trunkline_protocol::{
     capability::Capabilities,
-    codec::frame::{HEADER_LEN, Header, PAYLOAD_MAX, begin_packet, end_packet, put_payload},
+    codec::frame::{HEADER_LEN, PAYLOAD_MAX, begin_packet, end_packet, put_payload},
     command::{Command, attributes::Query},
     error::ErrorKind,
     packet::{
@@ -19,6 +19,7 @@ use trunkline_sql::analysis::StatementKind;
 use crate::{
     Action, Side,
     clients::client::{Client, Phase, Purpose, Session},
+    clients::frames::{CommandEnd, command_end, is_split, joined_payload},
     commands::internal_session::asks_for_session,
     env::Env,
     exchange::lost::sets_state,
@@ -35,45 +36,6 @@ pub(crate) const SENT_AHEAD_MAX: usize = 64 * 1024;
 /// What the server's global variables say, as no server has this collation.
 pub(crate) const SERVERS_CHARSET: Charset = Charset::Collation(0);
 
-/// Where the first command in `bytes` ends.
-#[derive(Debug, PartialEq, Eq)]
-enum CommandEnd {
-    /// More bytes are needed.
-    Partial,
-    /// After this many bytes; the flag says that its payload is in several packets.
-    At(usize, bool),
-    /// Its payload is longer than allowed.
-    TooLong,
-    /// Its sequence numbers are not 0, 1, 2, …
-    OutOfOrder,
-}
-
-fn command_end(bytes: &[u8], payload_max: usize) -> CommandEnd {
-    let mut end = 0;
-    let mut payload_len = 0;
-    let mut seq = 0_u8;
-    loop {
-        let Some(header) = bytes.get(end..).and_then(Header::read) else {
-            return CommandEnd::Partial;
-        };
-        if header.seq != seq {
-            return CommandEnd::OutOfOrder;
-        }
-        payload_len += header.payload_len;
-        if payload_len > payload_max {
-            return CommandEnd::TooLong;
-        }
-        end += HEADER_LEN + header.payload_len;
-        if end > bytes.len() {
-            return CommandEnd::Partial;
-        }
-        if !header.is_continued() {
-            return CommandEnd::At(end, payload_len >= PAYLOAD_MAX);
-        }
-        seq = seq.wrapping_add(1);
-    }
-}
-
 /// Where the first command in `bytes` ends, if it has a text that is long, and has come whole.
 pub(super) fn long_command_end(bytes: &[u8], payload_max: usize) -> Option<usize> {
     let has_text = matches!(bytes.get(HEADER_LEN), Some(0x03 | 0x16));
@@ -83,24 +45,6 @@ pub(super) fn long_command_end(bytes: &[u8], payload_max: usize) -> Option<usize
             None
         }
     }
-}
-
-/// Whether a command came in several packets.
-pub(crate) fn is_split(frames: &[u8]) -> bool {
-    Header::read(frames).is_some_and(Header::is_continued)
-}
-
-/// The payload of a command that may have come in several packets.
-pub(crate) fn joined_payload(mut frames: &[u8]) -> Vec<u8> {
-    let mut payload = Vec::with_capacity(frames.len());
-    while let Some(header) = Header::read(frames) {
-        let Some((head, rest)) = frames.split_at_checked(HEADER_LEN + header.payload_len) else {
-            break;
-        };
-        payload.extend_from_slice(head.get(HEADER_LEN..).unwrap_or_default());
-        frames = rest;
-    }
-    payload
 }
 
 /// Appends a `COM_QUERY` without attributes.
@@ -156,15 +100,26 @@ impl Commands {
 
     /// Goes on with commands that came while another one ran.
     pub(crate) fn drain_inbox(&mut self, client: &mut Client) {
-        let waiting_max = self.exchange.core.env.snapshot.settings.client_buffer_max;
         if client.io.packing.is_some() {
             self.exchange.core.unpack_client_soon(client);
         }
-        if client.io.inbox.is_empty() || !matches!(client.phase, Phase::Idle) {
+        if !matches!(client.phase, Phase::Idle) {
             return;
         }
+        if !client.io.inbox.is_empty() {
+            self.run_inbox(client);
+        }
+        if client.io.is_paused {
+            self.read_on(client);
+        }
+    }
+
+    /// Runs the commands that a client has sent ahead, as far as that can be done at once.
+    fn run_inbox(&mut self, client: &mut Client) {
+        let waiting_max = self.exchange.core.env.snapshot.settings.client_buffer_max;
+        let takes_answers = client.io.outbox.len() <= waiting_max;
         let mut inbox = std::mem::take(&mut client.io.inbox);
-        if inbox.len() > STUDY_LEN_MIN && self.begin_study(client, &mut inbox) {
+        if inbox.len() > STUDY_LEN_MIN && takes_answers && self.begin_study(client, &mut inbox) {
             return;
         }
         let consumed = self.commands_in(client, &inbox);
@@ -179,15 +134,18 @@ impl Commands {
         debug_assert!(client.io.inbox.is_empty());
         client.io.inbox = inbox;
         self.exchange.read_behind_dump(client);
+    }
+
+    /// Reads on from a client that had sent too much ahead, once that has been carried out.
+    fn read_on(&mut self, client: &mut Client) {
+        let waiting_max = self.exchange.core.env.snapshot.settings.client_buffer_max;
         // The rest of a long command may be all that is missing.
         let awaits_more =
             matches!(client.phase, Phase::Idle) && client.io.outbox.len() <= waiting_max;
+        let has_room = awaits_more || client.io.inbox.len() < SENT_AHEAD_MAX;
+        let is_over = matches!(client.phase, Phase::Closing);
         let stays_paused = has_plant!(self.exchange.core, PausedForever);
-        if client.io.is_paused
-            && !stays_paused
-            && !client.waits_for_memory()
-            && (awaits_more || client.io.inbox.len() < SENT_AHEAD_MAX)
-        {
+        if has_room && !is_over && !stays_paused && !client.waits_for_memory() {
             client.io.is_paused = false;
             self.exchange.core.resume_client(client);
         }
@@ -560,37 +518,5 @@ impl Exchange {
     /// `COM_QUIT`.
     fn quit(&mut self, client: &mut Client) {
         self.close_client(client);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn packet(len: usize, seq: u8) -> Vec<u8> {
-        let mut bytes = Header { payload_len: len, seq }.bytes().to_vec();
-        bytes.resize(HEADER_LEN + len, b'x');
-        bytes
-    }
-
-    #[test]
-    fn a_command_ends_with_its_last_packet() {
-        let mut bytes = packet(3, 0);
-        assert_eq!(command_end(&bytes[..6], 100), CommandEnd::Partial);
-        assert_eq!(command_end(&bytes, 100), CommandEnd::At(7, false));
-        assert_eq!(command_end(&bytes, 2), CommandEnd::TooLong);
-        bytes.extend(packet(1, 0));
-        assert_eq!(command_end(&bytes, 100), CommandEnd::At(7, false));
-        assert_eq!(command_end(&packet(1, 1), 100), CommandEnd::OutOfOrder);
-    }
-
-    #[test]
-    fn a_command_in_several_packets_is_joined() {
-        let mut bytes = packet(PAYLOAD_MAX, 0);
-        assert_eq!(command_end(&bytes, usize::MAX), CommandEnd::Partial);
-        bytes.extend(packet(5, 1));
-        assert_eq!(command_end(&bytes, usize::MAX), CommandEnd::At(bytes.len(), true));
-        assert_eq!(joined_payload(&bytes).len(), PAYLOAD_MAX + 5);
-        assert_eq!(command_end(&bytes, PAYLOAD_MAX), CommandEnd::TooLong);
     }
 }

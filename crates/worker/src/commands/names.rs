@@ -39,8 +39,8 @@ impl Commands {
         self.exchange.core.clients.set_timer(client, 0);
         match waiting.studied {
             None => self.command_again(client, &waiting.frames),
-            Some((command, known)) => {
-                let modes = self.exchange.core.modes(client).unwrap_or_default();
+            // In the modes that it was read in. Where others hold now, it is read again.
+            Some((command, modes, known)) => {
                 self.long_command_again(client, command, modes, known);
             }
         }
@@ -115,7 +115,7 @@ impl Commands {
         if let Phase::AwaitNames(waiting) = &mut client.phase
             && waiting.study.is_none()
         {
-            waiting.studied = Some((command, known));
+            waiting.studied = Some((command, modes, known));
         }
     }
 }

@@ -486,6 +486,6 @@ pub(crate) fn is_unanswered(payload: &[u8]) -> bool {
 
 /// The text of a `COM_STMT_PREPARE`.
 pub(crate) fn prepared_text(statement: &Statement) -> Box<[u8]> {
-    let payload = crate::commands::command::joined_payload(&statement.command.frames);
+    let payload = crate::clients::frames::joined_payload(&statement.command.frames);
     payload.get(1..).unwrap_or_default().into()
 }

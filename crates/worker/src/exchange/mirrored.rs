@@ -8,7 +8,7 @@ use trunkline_topology::HostgroupId;
 
 use crate::{
     clients::client::{Client, Phase, Statement},
-    commands::command::is_split,
+    clients::frames::is_split,
     env::Env,
     mirror::{COMMAND_LEN_MAX, HALVES_MAX, Seen, checksum, is_fit, kin_of},
     rooms::{Core, Exchange},

@@ -20,7 +20,7 @@ use trunkline_sql::analysis::Depends;
 
 use crate::{
     clients::client::{Client, Phase, Purpose, Session, Statement},
-    commands::command::{is_split, joined_payload},
+    clients::frames::{is_split, joined_payload},
     rooms::Core,
     routing::route::Asking,
     servers::conn::{Conn, InFlight, Owner},

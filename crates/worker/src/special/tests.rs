@@ -55,6 +55,22 @@ fn a_server_that_asks_for_a_file_behind_anything_else_does_not_get_it() {
 }
 
 #[test]
+fn what_may_load_a_file_out_of_sight_gets_it() {
+    for text in [
+        "EXECUTE IMMEDIATE \"LOAD DATA LOCAL INFILE 'file.csv' INTO TABLE s.t\"",
+        "EXECUTE IMMEDIATE CONCAT('LOAD DATA LOCAL INFILE ', @file, ' INTO TABLE s.t')",
+        "BEGIN NOT ATOMIC LOAD DATA LOCAL INFILE 'file.csv' INTO TABLE s.t; END",
+        "SET STATEMENT max_statement_time = 5 FOR LOAD DATA LOCAL INFILE 'file.csv' INTO TABLE s.t",
+    ] {
+        let mut world = TestWorker::new();
+        let client = offers_files(&mut world);
+        world.ask(client, text);
+        world.ask_for_file(text, REQUEST);
+        assert!(world.got(client).windows(9).any(|part| part == b"\xFBfile.csv"), "{text}");
+    }
+}
+
+#[test]
 fn a_connection_that_waits_for_the_file_of_who_has_gone_is_closed() {
     let mut world = TestWorker::new();
     let client = offers_files(&mut world);

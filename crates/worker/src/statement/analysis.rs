@@ -86,11 +86,16 @@ impl Known {
     }
 
     /// Whether a server may ask for a file of the client's: behind `LOAD DATA` or `LOAD XML` with
-    /// `LOCAL`, or behind one that was prepared from a text, which may be such. Behind anything
-    /// else it could have whatever its clients can read.
+    /// `LOCAL`, or behind what may run such a statement out of sight (`EXECUTE`, a block).
+    /// Behind anything else it could have whatever its clients can read.
     pub(crate) fn may_ask_for_file(&self) -> bool {
         self.analysis.effects.iter().any(|effect| {
-            matches!(effect, Effect::LoadData { local: true } | Effect::ExecuteStatement(_))
+            matches!(
+                effect,
+                Effect::LoadData { local: true }
+                    | Effect::ExecuteStatement(_)
+                    | Effect::OtherSession(_)
+            )
         })
     }
 

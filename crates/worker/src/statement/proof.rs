@@ -11,6 +11,7 @@ use std::{cell::RefCell, collections::BTreeMap, rc::Rc, sync::Arc};
 
 use trunkline_catalog::{Begun, Catalog, Hidden, Judgement, Name, Place, Proof, Waiter, prove};
 use trunkline_session::tracker::Schema;
+use trunkline_sql::token::Modes;
 use trunkline_topology::HostgroupId;
 
 use crate::{
@@ -123,7 +124,7 @@ pub(crate) struct AwaitNames {
     /// The command, packet headers and all; none while it is being studied.
     pub(crate) frames: Vec<u8>,
     /// The long command that it is, and what its text is, where that is known already.
-    pub(crate) studied: Option<(LongCommand, Rc<Known>)>,
+    pub(crate) studied: Option<(LongCommand, Modes, Rc<Known>)>,
     /// The command is being studied, under this number, and takes so many bytes of memory.
     pub(crate) study: Option<(u64, usize)>,
 }

@@ -8,7 +8,7 @@ use trunkline_sql::token::Modes;
 
 use crate::{
     ClientId,
-    commands::command::{is_split, joined_payload},
+    clients::frames::{is_split, joined_payload},
     statement::analysis::{Analyses, Known, Method},
 };
 use trunkline_protocol::codec::frame::HEADER_LEN;

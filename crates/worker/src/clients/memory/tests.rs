@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use trunkline_budget::Budget;
+use trunkline_protocol::codec::frame::put_payload;
 
 use super::*;
 use crate::{
@@ -62,13 +63,11 @@ fn a_statement_that_is_larger_than_may_ever_be_is_refused_and_its_rest_thrown_aw
     let (mut world, budget) = world(4);
     let client = world.log_in();
     let whole = 3 * MIB;
-    let mut statement = begin_of_statement(whole, HEADER_LEN + whole);
-    statement.extend_from_slice(b"\x01\0\0\0\x0e");
+    let statement = begin_of_statement(whole, HEADER_LEN + whole);
     let taken = send(&mut world, client, &statement);
     assert_eq!(taken, statement.len());
-    let answers = world.answers(client);
-    assert!(answers[0].starts_with("error 1041: Out of memory: 3145732 bytes are"), "{answers:?}");
-    assert_eq!(answers[1..], ["ok"], "the ping behind it is answered");
+    let answer = world.answer(client);
+    assert!(answer.starts_with("error 1041: Out of memory: 3145732 bytes are"), "{answer}");
     assert_eq!(budget.refusals(Refusal::TooLarge), 1);
     world.pass_ms(200);
     assert_eq!(charged(&mut world), 0);
@@ -138,4 +137,67 @@ fn long_parameters_and_prepared_texts_find_no_memory_where_there_is_none() {
     world.send(client, &[b"\x16SELECT '", &[b'x'; FREE_LEN][..], b"'"].concat());
     let answer = world.answer(client);
     assert!(answer.starts_with("error 1041: Out of memory: "), "{answer}");
+}
+
+#[test]
+fn what_was_sent_behind_a_refused_statement_is_not_carried_out() {
+    let (mut world, _budget) = world(4);
+    let client = world.log_in();
+    let mut bytes = begin_of_statement(3 * MIB, HEADER_LEN + 3 * MIB);
+    put_payload(&mut bytes, 0, b"\x03INSERT INTO s.t VALUES (2)");
+    send(&mut world, client, &bytes);
+    assert!(world.answer(client).starts_with("error 1041: "));
+    assert!(world.is_closed(client) && world.asked().is_empty());
+}
+
+#[test]
+fn nothing_is_prepared_last_behind_a_text_that_was_refused() {
+    let (mut world, _budget) = world(4);
+    let client = world.log_in();
+    world.send(client, b"\x16INSERT INTO s.t VALUES (7)");
+    world.reply("PREPARE INSERT INTO s.t VALUES (7)", Reply::Prepared(1, 0));
+    world.answers(client);
+    let mut bytes = begin_of_statement(3 * MIB, HEADER_LEN + 3 * MIB);
+    bytes[HEADER_LEN] = PREPARE;
+    put_payload(&mut bytes, 0, b"\x17\xFF\xFF\xFF\xFF\0\x01\0\0\0");
+    send(&mut world, client, &bytes);
+    let answers = world.answers(client);
+    assert!(answers[0].starts_with("error 1041: "), "{answers:?}");
+    assert!(answers[1].starts_with("error 1243: "), "{answers:?}");
+    assert!(world.asked().is_empty());
+}
+
+/// Fills a client's outbox beyond what may wait for it, and has it send commands ahead; how many.
+fn send_ahead_unread(world: &mut TestWorker, client: ClientId) -> usize {
+    world.stall(client);
+    let answer = "x".repeat(3 * MIB);
+    world.run(client, "SELECT 1", Reply::Rows(&[&answer]));
+    let mut bytes = Vec::new();
+    let command = [b"\x03DO '", &[b'x'; 1_000][..], b"'"].concat();
+    let count = 2 * FREE_LEN / command.len();
+    for _ in 0..count {
+        put_payload(&mut bytes, 0, &command);
+    }
+    send(world, client, &bytes);
+    count
+}
+
+#[test]
+fn whole_commands_that_wait_for_their_turn_are_never_refused() {
+    let (mut world, budget) = world(16);
+    let client = world.log_in();
+    let count = send_ahead_unread(&mut world, client);
+    let _others = budget.charge(Class::Admin, Kind::Admin, 11 * MIB).expect("room");
+    let modest = world.log_in();
+    send(&mut world, modest, &begin_of_statement(MIB, HEADER_LEN + MIB));
+    world.pass_ms(trunkline_budget::WAIT_MS_MAX + 50);
+    assert_eq!(budget.refusals(Refusal::Greediest), 0);
+    world.take_bytes(client);
+    let mut answered = 0;
+    while let Some(text) = world.asked().first().cloned() {
+        world.reply(&text, Reply::Ok);
+        answered += 1;
+    }
+    assert_eq!(answered, count);
+    assert_eq!(world.answers(client)[1..], vec!["ok"; count]);
 }

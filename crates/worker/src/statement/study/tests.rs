@@ -79,3 +79,30 @@ fn what_is_read_of_a_client_that_has_gone_is_nobodys() {
     world.happens(|_| ());
     assert!(world.asked().is_empty());
 }
+
+#[test]
+fn a_client_that_sent_a_long_text_ahead_is_read_on() {
+    let mut world = TestWorker::new();
+    world.is_studious = false;
+    let client = world.log_in();
+    world.ask(client, "SELECT 1");
+    send(&mut world, client, &long_text());
+    let is_paused = |world: &mut TestWorker| {
+        world.core().clients.get(client).is_some_and(|client| client.io.is_paused)
+    };
+    assert!(is_paused(&mut world), "more than 64 KiB were sent ahead");
+    world.reply("SELECT 1", Reply::Rows(&["1"]));
+    assert!(!is_paused(&mut world), "nothing is sent ahead any more");
+}
+
+#[test]
+fn a_long_text_waits_for_a_client_that_takes_no_answers() {
+    let mut world = TestWorker::new();
+    let client = world.log_in();
+    world.stall(client);
+    world.run(client, "SELECT 1", Reply::Rows(&[&"x".repeat(3 << 20)]));
+    send(&mut world, client, &long_text());
+    assert!(world.asked().is_empty());
+    world.take_bytes(client);
+    assert_eq!(world.asked(), [long_text()]);
+}
