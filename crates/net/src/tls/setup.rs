@@ -23,6 +23,7 @@ use rustls::{
     version::{TLS12, TLS13},
 };
 use trunkline_config::{Config, Settings, TlsVersionMin};
+use trunkline_crypto::PrivateKey;
 use trunkline_topology::{Address, Secret, TlsMode, TlsParams};
 
 use super::{der, load, load::Files, reason::reason, verify};
