@@ -24,7 +24,7 @@ pub use asks::{ASK_TIME_MAX_MS, ASKS_MAX, Begun, UNTOLD_MS, WAITERS_MAX};
 use definitions::Definitions;
 pub use definitions::{CopyTicket, DefinitionTicket};
 use foldhash::fast::FixedState;
-use shard::{Entry, Shard};
+use shard::{Entry, PutOff, Shard};
 use trunkline_topology::HostgroupId;
 
 use crate::{Hidden, Name, Object, inquiry::known_anyway};
@@ -36,7 +36,7 @@ const AGE_MAX_MS: u64 = 10_000;
 /// Entries until somebody configures it.
 const ENTRIES_MAX: usize = 200_000;
 
-/// How long a name is left alone that was being defined when it was asked for, ms.
+/// How long a name is left alone at most that was being defined when it was asked for, ms.
 const PUT_OFF_MS: u64 = 200;
 
 /// Where a statement's names without a schema are looked for.
@@ -227,7 +227,7 @@ impl Catalog {
             is_absent: told.is_absent && !told.is_of_reader,
             rests_on_others: told.rests_on_others,
             is_of_reader: told.is_of_reader,
-            is_put_off: false,
+            put_off: PutOff::Not,
             order: moment.order,
             due_ms: from_ms.saturating_add(age_ms / 2),
             until_ms: from_ms.saturating_add(age_ms),
@@ -248,7 +248,7 @@ impl Catalog {
             is_absent: false,
             rests_on_others,
             is_of_reader: false,
-            is_put_off: false,
+            put_off: PutOff::Not,
             order,
             due_ms,
             until_ms,
@@ -298,7 +298,11 @@ impl Catalog {
         if !self.holds(&name, &new, now_ms) {
             let until_ms = now_ms.saturating_add(PUT_OFF_MS);
             let nothing = Entry { object: None, is_absent: false, last: None, ..new };
-            let entry = Entry { is_put_off: true, until_ms, ..nothing };
+            let put_off = match self.definitions.is_under_way(&name, new.rests_on_others) {
+                true => PutOff::WhileDefined,
+                false => PutOff::ForAWhile,
+            };
+            let entry = Entry { put_off, until_ms, ..nothing };
             // While it is being defined nobody asks in a loop.
             let mut shard = self.shard(&name);
             let entry = self.behind(&name, shard.get(&name), entry, now_ms);
@@ -363,8 +367,13 @@ impl Catalog {
     /// Whether the time of an entry is not over, and nothing has been defined anew that it speaks
     /// of.
     fn holds(&self, name: &Name, entry: &Entry, now_ms: u64) -> bool {
-        let is_new = || self.definitions.is_after(name, entry.rests_on_others, entry.order);
-        entry.until_ms > now_ms && (entry.is_put_off || is_new())
+        let rests_on_others = entry.rests_on_others;
+        let is_told = || match entry.put_off {
+            PutOff::Not => self.definitions.is_after(name, rests_on_others, entry.order),
+            PutOff::WhileDefined => self.definitions.is_under_way(name, rests_on_others),
+            PutOff::ForAWhile => true,
+        };
+        entry.until_ms > now_ms && is_told()
     }
 
     /// What was told before is not so any more.

@@ -481,7 +481,8 @@ impl<'a> World<'a> {
         if let Some(fact) = self.links.get_mut(&link)
             && fact.closed.is_none()
         {
-            fact.closed = Some((now, by));
+            let was_garbage = by == ClosedBy::Proxy && fact.got_nonsense;
+            fact.closed = Some((now, if was_garbage { ClosedBy::Garbage } else { by }));
         }
         if by == ClosedBy::Proxy {
             self.conns.remove(&link);

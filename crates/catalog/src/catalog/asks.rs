@@ -74,6 +74,11 @@ impl Catalog {
         begun
     }
 
+    /// Whether somebody has begun to ask for a name, and nothing is told yet.
+    pub fn is_being_asked(&self, name: &Name) -> bool {
+        lock(&self.asks).under_way.contains_key(name)
+    }
+
     /// These names are not being asked for any more, whether or not something was told of them.
     /// Gives who waited, each once.
     pub fn settle<'a>(&self, names: impl IntoIterator<Item = &'a Name>) -> Vec<Waiter> {

@@ -58,10 +58,14 @@ impl Slot {
         self.begun.iter().filter(|begun| begun.load(SeqCst) > order).count()
     }
 
+    fn is_under_way(&self) -> bool {
+        self.under_way.load(SeqCst) > 0
+    }
+
     /// Whether nothing has been defined here since that order, and nothing is now.
     fn is_quiet_since(&self, order: u64) -> bool {
         // A definition counts itself first and takes its order then.
-        self.under_way.load(SeqCst) == 0 && self.last.load(SeqCst) < order
+        !self.is_under_way() && self.last.load(SeqCst) < order
     }
 }
 
@@ -92,6 +96,16 @@ impl Definitions {
             false => {
                 self.whole.is_quiet_since(order) && is_quiet(&name.table) && is_quiet(&name.schema)
             }
+        }
+    }
+
+    /// Whether a definition is under way that may be of a name.
+    pub(super) fn is_under_way(&self, name: &Name, rests_on_others: bool) -> bool {
+        let is_of =
+            |word: &[u8]| self.words.get(place_of_word(word)).is_some_and(Slot::is_under_way);
+        match rests_on_others {
+            true => self.any.is_under_way(),
+            false => self.whole.is_under_way() || is_of(&name.table) || is_of(&name.schema),
         }
     }
 

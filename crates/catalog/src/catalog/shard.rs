@@ -7,6 +7,18 @@ use trunkline_topology::HostgroupId;
 
 use crate::{Name, Object};
 
+/// For how long nobody asks for a name that was being defined when it was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PutOff {
+    /// It was not being defined.
+    Not,
+    /// While it is being defined, and no longer than the entry's time.
+    WhileDefined,
+    /// For the entry's time: the definition was over when the answer came, so that definitions
+    /// that are shorter than a question would have it asked for again and again.
+    ForAWhile,
+}
+
 /// What is known of one name.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Entry {
@@ -17,8 +29,8 @@ pub(super) struct Entry {
     pub rests_on_others: bool,
     /// Whether a reader has said it.
     pub is_of_reader: bool,
-    /// It was being defined when it was asked for: nothing is known, whatever was defined since.
-    pub is_put_off: bool,
+    /// Whether nothing was told, because it was being defined when it was asked for.
+    pub put_off: PutOff,
     /// When it was asked, among all asks and definitions.
     pub order: u64,
     /// When it should be asked again, ms.

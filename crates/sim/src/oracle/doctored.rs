@@ -67,7 +67,7 @@ fn world() -> World {
     };
     let link = |link, host: HostId| {
         let hostgroup = if host == WRITER { 10 } else { 20 };
-        LinkFact { link: LinkId(link), host, hostgroup, closed: None }
+        LinkFact { link: LinkId(link), host, hostgroup, got_nonsense: false, closed: None }
     };
     let facts = Facts {
         links: vec![link(1, WRITER), link(2, READER), link(3, WRITER)],

@@ -206,6 +206,8 @@ fn ending(
         // What was sent ahead behind a statement that found no connection ends with it.
         || (is_forwarded(index, session, at_us) || has_sent_ahead(session))
             && has_any_wait_cause(index, since_us, at_us)
+        // Nor does anything run behind what a `KILL QUERY` met before it was sent.
+        || told.is_some_and(|session| met_unsent(index, session)) && has_open_exchange(session)
         // A server that is taken out takes those along whose bytes go straight to it.
         || is_forwarded(index, session, at_us) && has_new_setting(index, at_us);
     if !is_true {
@@ -294,6 +296,20 @@ fn failed_to_change(session: &SessionHistory) -> bool {
     failed.is_some_and(|exchange| {
         let mut accesses = exchange.statements.iter().map(|said| said.access);
         exchange.statements.is_empty() || accesses.any(|access| access != Access::Read)
+    })
+}
+
+/// Whether the last statement that failed was interrupted before any server got it, and may have
+/// been more than a look at something: what stands behind a name nobody may know.
+fn met_unsent(index: &Index<'_>, session: &SessionHistory) -> bool {
+    let failed = session.exchanges.iter().rev().find(|exchange| exchange.error().is_some());
+    failed.is_some_and(|exchange| {
+        let said = &exchange.statements;
+        let may_change = said.is_empty()
+            || said.iter().any(|said| said.access != Access::Read)
+            || exchange.text.contains(" FROM ");
+        let was_sent = said.iter().any(|said| index.ran(said.tag).next().is_some());
+        exchange.error().is_some_and(|error| error.code == 1317) && may_change && !was_sent
     })
 }
 

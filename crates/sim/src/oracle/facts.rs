@@ -12,6 +12,8 @@ use crate::{
 pub struct Facts {
     /// What servers ran, in the order in which they began it.
     pub executions: Vec<Execution>,
+    /// What was prepared by command: when, what, and on which connection.
+    pub prepares: Vec<(Micros, Tag, LinkId)>,
     /// Connections between the proxy and servers.
     pub links: Vec<LinkFact>,
     /// What went wrong, or was made to.
@@ -125,6 +127,8 @@ pub struct LinkFact {
     pub host: HostId,
     /// Of which hostgroup's entry.
     pub hostgroup: u32,
+    /// Its server has sent what is none of the protocol's.
+    pub got_nonsense: bool,
     /// When it ended, and by whom.
     pub closed: Option<(Micros, ClosedBy)>,
 }

@@ -23,6 +23,7 @@ mod kills;
 mod replies;
 mod routing;
 mod transactions;
+mod untold;
 mod writes;
 
 #[cfg(test)]

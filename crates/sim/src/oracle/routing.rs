@@ -12,27 +12,31 @@ use super::{
     history::{Access, Begins, ClientHistory, SessionHistory},
     index::{Index, Place, statements_of},
     transactions::needs_writer,
+    untold::Untold,
 };
-use crate::{LinkId, Micros};
+use crate::{LinkId, Micros, statement::Tag};
 
 pub(super) fn check(index: &Index<'_>, found: &mut Vec<Violation>) {
+    let untold = Untold::new(index);
     for (client, session) in index.sessions() {
-        check_session(index, client, session, found);
+        check_session(index, &untold, (client, session), found);
     }
 }
 
 fn check_session(
     index: &Index<'_>,
-    client: &ClientHistory,
-    session: &SessionHistory,
+    untold: &Untold,
+    (client, session): (&ClientHistory, &SessionHistory),
     found: &mut Vec<Violation>,
 ) {
     // Where each transaction is, and where the session was last.
     let mut units: BTreeMap<u32, LinkId> = BTreeMap::new();
-    let mut visited: Vec<LinkId> = Vec::new();
+    let mut visited = prepared_on(index, client, session);
     // Where it was by its own wish to read: what it got there beside its transaction (a named lock,
     // say) holds it there, with whatever it says.
     let mut wished: Vec<LinkId> = Vec::new();
+    // Where something failed that may have left what only that connection has.
+    let mut hiding: Vec<LinkId> = Vec::new();
     // Of a text that is said again, an earlier one's run may be among the later one's.
     for place in statements_of(client, session).filter(|place| !place.said.tag.is_repeated()) {
         for ran in index.runs(&place) {
@@ -42,6 +46,7 @@ fn check_session(
                 && units.values().any(|link| *link == ran.link);
             let is_held = unit == Some(&ran.link)
                 || is_ahead
+                || hiding.contains(&ran.link)
                 || place.said.held
                     && visited.contains(&ran.link)
                     && (wished.contains(&ran.link) || may_follow(index, session, &place, ran));
@@ -63,8 +68,21 @@ fn check_session(
             if place.said.begins == Some(Begins::ReadOnly) {
                 wished.push(ran.link);
             }
+            if untold.may_hide(&place, ran) {
+                hiding.push(ran.link);
+            }
         }
     }
+}
+
+/// The connections on which the session has prepared something, which may hold it there.
+fn prepared_on(index: &Index<'_>, client: &ClientHistory, session: &SessionHistory) -> Vec<LinkId> {
+    let until_us = session.ending.as_ref().map_or(Micros::MAX, |ending| ending.at_us);
+    let is_own = |at_us: Micros, tag: Tag| {
+        tag.client() == Some(client.client) && (session.begun_us..=until_us).contains(&at_us)
+    };
+    let prepares = index.facts().prepares.iter().filter(|(at_us, tag, _)| is_own(*at_us, *tag));
+    prepares.map(|(.., link)| *link).collect()
 }
 
 /// Whether a statement may follow the session to a connection that holds it. A write does not

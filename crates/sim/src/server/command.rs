@@ -165,6 +165,8 @@ impl Host {
         if let Some(session) = conn.session_mut() {
             let frame = Frame { format, status: session.status(), changes: &[] };
             let text = String::from_utf8_lossy(text);
+            let named = Template::parse(&text).and_then(|(_, tag)| Some((now, tag?, link)));
+            record.prepares.extend(named);
             prepare(session, &text, &frame, &mut out, record);
         }
         self.send(link, out, record);

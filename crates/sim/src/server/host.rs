@@ -201,6 +201,7 @@ impl Host {
         let is_garbage = std::mem::take(&mut conn.sends_garbage);
         if is_garbage {
             bytes = garbage(&mut self.rng);
+            record.outputs.push(ServerOutput::Nonsense { link });
         }
         if let Some(packing) = &mut conn.packing {
             bytes = packing.pack_answer(&bytes);

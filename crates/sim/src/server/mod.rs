@@ -80,6 +80,8 @@ struct Record {
     wakes: BTreeSet<(Micros, Wake)>,
     outputs: Vec<ServerOutput>,
     executions: Vec<Execution>,
+    /// What was prepared by command, and where.
+    prepares: Vec<(Micros, Tag, LinkId)>,
     /// Executions that each commit holds, by the commit's number.
     commits: Vec<Vec<usize>>,
     /// Texts that no model server understands; a test wants none.
@@ -229,6 +231,11 @@ impl Cluster {
     /// All statements that ran, in order, with what became of their changes so far.
     pub fn history(&self) -> &[Execution] {
         &self.record.executions
+    }
+
+    /// What was prepared by command: when, what, and where.
+    pub fn prepares(&self) -> &[(Micros, Tag, LinkId)] {
+        &self.record.prepares
     }
 
     /// The host that takes writes.

@@ -96,6 +96,11 @@ pub enum ServerOutput {
         /// What.
         bytes: Vec<u8>,
     },
+    /// What it sends next is none of the protocol's.
+    Nonsense {
+        /// Where.
+        link: LinkId,
+    },
     /// Closes its end.
     Close {
         /// Which.

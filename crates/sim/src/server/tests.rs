@@ -73,6 +73,7 @@ impl Bench {
                 ServerOutput::Send { link, bytes } => {
                     self.clients[of(link)].received.extend(bytes);
                 }
+                ServerOutput::Nonsense { .. } => {}
                 ServerOutput::Close { link, .. } => self.clients[of(link)].is_closed = true,
             }
         }

@@ -226,7 +226,8 @@ impl World<'_> {
         self.conns.insert(link, counted.unwrap_or(usize::MAX));
         let entry = counted.and_then(|place| self.healths.get(place));
         let hostgroup = entry.map_or(u32::MAX, |(key, _)| key.hostgroup.0);
-        self.links.insert(link, LinkFact { link, host, hostgroup, closed: None });
+        self.links
+            .insert(link, LinkFact { link, host, hostgroup, got_nonsense: false, closed: None });
         let latency_us = self.hosts.pipe_to(host).latency_us;
         self.queue.put(self.now() + latency_us, Event::HostKnocked(link, host));
     }
@@ -293,6 +294,9 @@ impl World<'_> {
                     let far = self.wire.far(link);
                     self.trace.bytes(now, link, End::Far, far, &bytes);
                     self.wire.write_all(link, End::Far, &bytes, now);
+                }
+                ServerOutput::Nonsense { link } => {
+                    self.links.entry(link).and_modify(|fact| fact.got_nonsense = true);
                 }
                 ServerOutput::Close { link, reset } => {
                     self.trace.note(now, || format!("a server closes link {}", link.0));

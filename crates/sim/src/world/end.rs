@@ -31,6 +31,7 @@ impl World<'_> {
         self.look_at_what_is_left();
         self.rest.nonsense = self.cluster.unknown_texts().to_vec();
         self.facts.executions = self.cluster.history().to_vec();
+        self.facts.prepares = self.cluster.prepares().to_vec();
         let store = self.cluster.store().into_iter();
         self.facts.log = store.flat_map(|store| store.log()).map(|(_, tag)| tag).collect();
         self.facts.links = std::mem::take(&mut self.links).into_values().collect();

@@ -11,7 +11,7 @@ use trunkline_stats::{ClientRefusal, ErrorSample, StatementSample};
 
 use crate::{
     clients::client::{Client, Ending, Phase, Purpose, Stage, Statement, is_not_read},
-    exchange::lost::makes_state,
+    exchange::lost::{makes_state, only_looks_at},
     exchange::pins::ends_session,
     prepared::outcome::{stmt_executed, stmt_fetched},
     rooms::{Core, Exchange, Lender},
@@ -204,7 +204,8 @@ impl Exchange {
 
     /// Ends a statement that no server was sent with an error. What its client has sent ahead, or
     /// sends before it has read the error, is meant for a session in which it has run: unless it
-    /// only reads, the session ends where something was sent ahead, or would change its meaning.
+    /// only looks at something, the session ends where something was sent ahead, or would change
+    /// its meaning.
     /// `lent`: the connection that is lent, if one is.
     pub(crate) fn fail_unsent(
         &mut self,
@@ -214,7 +215,7 @@ impl Exchange {
     ) {
         let ends = match (&client.phase, client.session.as_ref()) {
             (Phase::Running(statement), Some(session)) => {
-                !statement.meaning.is_read
+                !only_looks_at(statement)
                     && (client.has_sent_ahead() || makes_state(statement, session))
             }
             _ => false,

@@ -10,6 +10,7 @@ use trunkline_protocol::{
 use crate::{
     clients::client::{Client, Ending, Phase, Stage},
     effects::Wake,
+    exchange::lost::only_looks_at,
     kill::{INTERRUPTED, KillAnswer, KillAsker},
     rooms::{Core, Exchange, Lender},
     servers::conn::{Conn, InFlight, Owner},
@@ -72,12 +73,13 @@ impl Exchange {
     }
 
     /// Ends a statement that a `KILL QUERY` met before it was sent. What its client has sent ahead
-    /// is meant for a session in which it has run: unless it only reads, the session ends with it.
+    /// is meant for a session in which it has run: unless it only looks at something, the session
+    /// ends with it.
     /// `lent`: the connection that is lent, if one is.
     pub(crate) fn fail_interrupted(&mut self, client: &mut Client, mut lent: Option<&mut Conn>) {
-        let is_read =
-            matches!(&client.phase, Phase::Running(statement) if statement.meaning.is_read);
-        let ends = !is_read && client.has_sent_ahead();
+        let only_looks =
+            matches!(&client.phase, Phase::Running(statement) if only_looks_at(statement));
+        let ends = !only_looks && client.has_sent_ahead();
         let error = ErrorKind::Interrupted.says(INTERRUPTED);
         match ends {
             true => {

@@ -14,6 +14,7 @@ use crate::{
     effects::Wake,
     exchange::send::LOST,
     rooms::{Exchange, Lender},
+    routing::read_only::only_looks,
     servers::closing::traces_of,
     servers::conn::{Conn, ConnPhase, Owner},
     statement::analysis::Known,
@@ -329,6 +330,14 @@ pub(super) fn makes_state(statement: &Statement, session: &Session) -> bool {
     let is_run = matches!(statement.command.purpose, Purpose::Query | Purpose::Execute);
     let begins = !statement.meaning.is_read && session.settings.state.is_autocommit_off();
     is_run && begins || says_state(statement)
+}
+
+/// Whether a statement only looks at something, be it of its session: what its client says behind
+/// it means the same though it has not run.
+pub(super) fn only_looks_at(statement: &Statement) -> bool {
+    let is_run = matches!(statement.command.purpose, Purpose::Query | Purpose::Execute);
+    let looks = |known: &Known| only_looks(&known.analysis, statement.meaning.proof);
+    statement.meaning.is_read || is_run && statement.meaning.known.as_deref().is_some_and(looks)
 }
 
 /// Whether a statement says that it changes what its session's next ones find.

@@ -141,7 +141,7 @@ fn may_act(analysis: &Analysis, proof: Proof) -> bool {
 
 /// Whether a statement only looks at something, be it the server or the session that it runs in:
 /// no harm is done where it runs on a reader.
-pub(super) fn only_looks(analysis: &Analysis, proof: Proof) -> bool {
+pub(crate) fn only_looks(analysis: &Analysis, proof: Proof) -> bool {
     use StatementKind as Kind;
     let looks = matches!(
         analysis.kind,

@@ -423,7 +423,10 @@ impl Exchange {
             && self.core.env.stopping.is_none()
             && !client.is_mirror;
         if has_waited {
-            self.statements.note_unanswered(judged.missing.iter());
+            // Whose answer came, and was void as they were defined meanwhile, are asked anew.
+            let catalog = self.core.env.shared.catalog();
+            let in_vain = judged.missing.iter().filter(|name| catalog.is_being_asked(name));
+            self.statements.note_unanswered(in_vain);
         }
         let waiter = Waiter {
             worker: self.core.env.options.index,

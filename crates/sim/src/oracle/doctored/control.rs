@@ -1,7 +1,29 @@
 //! What operators, the monitor and the proxy's own stores have a say in.
 
 use super::*;
-use crate::oracle::facts::Closed;
+use crate::oracle::{facts::Closed, history::Kill};
+
+impl World {
+    /// Another client of the same user, which logs in and says this.
+    fn says_another(&mut self, sent_us: Micros, text: &str, kill: Option<Kill>) {
+        let mut session = SessionHistory::new("app", "secret", 0);
+        session.login = LoginOutcome::Accepted(10);
+        session.ending = Some(Ending { at_us: 9_000, how: EndedBy::Client });
+        let said = Said { is_proxys_own: true, ..Said::new(Tag::new(1, 1), Access::Session) };
+        session.exchanges.push(Exchange {
+            statements: vec![said],
+            text: text.to_owned(),
+            sent_us,
+            paused_us: 0,
+            answer: Answer::Whole(sent_us + 100, vec![done()]),
+            mismatch: None,
+            error_expected: None,
+            is_unanswered: false,
+            kill,
+        });
+        self.clients.push(ClientHistory { client: 1, sessions: vec![session] });
+    }
+}
 
 fn read(number: u64) -> Said {
     Said::new(tag(number), Access::Read)
@@ -60,7 +82,9 @@ fn a_login_of_who_is_to_be_turned_away() {
 #[test]
 fn copies_of_what_may_not_be_copied() {
     let mut world = world();
-    world.facts.links.push(LinkFact { link: LinkId(9), host: READER, hostgroup: 30, closed: None });
+    let (link, host) = (LinkId(9), READER);
+    let copies = LinkFact { link, host, hostgroup: 30, got_nonsense: false, closed: None };
+    world.facts.links.push(copies);
     setting(&mut world).mirrors = vec![30];
     world.says(1_000, read(1), done()).runs(1_050, 1, tag(1), Effect::None);
     world.runs(1_060, 9, tag(1), Effect::None);
@@ -130,4 +154,95 @@ fn an_answer_that_was_stored_for_another_schema() {
     world.check(&[Breach::NeverRan]);
     world.exchange(0).statements[0].schema = Some(Schema::Depot);
     world.check(&[]);
+}
+
+#[test]
+fn an_end_behind_what_was_interrupted() {
+    let mut world = world();
+    let number = 7;
+    world.session().number = Some(number);
+    let interrupted = error(1317, "Query execution was interrupted");
+    world.says(1_000, Said::new(tag(1), Access::Write), interrupted);
+    world.says(1_010, Said::new(tag(2), Access::Session), done());
+    world.exchange(1).answer = Answer::Pending;
+    world.session().ending = Some(Ending { at_us: 1_200, how: EndedBy::Proxy });
+    world.says_another(1_000, "KILL QUERY 7", Some(Kill { number, query_only: true }));
+    world.check(&[]);
+    // A server had it.
+    world.runs(1_050, 1, tag(1), Effect::None);
+    world.facts.executions[0].error = Some(1317);
+    world.check(&[Breach::EndedForNothing]);
+    world.facts.executions.clear();
+    // It only looked at something of its session.
+    world.exchange(0).statements[0].access = Access::Read;
+    world.check(&[Breach::EndedForNothing]);
+    world.exchange(0).text = "SELECT a FROM v".to_owned();
+    world.check(&[]);
+    // Nothing was sent behind it.
+    world.session().exchanges.truncate(1);
+    world.check(&[Breach::EndedForNothing]);
+}
+
+#[test]
+fn a_connection_that_the_proxy_closed_for_nonsense_is_a_lost_one() {
+    let mut world = world();
+    world.write(1, 1_000);
+    let text = "LAST_INSERT_ID() is unknown: the server connection of the statement was lost";
+    world.says(7_000_000, read(2), error(2013, text));
+    world.session().ending = Some(Ending { at_us: 7_500_000, how: EndedBy::Client });
+    world.facts.links[0].closed = Some((2_000, ClosedBy::Proxy));
+    world.check(&[Breach::UntrueCause]);
+    world.facts.links[0].closed = Some((2_000, ClosedBy::Garbage));
+    world.check(&[]);
+}
+
+#[test]
+fn a_session_is_held_by_what_failed_while_nobody_could_say_what_it_names() {
+    let mut world = world();
+    world.says(1_000, Said::new(tag(1), Access::Write), error(1290, "read-only"));
+    world.runs(1_050, 1, tag(1), Effect::None);
+    world.facts.executions[0].error = Some(1290);
+    world.says(3_000, read(2), done()).runs(3_050, 1, tag(2), Effect::None);
+    let closed = Closed { hostgroup: 10, host: WRITER, from_us: 2_000, until_us: Micros::MAX };
+    world.facts.closed.push(closed);
+    world.check(&[Breach::Misrouted]);
+    world.says_another(1_020, "EXECUTE p1", None);
+    world.check(&[]);
+    // It began behind that.
+    world.clients[1].sessions[0].exchanges[0].sent_us = 1_060;
+    world.check(&[Breach::Misrouted]);
+    // It was over before that, and what was asked for meanwhile is asked for again.
+    world.clients[1].sessions[0].exchanges[0].sent_us = 500;
+    world.clients[1].sessions[0].exchanges[0].answer = Answer::Whole(600, vec![done()]);
+    world.check(&[]);
+    // What succeeds hides nothing, nor does a read.
+    world.facts.executions[0].error = None;
+    world.exchange(0).answer = Answer::Whole(1_100, vec![done()]);
+    world.check(&[Breach::Misrouted]);
+}
+
+#[test]
+fn what_was_left_behind_a_name_that_nobody_knew_may_be_gone() {
+    let mut world = world();
+    world.write(1, 1_000);
+    world.exchange(0).text = "INSERT INTO guarded4 (v) VALUES (1)".to_owned();
+    let row = |value: Option<&str>| Part::Rows {
+        columns: Vec::new(),
+        rows: vec![vec![Some("2".to_owned()), value.map(str::to_owned)]],
+        end: Some(Done::default()),
+    };
+    world.says(2_000, read(2), row(None)).runs(2_050, 1, tag(2), Effect::None);
+    world.exchange(1).text = "SELECT 2 AS tag, RELEASE_LOCK('l4') AS v".to_owned();
+    let evidence = "expected 1, got NULL".to_owned();
+    world.exchange(1).mismatch = Some(Mismatch { kind: MismatchKind::State, evidence });
+    world.check(&[Breach::ForeignState]);
+    world.says_another(1_020, "EXECUTE p1", None);
+    world.check(&[]);
+    // Another session's is never seen.
+    world.exchange(1).answer = Answer::Whole(2_100, vec![row(Some("0"))]);
+    world.check(&[Breach::ForeignState]);
+    // The names were known when it was said.
+    world.exchange(1).answer = Answer::Whole(2_100, vec![row(None)]);
+    world.clients[1].sessions[0].exchanges[0].sent_us = 1_900;
+    world.check(&[Breach::ForeignState]);
 }

@@ -364,3 +364,19 @@ fn a_session_with_nothing_sent_ahead_goes_on_behind_a_kill_of_its_statement() {
     assert_eq!(world.answer(sender), INTERRUPTED);
     assert!(!world.is_closed(sender));
 }
+
+#[test]
+fn what_was_sent_ahead_runs_behind_a_look_that_a_kill_met_unsent() {
+    for look in ["SELECT @u AS v", "SELECT LAST_INSERT_ID()", "SELECT a FROM s.t"] {
+        let (mut world, holder, sender) = behind_a_transaction(&[look, "SET @u = 1"]);
+        assert_eq!(world.answered(holder, "KILL QUERY 2"), "ok");
+        assert_eq!(world.answer(sender), INTERRUPTED, "{look}");
+        assert!(!world.is_closed(sender), "{look}");
+    }
+    for text in ["SELECT @u := 1", "SELECT GET_LOCK('a', 1)", "SELECT 1 INTO @u", "SELECT f()"] {
+        let (mut world, holder, sender) = behind_a_transaction(&[text, "SET @u = 1"]);
+        assert_eq!(world.answered(holder, "KILL QUERY 2"), "ok");
+        assert_eq!(world.answer(sender), INTERRUPTED, "{text}");
+        assert!(world.is_closed(sender), "{text}");
+    }
+}
