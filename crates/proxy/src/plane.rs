@@ -18,7 +18,7 @@ use trunkline_crypto::PrivateKey;
 use trunkline_net::{Keepalive, Listener, Poller, TlsSetup, remove_unix_paths};
 use trunkline_protocol::packet::greeting::Greeting;
 use trunkline_stats::{DigestQuery, DigestRow, Inventory, Report, SessionList, SessionQuery};
-use trunkline_topology::{HostAnswer, HostgroupId, Secret};
+use trunkline_topology::{HostAnswer, HostgroupId, Origin, Secret};
 use trunkline_worker::{CatalogAsk, KillAnswer, KillScope, Shared, Worker, WorkerOptions};
 
 use crate::{
@@ -359,12 +359,12 @@ impl DataPlane {
         Inventory::merge(parts, rows_max)
     }
 
-    /// Addresses with failed logins: how many in a row, and how long ago the last one was.
-    pub fn failed_logins(&self) -> Vec<(IpAddr, u32, Duration)> {
+    /// Where failed logins come from: how many in a row, and how long ago the last one was.
+    pub fn failed_logins(&self) -> Vec<(Origin, u32, Duration)> {
         let now = self.started.elapsed();
         let rows = self.shared.failed_logins().into_iter();
-        rows.map(|(addr, failures, last_ms)| {
-            (addr, failures, now.saturating_sub(Duration::from_millis(last_ms)))
+        rows.map(|(origin, failures, last_ms)| {
+            (origin, failures, now.saturating_sub(Duration::from_millis(last_ms)))
         })
         .collect()
     }

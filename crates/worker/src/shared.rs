@@ -4,7 +4,6 @@
 
 use std::{
     collections::HashMap,
-    net::IpAddr,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed},
@@ -17,6 +16,7 @@ use trunkline_catalog::Catalog;
 use trunkline_protocol::packet::greeting::Flavor;
 use trunkline_session::{Credential, frontend::Attribute};
 use trunkline_sql::{token::Modes, version::ServerVersion};
+use trunkline_topology::Origin;
 
 use crate::{
     accept::address_limits::Addresses, accept::host_names::HostNames,
@@ -173,13 +173,13 @@ impl Shared {
         &self.host_names
     }
 
-    /// Addresses with failed logins: how many in a row, and when the last one was, ms on the
+    /// Where failed logins come from: how many in a row, and when the last one was, ms on the
     /// workers' clock.
-    pub fn failed_logins(&self) -> Vec<(IpAddr, u32, u64)> {
+    pub fn failed_logins(&self) -> Vec<(Origin, u32, u64)> {
         self.addresses.failing()
     }
 
-    /// Forgets them, and nobody has to wait any more; how many there were.
+    /// Forgets them, and nobody has to wait any more; how many names had some.
     pub fn forget_failed_logins(&self) -> usize {
         self.addresses.forget_failing()
     }

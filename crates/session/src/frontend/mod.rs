@@ -11,7 +11,7 @@ mod state;
 use trunkline_protocol::{
     Capabilities, auth::Plugin, codec::frame::Header, packet::greeting::Greeting,
 };
-use trunkline_topology::{Secret, User};
+use trunkline_topology::{Attempt, LoginWait, Secret, User};
 
 use std::sync::Arc;
 
@@ -59,6 +59,12 @@ pub trait Accounts {
     fn is_own_process(&self, user: &User) -> bool;
     /// Whether the connection goes through TLS.
     fn is_encrypted(&self) -> bool;
+    /// How long clients that call themselves so have to wait, where logins have failed. Asked for
+    /// before the first answer is judged, and again before the client is told what came of it.
+    fn wait(&self, name: &str, attempt: Attempt) -> Option<LoginWait> {
+        let _ = (name, attempt);
+        None
+    }
 }
 
 /// What the caller does after feeding the machine.
@@ -120,6 +126,9 @@ enum State {
     Verification(AwaitVerification),
     Users(AwaitUsers),
     Host(AwaitHost),
+    /// Over: the client did not prove to be this one, or has to wait.
+    Denied(String),
+    /// Over.
     Finished,
 }
 
@@ -211,6 +220,7 @@ impl ClientHandshake {
             | State::Verification(_)
             | State::Users(_)
             | State::Host(_)
+            | State::Denied(_)
             | State::Finished => (State::Finished, Refusal::BadHandshake.refuse(out, answer_seq)),
         };
         self.state = next;
@@ -267,6 +277,23 @@ impl ClientHandshake {
             | State::Decryption(_)
             | State::Verification(_)
             | State::Users(_)
+            | State::Denied(_)
+            | State::Finished => None,
+        }
+    }
+
+    /// Whom the client did not prove to be, where it was refused for that or has to wait.
+    pub fn denied_name(&self) -> Option<&str> {
+        match &self.state {
+            State::Denied(name) => Some(name),
+            State::Response(_)
+            | State::Tls(_)
+            | State::SwitchResponse(_)
+            | State::Sha2Answer(_)
+            | State::Decryption(_)
+            | State::Verification(_)
+            | State::Users(_)
+            | State::Host(_)
             | State::Finished => None,
         }
     }
@@ -283,7 +310,7 @@ impl ClientHandshake {
             State::Verification(state) => Some(state.login.seq),
             State::Users(state) => Some(state.login.seq),
             State::Host(state) => Some(state.answer_seq()),
-            State::Tls(_) | State::Finished => None,
+            State::Tls(_) | State::Denied(_) | State::Finished => None,
         }
     }
 
@@ -316,6 +343,7 @@ impl State {
             | Self::Verification(_)
             | Self::Users(_)
             | Self::Host(_)
+            | Self::Denied(_)
             | Self::Finished => None,
         }
     }

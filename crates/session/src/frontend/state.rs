@@ -132,7 +132,7 @@ impl AwaitSha2Answer {
         out: &mut Vec<u8>,
     ) -> (State, Step) {
         if ciphertext.is_empty() || ciphertext.len() > CIPHERTEXT_LEN_MAX {
-            return (State::Finished, self.login.deny(accounts, out));
+            return self.login.deny(accounts, out);
         }
         let step = Step::Decrypt(ciphertext.to_vec());
         (State::Decryption(AwaitDecryption { login: self.login }), step)
@@ -144,7 +144,7 @@ impl AwaitSha2Answer {
             return (State::Finished, Refusal::BadHandshake.refuse(out, self.login.seq));
         }
         let Some(key) = accounts.public_key_pem() else {
-            return (State::Finished, self.login.deny(accounts, out));
+            return self.login.deny(accounts, out);
         };
         self.login.seq = put_more_data(out, self.login.seq, key);
         self.key_sent = true;
@@ -205,7 +205,7 @@ impl AwaitVerification {
                 // Only this plug-in has a quick way.
                 let is_remembered = self.hash.expose().starts_with(b"$A$");
                 let proven = is_remembered.then_some((self.hash, proof));
-                (State::Finished, self.login.accept(credential, proven, None, accounts, out))
+                self.login.let_in(credential, proven, None, accounts, out)
             }
         }
     }
@@ -310,10 +310,10 @@ pub(super) fn await_verification(
     out: &mut Vec<u8>,
 ) -> (State, Step) {
     let Some(password) = password.map(Secret::new) else {
-        return (State::Finished, login.deny(accounts, out));
+        return login.deny(accounts, out);
     };
     if let Some(credential) = login.check_quickly(password.expose()) {
-        return (State::Finished, login.accept(credential, None, None, accounts, out));
+        return login.let_in(credential, None, None, accounts, out);
     }
     if let Some(step) = login.servers_question(&password) {
         let hash = Secret::default();

@@ -38,8 +38,7 @@ impl Exchange {
             );
         }
         let accounts = LoginAccounts::new(
-            &self.core.env.snapshot,
-            &self.core.env.shared,
+            &self.core.env,
             &client.origin.peer,
             client.origin.tls.is_some(),
         );
@@ -84,7 +83,8 @@ impl Core {
             Refusal::TlsRequired
             | Refusal::BadHandshake
             | Refusal::TlsNotOffered
-            | Refusal::OutOfOrder => return false,
+            | Refusal::OutOfOrder
+            | Refusal::MustWait(_) => return false,
         };
         let keeps = self.keep_user(client, None);
         if keeps {
