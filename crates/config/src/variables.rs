@@ -552,6 +552,11 @@ settings! {
     /// server has refused one of these users.
     server_users_interval: u64 = 60_000, Range::Numbers(1_000, DAY_MS), "ms", Live, "0.1.0";
 
+    /// How long a login waits at most for what the servers say of its user, which is asked for
+    /// unless that was done within the last second. After it, what is known counts. 0 asks at the
+    /// interval only.
+    server_users_check_timeout: u64 = 1_000, Range::Numbers(0, 60_000), "ms", Live, "0.1.0";
+
     /// Whose account asks servers how far they lag behind: a user of the configuration with a
     /// password that opens servers, which may be inactive for clients. Its account there needs
     /// `REPLICATION CLIENT` (MariaDB: `SLAVE MONITOR`). Empty: the first active user with a

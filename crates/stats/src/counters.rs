@@ -108,6 +108,12 @@ counters! {
             "Times that failed logins made a name from an address, or an address, wait."
         failed_logins_forgotten: "trunkline_failed_logins_forgotten_total";
             "Names and addresses whose failed logins were forgotten before their time, for want of room."
+        server_users_told:
+            "trunkline_server_user_lookups_total", result = "told";
+            "Names of clients that servers were asked for at a login, by what came of it."
+        server_users_untold:
+            "trunkline_server_user_lookups_total", result = "untold";
+            "Names of clients that servers could not be asked for at a login: what was known counted."
         host_names_found:
             "trunkline_host_name_lookups_total", result = "named";
             "Look-ups of the names of clients' hosts, by what came of them."

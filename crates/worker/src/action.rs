@@ -158,6 +158,13 @@ pub enum Action {
     Wipe,
     /// Find out what users the servers have, publish them, and answer with `users_looked_up`.
     LookUpUsers,
+    /// Find out what servers say of this name, publish it, and answer with `user_looked_up`.
+    LookUpUser {
+        /// The name.
+        name: String,
+        /// Now, on the workers' clock, ms.
+        asked_ms: u64,
+    },
     /// Find out what the host with this address is called; answer with `host_named`.
     LookUpHost(IpAddr),
     /// Find out what these names mean, put it into the catalog, settle them there, and answer who

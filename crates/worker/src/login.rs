@@ -1,6 +1,7 @@
 //! Steps 1 and 2: a client connects, authenticates, and becomes a session.
 
 pub(crate) mod change_user;
+pub(crate) mod current_user;
 mod named_host;
 mod schema;
 
@@ -59,9 +60,9 @@ pub(crate) const SCHEMAS_MAX: usize = 4_096;
 
 impl Env {
     /// What the configuration knows, completed by what this login and earlier ones proved.
-    fn server_credential(&self, user: &User, proven: &Credential) -> Credential {
+    fn server_credential(&self, user: &Arc<User>, proven: &Credential) -> Credential {
         let mut credential = Credential::from_password(&user.password);
-        credential.learn(&self.shared.learn_credential(&user.key(), proven));
+        credential.learn(&self.shared.learn_credential(user, proven));
         credential
     }
 }
@@ -198,11 +199,8 @@ impl Exchange {
         let Phase::Login(handshake) = &mut client.phase else {
             return;
         };
-        let accounts = LoginAccounts::new(
-            &self.core.env,
-            &client.origin.peer,
-            client.origin.tls.is_some(),
-        );
+        let accounts =
+            LoginAccounts::new(&self.core.env, &client.origin.peer, client.origin.tls.is_some());
         let step = resume(handshake, &accounts, client.io.outbox.buf(&mut self.core.fx.buffers));
         self.core.touch_client(client);
         self.login_step(client, step);
@@ -227,6 +225,7 @@ impl Exchange {
                 self.core.fx.act(Action::AskServer { client: client.id, name, hostgroup, clear });
             }
             Step::LookUp => self.core.look_up_users(Some(client.id)),
+            Step::LookUpUser(name) => self.core.look_up_user(client.id, name),
             Step::NameHost => self.core.fx.wake(Wake::NameHost(client.id)),
             Step::Accepted(identity) => self.authenticated(client, *identity),
             Step::Refused(because) => {
@@ -272,7 +271,7 @@ impl Exchange {
     fn authenticated(&mut self, client: &mut Client, identity: ClientIdentity) {
         let user = Arc::clone(&identity.user);
         if let Some((hash, proof)) = &identity.proven_sha2 {
-            self.core.env.shared.remember_verified(&user.key(), hash.expose().clone(), *proof);
+            self.core.env.shared.remember_verified(&user, hash.clone(), *proof);
         }
         if let Some(charset) = unfit_charset(self.core.env.greeting.flavor(), identity.collation) {
             let text =
@@ -458,6 +457,10 @@ impl Accounts for LoginAccounts<'_> {
 
     fn can_look_up(&self) -> bool {
         !self.env.snapshot.settings.server_users_account.is_empty()
+    }
+
+    fn may_be_outdated(&self, name: &str) -> bool {
+        self.is_to_be_asked(name)
     }
 
     fn awaits_host_name(&self) -> bool {

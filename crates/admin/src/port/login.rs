@@ -142,6 +142,7 @@ pub(super) async fn log_in<S: AsyncRead + AsyncWrite + Unpin>(
             | Step::VerifyHash { .. }
             | Step::AskServer { .. }
             | Step::LookUp
+            | Step::LookUpUser(_)
             | Step::NameHost => {
                 let name = handshake.denied_name();
                 service.door().failed(asked.origin, name, &service.snapshot().settings);

@@ -218,6 +218,7 @@ impl Login {
         accounts: &dyn Accounts,
         out: &mut Vec<u8>,
     ) -> (State, Step) {
+        self.find_again(accounts);
         if plugin == Plugin::Parsec && answer.is_empty() && !self.has_salt {
             return self.send_salt(accounts, out);
         }
@@ -286,6 +287,11 @@ impl Login {
         (State::Users(AwaitUsers { login: self, shown }), Step::LookUp)
     }
 
+    /// Takes the user as it is now: it may have changed, or gone, since the client's last packet.
+    pub(super) fn find_again(&mut self, accounts: &dyn Accounts) {
+        (self.user, self.is_known) = find(&self.name, accounts);
+    }
+
     /// Decides anew on what a client has shown, by the users as they are now.
     pub(super) fn look_again(
         mut self: Box<Self>,
@@ -293,7 +299,7 @@ impl Login {
         accounts: &dyn Accounts,
         out: &mut Vec<u8>,
     ) -> (State, Step) {
-        (self.user, self.is_known) = find(&self.name, accounts);
+        self.find_again(accounts);
         let (plugin, answer) = match shown {
             Shown::Answer(plugin, answer) => (plugin, answer),
             Shown::Password { clear, against } => {

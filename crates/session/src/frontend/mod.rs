@@ -22,7 +22,7 @@ use crate::credential::Nonce;
 use login::Login;
 use state::{
     AwaitDecryption, AwaitHost, AwaitResponse, AwaitSha2Answer, AwaitSwitchResponse, AwaitTls,
-    AwaitUsers, AwaitVerification, HeldChange,
+    AwaitUser, AwaitUsers, AwaitVerification, HeldChange,
 };
 
 /// The longest payload, in bytes, that a client may send before it is authenticated: attributes
@@ -42,6 +42,12 @@ pub trait Accounts {
     /// Whether who is not known, or not by this password, may have become so: the caller can ask
     /// for [`Step::LookUp`].
     fn can_look_up(&self) -> bool;
+    /// Whether what is known of this name may be out of date: the caller is asked for it with
+    /// [`Step::LookUpUser`] before anything is judged.
+    fn may_be_outdated(&self, name: &str) -> bool {
+        let _ = name;
+        false
+    }
     /// Whether the name of the client's host has to be known before its user is looked for: the
     /// caller is asked for it with [`Step::NameHost`].
     fn awaits_host_name(&self) -> bool {
@@ -99,6 +105,9 @@ pub enum Step {
     /// Find out what users there are now, then call [`ClientHandshake::on_looked_up`]; asked for
     /// once in a handshake, before a client is refused.
     LookUp,
+    /// Find out what accounts of this name there are now, then call
+    /// [`ClientHandshake::on_user_looked_up`]; asked for once in a handshake.
+    LookUpUser(String),
     /// Find out what the client's host is called, then call
     /// [`ClientHandshake::on_host_named`]; from then on [`Accounts::awaits_host_name`] says no.
     NameHost,
@@ -125,6 +134,7 @@ enum State {
     Decryption(AwaitDecryption),
     Verification(AwaitVerification),
     Users(AwaitUsers),
+    User(AwaitUser),
     Host(AwaitHost),
     /// Over: the client did not prove to be this one, or has to wait.
     Denied(String),
@@ -157,6 +167,7 @@ impl ClientHandshake {
                 default_plugin,
                 must_encrypt,
                 seq: 1,
+                is_current: false,
             }),
         }
     }
@@ -189,7 +200,7 @@ impl ClientHandshake {
         out: &mut Vec<u8>,
     ) -> (Self, Step) {
         let seq = seq.wrapping_add(1);
-        let change = HeldChange { capabilities, nonce, seq };
+        let change = HeldChange { capabilities, nonce, seq, is_current: false };
         let (state, step) = change.on_request(body, accounts, out);
         (Self { state }, step)
     }
@@ -219,6 +230,7 @@ impl ClientHandshake {
             | State::Decryption(_)
             | State::Verification(_)
             | State::Users(_)
+            | State::User(_)
             | State::Host(_)
             | State::Denied(_)
             | State::Finished => (State::Finished, Refusal::BadHandshake.refuse(out, answer_seq)),
@@ -254,6 +266,18 @@ impl ClientHandshake {
         step
     }
 
+    /// The accounts of the client's name are as they are now, as far as servers have said, as
+    /// [`Step::LookUpUser`] asked for.
+    pub fn on_user_looked_up(&mut self, accounts: &dyn Accounts, out: &mut Vec<u8>) -> Step {
+        let state = std::mem::replace(&mut self.state, State::Finished);
+        let State::User(state) = state else {
+            return Refusal::BadHandshake.refuse(out, 0);
+        };
+        let (next, step) = state.held.go_on(accounts, out);
+        self.state = next;
+        step
+    }
+
     /// The name of the client's host is known as far as it can be, as [`Step::NameHost`] asked for.
     pub fn on_host_named(&mut self, accounts: &dyn Accounts, out: &mut Vec<u8>) -> Step {
         let state = std::mem::replace(&mut self.state, State::Finished);
@@ -269,7 +293,7 @@ impl ClientHandshake {
     /// has the name may refuse the client.
     pub fn host_answer_seq(&self) -> Option<u8> {
         match &self.state {
-            State::Host(state) => Some(state.answer_seq()),
+            State::Host(state) => Some(state.held.answer_seq()),
             State::Response(_)
             | State::Tls(_)
             | State::SwitchResponse(_)
@@ -277,6 +301,7 @@ impl ClientHandshake {
             | State::Decryption(_)
             | State::Verification(_)
             | State::Users(_)
+            | State::User(_)
             | State::Denied(_)
             | State::Finished => None,
         }
@@ -293,6 +318,7 @@ impl ClientHandshake {
             | State::Decryption(_)
             | State::Verification(_)
             | State::Users(_)
+            | State::User(_)
             | State::Host(_)
             | State::Finished => None,
         }
@@ -309,7 +335,8 @@ impl ClientHandshake {
             State::Decryption(state) => Some(state.login.seq),
             State::Verification(state) => Some(state.login.seq),
             State::Users(state) => Some(state.login.seq),
-            State::Host(state) => Some(state.answer_seq()),
+            State::User(state) => Some(state.held.answer_seq()),
+            State::Host(state) => Some(state.held.answer_seq()),
             State::Tls(_) | State::Denied(_) | State::Finished => None,
         }
     }
@@ -342,6 +369,7 @@ impl State {
             | Self::Decryption(_)
             | Self::Verification(_)
             | Self::Users(_)
+            | Self::User(_)
             | Self::Host(_)
             | Self::Denied(_)
             | Self::Finished => None,

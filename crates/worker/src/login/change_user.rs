@@ -37,11 +37,8 @@ impl Exchange {
                 None,
             );
         }
-        let accounts = LoginAccounts::new(
-            &self.core.env,
-            &client.origin.peer,
-            client.origin.tls.is_some(),
-        );
+        let accounts =
+            LoginAccounts::new(&self.core.env, &client.origin.peer, client.origin.tls.is_some());
         let (handshake, step) = ClientHandshake::change_user(
             capabilities,
             client.origin.nonce,
