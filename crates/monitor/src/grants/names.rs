@@ -22,8 +22,9 @@ use trunkline_topology::{Server, User};
 use super::{ANSWER_LEN_MAX, Asked, Wish, can_be_asked, report};
 use crate::{Account, LearnError};
 
-/// Names that one question is for.
-const NAMES_MAX: usize = 256;
+/// Names that one question is for: as many as may wait, so that a flood of names that are nobody's
+/// makes nobody wait for more than one other question.
+const NAMES_MAX: usize = 4_096;
 /// How long the connection stays that is not used.
 const IDLE_MAX: Duration = Duration::from_secs(10);
 /// After a question that failed nobody waits for another one for so long.
