@@ -174,7 +174,7 @@ impl Login {
 
     /// Lets a client in whatever it has answered.
     fn admit(
-        mut self: Box<Self>,
+        mut self,
         named: Option<Plugin>,
         answer: &[u8],
         accounts: &dyn Accounts,
@@ -422,7 +422,7 @@ impl Login {
 
     /// Accepts a client whose password was right, unless it has to wait.
     pub(super) fn let_in(
-        self: Box<Self>,
+        self,
         credential: Credential,
         proven_sha2: Option<ProvenHash>,
         native_stage2: Option<[u8; 20]>,
@@ -436,7 +436,7 @@ impl Login {
     }
 
     fn accept(
-        self: Box<Self>,
+        self,
         credential: Credential,
         proven_sha2: Option<ProvenHash>,
         native_stage2: Option<[u8; 20]>,
@@ -465,11 +465,7 @@ impl Login {
     }
 
     /// Refuses a client that has not proven its password.
-    pub(super) fn deny(
-        self: Box<Self>,
-        accounts: &dyn Accounts,
-        out: &mut Vec<u8>,
-    ) -> (State, Step) {
+    pub(super) fn deny(self, accounts: &dyn Accounts, out: &mut Vec<u8>) -> (State, Step) {
         if let Some(wait) = accounts.wait(&self.name, Attempt::Wrong) {
             return self.put_off(wait, accounts, out);
         }
@@ -479,12 +475,7 @@ impl Login {
     }
 
     /// Refuses a client until others have been quiet for long enough.
-    fn put_off(
-        self: Box<Self>,
-        wait: LoginWait,
-        accounts: &dyn Accounts,
-        out: &mut Vec<u8>,
-    ) -> (State, Step) {
+    fn put_off(self, wait: LoginWait, accounts: &dyn Accounts, out: &mut Vec<u8>) -> (State, Step) {
         let step = Refusal::put_off(out, self.seq, &self.name, accounts.client_host(), wait);
         (State::Denied(self.name), step)
     }
