@@ -140,14 +140,15 @@ fn failed_logins_are_one_names_and_one_addresss() -> Result<()> {
 #[test]
 fn a_change_of_user_is_a_login() -> Result<()> {
     let Some(server) = backends::mariadb("a_change_of_user_is")? else { return Ok(()) };
-    for user in ["changing", "changed_to"] {
+    for user in ["limit_changer", "limit_changed_to"] {
         backends::account(server, user)?;
     }
     let settings = "failed_logins_max = 2\nfailed_login_delay = 60000";
-    let proxy = Config::new(settings, server).user("changing").user("changed_to").start()?;
-    let mut client = Wire::login(&proxy, "changing", PASSWORD, "")?;
+    let proxy =
+        Config::new(settings, server).user("limit_changer").user("limit_changed_to").start()?;
+    let mut client = Wire::login(&proxy, "limit_changer", PASSWORD, "")?;
     let changed = |client: &mut Wire, password: &str| {
-        let error = client.change_user("changed_to", password, "").err();
+        let error = client.change_user("limit_changed_to", password, "").err();
         error.and_then(|error| error.downcast::<Refused>().ok()).map(|refused| refused.0.code)
     };
     // As with MariaDB it stays who it was, so long as it may guess.
@@ -157,8 +158,8 @@ fn a_change_of_user_is_a_login() -> Result<()> {
     }
     assert_eq!(changed(&mut client, PASSWORD), Some(1129));
     ensure!(client.is_closed()?);
-    assert_eq!(refused(Wire::login(&proxy, "changed_to", PASSWORD, ""))?.code, 1129);
-    let mut again = Wire::login(&proxy, "changing", PASSWORD, "")?;
+    assert_eq!(refused(Wire::login(&proxy, "limit_changed_to", PASSWORD, ""))?.code, 1129);
+    let mut again = Wire::login(&proxy, "limit_changer", PASSWORD, "")?;
     assert_eq!(again.value("SELECT 5")?.as_deref(), Some("5"));
     Ok(())
 }
