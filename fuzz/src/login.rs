@@ -12,7 +12,7 @@ use trunkline_session::{
     backend::{ServerHandshake, ServerLogin, ServerStep, TlsWish},
     frontend::{Accounts, ClientHandshake, Step},
 };
-use trunkline_topology::{HostgroupId, Password, Secret, User};
+use trunkline_topology::{Attempt, HostgroupId, LoginWait, Password, Secret, User, Waiting};
 
 use crate::choice;
 
@@ -26,6 +26,10 @@ struct OneUser {
     is_verified: bool,
     /// Whether the name of the client's host is still to be asked for.
     awaits_host: Cell<bool>,
+    /// Whether what is known of the user may be out of date.
+    is_outdated: bool,
+    /// How long everybody has to wait, if anybody does.
+    waits: Option<LoginWait>,
 }
 
 impl OneUser {
@@ -60,6 +64,8 @@ impl OneUser {
             is_secure: how & 8 != 0,
             is_verified: how & 16 != 0,
             awaits_host: Cell::new(how & 32 != 0),
+            is_outdated: how & 64 != 0,
+            waits: (how & 128 != 0).then_some(LoginWait { ms: 1, whose: Waiting::Origin }),
         }
     }
 }
@@ -83,6 +89,14 @@ impl Accounts for OneUser {
 
     fn awaits_host_name(&self) -> bool {
         self.awaits_host.get()
+    }
+
+    fn may_be_outdated(&self, _: &str) -> bool {
+        self.is_outdated
+    }
+
+    fn wait(&self, _: &str, attempt: Attempt) -> Option<LoginWait> {
+        self.waits.filter(|_| attempt != Attempt::Begins)
     }
 
     fn public_key_pem(&self) -> Option<&[u8]> {
@@ -178,7 +192,7 @@ pub fn client_handshake(data: &[u8]) {
                 &accounts,
                 &mut out,
             );
-            name_host(&mut handshake, &mut step, &accounts, &mut out);
+            look_up(&mut handshake, &mut step, &accounts, &mut out);
             if !client_step(step) {
                 return;
             }
@@ -188,7 +202,7 @@ pub fn client_handshake(data: &[u8]) {
     while let Some((header, payload, after)) = split_packet(rest) {
         rest = after;
         let mut step = handshake.on_packet(header, payload, &accounts, &mut out);
-        name_host(&mut handshake, &mut step, &accounts, &mut out);
+        look_up(&mut handshake, &mut step, &accounts, &mut out);
         if let Step::Decrypt(cipher) = step {
             let clear = (way & 4 != 0).then_some(cipher);
             step = handshake.on_decrypted(clear, &accounts, &mut out);
@@ -214,8 +228,8 @@ pub fn client_handshake(data: &[u8]) {
     }
 }
 
-/// Knows what the client's host is called, if that is asked for.
-fn name_host(
+/// Knows what the client's host is called, and what its user is now, if that is asked for.
+fn look_up(
     handshake: &mut ClientHandshake,
     step: &mut Step,
     accounts: &OneUser,
@@ -225,6 +239,10 @@ fn name_host(
         assert!(handshake.host_answer_seq().is_some(), "nobody waits for a name");
         accounts.awaits_host.set(false);
         *step = handshake.on_host_named(accounts, out);
+    }
+    if let Step::LookUpUser(_) = step {
+        *step = handshake.on_user_looked_up(accounts, out);
+        assert!(!matches!(step, Step::LookUpUser(_)), "a user is looked up once");
     }
 }
 
@@ -237,6 +255,7 @@ fn client_step(step: Step) -> bool {
         | Step::VerifyHash { .. }
         | Step::AskServer { .. }
         | Step::LookUp
+        | Step::LookUpUser(_)
         | Step::NameHost => true,
         Step::Accepted(identity) => {
             assert!(identity.user.active, "an inactive user was let in");

@@ -141,6 +141,7 @@ fn put_control_plane(out: &mut Exposition<'_>, admin: AdminFigures, http: HttpFi
         ("displaced", admin.displaced),
     ];
     out.labelled(&metrics::ADMIN_REFUSALS, named(refusals));
+    out.single(&metrics::ADMIN_FORGOTTEN, admin.forgotten);
     let statements = [("limit", admin.stats_limited), ("busy", admin.stats_busy)];
     out.labelled(&metrics::ADMIN_STATEMENT_REFUSALS, named(statements));
     out.single(&metrics::HTTP_CONNECTIONS, http.connections);

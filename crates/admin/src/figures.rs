@@ -26,7 +26,8 @@ macro_rules! counted {
 counted! {
     /// Those of the admin port.
     AdminCounts -> AdminFigures {
-        admins, stats_users, logging_in, held_bytes, displaced, denied, blocked, full, idle,
+        admins, stats_users, logging_in, held_bytes, displaced, denied, blocked, forgotten, full,
+        idle,
         stats_limited, stats_busy
     }
 }

@@ -1,10 +1,11 @@
 //! Where the numbers come from.
 
-use std::{net::IpAddr, pin::Pin, sync::Arc, time::Duration};
+use std::{pin::Pin, sync::Arc, time::Duration};
 
 use trunkline_config::{Config, Snapshot};
 use trunkline_net::TlsSetup;
 use trunkline_stats::{DigestQuery, DigestRow, Inventory, Report, SessionList, SessionQuery};
+use trunkline_topology::Origin;
 
 /// The answer to [`StatusSource::report`].
 pub type ReportFuture<'a> = Pin<Box<dyn Future<Output = Report> + Send + 'a>>;
@@ -77,11 +78,11 @@ pub struct NotKilled {
     pub message: String,
 }
 
-/// Logins from one address that failed.
+/// Logins from one origin that failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FailedLogins {
-    /// The address; the first half of one of IPv6.
-    pub address: IpAddr,
+    /// Where they came from.
+    pub origin: Origin,
     /// How many, one after the other.
     pub failures: u32,
     /// How long ago the last one was.
@@ -137,10 +138,10 @@ pub trait Runtime: StatusSource {
     /// whether they are.
     fn reopen_logs(&self) -> Answer<'_, Result<(), String>>;
 
-    /// Addresses with failed logins.
+    /// Where failed logins come from.
     fn failed_logins(&self) -> Vec<FailedLogins>;
 
-    /// Forgets them; how many there were.
+    /// Forgets them; how many names had some.
     fn forget_failed_logins(&self) -> u64;
 
     /// Ends the client with this number, or only its statement, whoever it is.

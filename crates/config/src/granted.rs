@@ -53,6 +53,28 @@ impl GrantedUsers {
         Self::new(self.iter().map(there))
     }
 
+    /// With what `of_names` has of these names, and nothing else of them; `None` where that is the
+    /// same.
+    pub fn with_names(&self, names: &[String], of_names: &Self) -> Option<Self> {
+        let is_same = |name: &String| self.by_name.get(name) == of_names.by_name.get(name);
+        if names.iter().all(is_same) {
+            return None;
+        }
+        let mut by_name = self.by_name.clone();
+        for name in names {
+            match of_names.by_name.get(name) {
+                Some(accounts) => by_name.insert(name.clone(), accounts.clone()),
+                None => by_name.remove(name),
+            };
+        }
+        Some(Self { by_name })
+    }
+
+    /// Whether there is an account of that name, wherever its clients come from.
+    pub fn has_name(&self, name: &str) -> bool {
+        self.by_name.contains_key(name)
+    }
+
     /// How many accounts there are.
     pub fn len(&self) -> usize {
         self.by_name.values().map(Vec::len).sum()
@@ -103,6 +125,20 @@ mod tests {
         assert_eq!(users.len(), 5);
         assert!(users.account("app", "10.%").is_some() && users.account("app", "11.%").is_none());
         assert!(!users.names_hosts());
+    }
+
+    #[test]
+    fn single_names_get_other_accounts() {
+        let users = GrantedUsers::new([user("app", "%"), user("app", "10.%"), user("other", "%")]);
+        let names = ["app", "new", "never"].map(str::to_owned);
+        let told = GrantedUsers::new([user("app", "10.%"), user("new", "%"), user("other", "x")]);
+        let now = users.with_names(&names, &told).expect("they have changed");
+        assert!(now.account("app", "%").is_none() && now.account("app", "10.%").is_some());
+        assert!(now.has_name("new") && !now.has_name("never"));
+        assert!(now.account("other", "%").is_some(), "nobody asked for it");
+        assert_eq!(now.with_names(&names, &told), None);
+        let gone = now.with_names(&names, &GrantedUsers::default()).expect("they have gone");
+        assert_eq!(gone.len(), 1);
     }
 
     #[test]

@@ -155,6 +155,16 @@ impl Snapshot {
         })
     }
 
+    /// The next snapshot with what servers say of these names; `None` when nothing changed, or the
+    /// servers are not those that are asked now.
+    pub fn with_granted_names(&self, names: &[String], told: &GrantedUsers) -> Option<Self> {
+        let home = HostgroupId(self.settings.server_users_hostgroup);
+        let is_there = |user: &Arc<User>| user.default_hostgroup == home;
+        let is_asked = !self.settings.server_users_account.is_empty() && told.iter().all(is_there);
+        let granted = self.granted.with_names(names, told).filter(|_| is_asked)?;
+        self.with_granted(granted)
+    }
+
     /// The user of a client that calls itself `name` and comes from `addr` (`None` is a Unix
     /// socket), from a host of that name, active or not. A user of the configuration goes before
     /// those of servers, wherever it may come from.

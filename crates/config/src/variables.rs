@@ -208,13 +208,22 @@ settings! {
     /// limit. One more is refused with error 1040. Unix sockets are not limited.
     max_connections_per_address: u32 = 0, Range::Numbers(0, 1_000_000), "clients", Live, "0.1.0";
 
-    /// Failed logins in a row from one address before further ones from there have to wait; 0 is
-    /// no limit. Who comes meanwhile is refused with error 1129. Clients behind a balancer have one
-    /// address, unless it tells theirs (`proxy_protocol_networks`).
+    /// Failed logins in a row of one name from one address before further ones have to wait; 0 is
+    /// no limit. Who comes meanwhile with that name is refused with error 1129, also with the
+    /// right password. `COM_CHANGE_USER` is a login. Clients behind a balancer have one address,
+    /// unless it tells theirs (`proxy_protocol_networks`). Over a Unix socket the account of the
+    /// system is the address.
     failed_logins_max: u32 = 0, Range::Numbers(0, 1_000_000), "logins", Live, "0.1.0";
 
-    /// How long an address waits after `failed_logins_max` failed logins; twice as long after each
-    /// further one. A login that succeeds ends it.
+    /// Failed logins from one address within `failed_login_delay_max`, whatever the names, before
+    /// names have to wait that have not logged in from there before; 0 is no such limit. In force
+    /// where `failed_logins_max` is. Of one name, the first `failed_logins_max` failures in a row
+    /// count.
+    failed_logins_per_address_max: u32 = 100, Range::Numbers(0, 1_000_000), "logins", Live,
+        "0.1.0";
+
+    /// How long a name from an address waits after `failed_logins_max` failed logins; twice as long
+    /// after each further one. A login with that name from there that succeeds begins anew.
     failed_login_delay: u64 = 1_000, Range::Numbers(1, DAY_MS), "ms", Live, "0.1.0";
 
     /// The longest such wait.
@@ -549,6 +558,11 @@ settings! {
     /// How often they are asked. They are asked too when a client was to be refused, or when a
     /// server has refused one of these users.
     server_users_interval: u64 = 60_000, Range::Numbers(1_000, DAY_MS), "ms", Live, "0.1.0";
+
+    /// How long a login waits at most for what the servers say of its user, which is asked for
+    /// unless that was done within the last second. After it, what is known counts. 0 asks at the
+    /// interval only.
+    server_users_check_timeout: u64 = 1_000, Range::Numbers(0, 60_000), "ms", Live, "0.1.0";
 
     /// Whose account asks servers how far they lag behind: a user of the configuration with a
     /// password that opens servers, which may be inactive for clients. Its account there needs

@@ -35,7 +35,7 @@ pub mod dictionary;
 pub use asking::{Question, keep_asking};
 pub use check::keep_checking;
 pub use dictionary::{DictionaryQuestion, keep_telling};
-pub use grants::{UsersRead, keep_reading_users};
+pub use grants::{NamesRead, UserQuestion, UsersRead, keep_looking_up_users, keep_reading_users};
 pub use greeting::greeting_for_clients;
 pub use knowledge::{Facts, Knowledge, StateFileError};
 pub use lag::keep_measuring_lag;

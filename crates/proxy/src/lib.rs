@@ -24,6 +24,8 @@ mod plane;
 pub use administrators::{TakeDigests, TellKill};
 pub use event_log::{EventLog, Log};
 use mailbox::Mail;
-pub use plane::{CatalogQuestion, DataPlane, HostQuestion, LoginQuestion, PlaneOptions};
+pub use plane::{
+    CatalogQuestion, DataPlane, HostQuestion, LoginQuestion, PlaneOptions, UserQuestion,
+};
 pub use trunkline_net::{TlsFolders, TlsSetup};
 pub use trunkline_worker::{KillAnswer, KillScope};

@@ -18,7 +18,7 @@ use trunkline_crypto::PrivateKey;
 use trunkline_net::{Keepalive, Listener, Poller, TlsSetup, remove_unix_paths};
 use trunkline_protocol::packet::greeting::Greeting;
 use trunkline_stats::{DigestQuery, DigestRow, Inventory, Report, SessionList, SessionQuery};
-use trunkline_topology::{HostAnswer, HostgroupId, Secret};
+use trunkline_topology::{HostAnswer, HostgroupId, Origin, Secret};
 use trunkline_worker::{CatalogAsk, KillAnswer, KillScope, Shared, Worker, WorkerOptions};
 
 use crate::{
@@ -49,6 +49,9 @@ pub struct PlaneOptions {
     pub look_up_users: Arc<dyn Fn() + Send + Sync>,
     /// Called by workers that want a password tried on a server. Must return at once.
     pub ask_server: Arc<dyn Fn(LoginQuestion) + Send + Sync>,
+    /// Called by workers that want to know what servers say of a client's name: publish that, then
+    /// answer. Must return at once.
+    pub look_up_user: Arc<dyn Fn(UserQuestion) + Send + Sync>,
     /// Called by workers that want to know what a client's host is called. Must return at once.
     pub look_up_host: Arc<dyn Fn(HostQuestion) + Send + Sync>,
     /// What names mean on the servers.
@@ -63,6 +66,16 @@ pub struct CatalogQuestion {
     pub ask: Box<CatalogAsk>,
     /// Takes it to who waited that what is known is in the catalog.
     pub told: Box<dyn FnOnce(Vec<Waiter>) + Send>,
+}
+
+/// A name of which it is wanted what servers say.
+pub struct UserQuestion {
+    /// The name.
+    pub name: String,
+    /// When it was asked for, on the workers' clock, ms.
+    pub asked_ms: u64,
+    /// Takes to the worker as of when the answer is, on that clock; `None` where there is none.
+    pub answer: Box<dyn FnOnce(Option<u64>) + Send>,
 }
 
 /// An address whose host's name is wanted.
@@ -185,6 +198,7 @@ impl DataPlane {
                 tls: Arc::clone(&options.tls),
                 look_up_users: Arc::clone(&options.look_up_users),
                 ask_server: Arc::clone(&options.ask_server),
+                look_up_user: Arc::clone(&options.look_up_user),
                 look_up_host: Arc::clone(&options.look_up_host),
                 ask_catalog: Arc::clone(&options.ask_catalog),
                 events: plane.events.clone(),
@@ -362,12 +376,12 @@ impl DataPlane {
         Inventory::merge(parts, rows_max)
     }
 
-    /// Addresses with failed logins: how many in a row, and how long ago the last one was.
-    pub fn failed_logins(&self) -> Vec<(IpAddr, u32, Duration)> {
+    /// Where failed logins come from: how many in a row, and how long ago the last one was.
+    pub fn failed_logins(&self) -> Vec<(Origin, u32, Duration)> {
         let now = self.started.elapsed();
         let rows = self.shared.failed_logins().into_iter();
-        rows.map(|(addr, failures, last_ms)| {
-            (addr, failures, now.saturating_sub(Duration::from_millis(last_ms)))
+        rows.map(|(origin, failures, last_ms)| {
+            (origin, failures, now.saturating_sub(Duration::from_millis(last_ms)))
         })
         .collect()
     }
@@ -535,6 +549,7 @@ struct Start {
     tls: Arc<TlsSetup>,
     look_up_users: Arc<dyn Fn() + Send + Sync>,
     ask_server: Arc<dyn Fn(LoginQuestion) + Send + Sync>,
+    look_up_user: Arc<dyn Fn(UserQuestion) + Send + Sync>,
     look_up_host: Arc<dyn Fn(HostQuestion) + Send + Sync>,
     ask_catalog: Arc<dyn Fn(CatalogQuestion) + Send + Sync>,
     events: EventLog,
@@ -571,6 +586,7 @@ impl Start {
             tls: self.tls,
             look_up_users: self.look_up_users,
             ask_server: self.ask_server,
+            look_up_user: self.look_up_user,
             look_up_host: self.look_up_host,
             ask_catalog: self.ask_catalog,
             events: self.events,

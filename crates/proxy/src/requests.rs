@@ -7,8 +7,8 @@ use trunkline_cache::Waiter;
 use trunkline_worker::{CatalogAsk, ClientId, Worker, by_worker, shell::Request};
 
 use crate::{
-    CatalogQuestion, HostQuestion, LoginQuestion, event_log::Log, mailbox::WorkerMail,
-    outside::Outside, passwords::Job,
+    CatalogQuestion, HostQuestion, LoginQuestion, UserQuestion, event_log::Log,
+    mailbox::WorkerMail, outside::Outside, passwords::Job,
 };
 
 impl Outside {
@@ -34,6 +34,13 @@ impl Outside {
                 (self.parts.ask_server)(LoginQuestion { name, hostgroup, clear, answer });
             }
             Request::LookUpUsers => (self.parts.look_up_users)(),
+            Request::LookUpUser { name, asked_ms } => {
+                let (own, of) = (own(), name.clone());
+                let answer = Box::new(move |asked_ms| {
+                    own.send(WorkerMail::UserLookedUp(of, asked_ms));
+                });
+                (self.parts.look_up_user)(UserQuestion { name, asked_ms, answer });
+            }
             Request::LookUpHost(addr) => {
                 let own = own();
                 let answer = Box::new(move |answer| {

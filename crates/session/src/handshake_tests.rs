@@ -26,6 +26,7 @@ use crate::{
 };
 
 mod bytes;
+mod current;
 mod login;
 mod plugins;
 mod tls;
@@ -70,6 +71,11 @@ struct Users {
     names_hosts_later: bool,
     /// How often it was.
     hosts_asked: Cell<usize>,
+    /// Whether what is known of names is out of date, the names that were looked up, and what that
+    /// finds.
+    may_be_outdated: bool,
+    looked_up: RefCell<Vec<String>>,
+    told: RefCell<Option<Arc<User>>>,
     is_secure: bool,
     is_encrypted: bool,
 }
@@ -88,6 +94,9 @@ impl Users {
             key: Some(KEY.as_bytes().to_vec()),
             awaits_host: Cell::new(false),
             names_hosts_later: false,
+            may_be_outdated: false,
+            looked_up: RefCell::default(),
+            told: RefCell::default(),
             hosts_asked: Cell::new(0),
             is_secure: false,
             is_encrypted: false,
@@ -114,6 +123,10 @@ impl Accounts for Users {
 
     fn awaits_host_name(&self) -> bool {
         self.awaits_host.get()
+    }
+
+    fn may_be_outdated(&self, _: &str) -> bool {
+        self.may_be_outdated
     }
 
     fn public_key_pem(&self) -> Option<&[u8]> {
@@ -318,6 +331,13 @@ impl Wire<'_> {
                         self.users.awaits_host.set(self.users.names_hosts_later);
                     }
                     self.client.on_looked_up(self.users, &mut self.to_client)
+                }
+                Step::LookUpUser(name) => {
+                    self.users.looked_up.borrow_mut().push(name);
+                    if let Some(user) = self.users.told.take() {
+                        self.users.users.borrow_mut().insert(user.name.clone(), user);
+                    }
+                    self.client.on_user_looked_up(self.users, &mut self.to_client)
                 }
                 Step::NameHost => {
                     assert!(self.client.host_answer_seq().is_some());

@@ -97,7 +97,7 @@ counters! {
             "Clients turned away because listen_allow does not name their address."
         clients_refused_blocked:
             "trunkline_client_refusals_total", cause = "address_blocked";
-            "Clients turned away because of failed logins from their address."
+            "Clients turned away because of failed logins from their address, with their name or with many."
         clients_refused_half_open:
             "trunkline_client_refusals_total", cause = "half_open";
             "Clients turned away before they had logged in, as the oldest of more than half_open_max or half_open_per_address_max."
@@ -105,7 +105,15 @@ counters! {
             "trunkline_client_refusals_total", cause = "proxy_header";
             "Clients turned away because their PROXY header is malformed, late, or not from proxy_protocol_networks."
         failed_login_blocks: "trunkline_failed_login_blocks_total";
-            "Times that failed logins made an address wait."
+            "Times that failed logins made a name from an address, or an address, wait."
+        failed_logins_forgotten: "trunkline_failed_logins_forgotten_total";
+            "Names and addresses whose failed logins were forgotten before their time, for want of room."
+        server_users_told:
+            "trunkline_server_user_lookups_total", result = "told";
+            "Names of clients that servers were asked for at a login, by what came of it."
+        server_users_untold:
+            "trunkline_server_user_lookups_total", result = "untold";
+            "Names of clients that servers could not be asked for at a login: what was known counted."
         host_names_found:
             "trunkline_host_name_lookups_total", result = "named";
             "Look-ups of the names of clients' hosts, by what came of them."

@@ -131,6 +131,8 @@ metrics! {
         "Memory of prepared statements on the admin port, of their long data, and of results for users of statistics that wait to be read."
     ADMIN_REFUSALS: Counter "trunkline_admin_refusals_total" ["cause"]
         "Clients of the admin port that were refused (access_denied; blocked after failed logins; too_many) or closed (idle; displaced by a newer one before they had logged in)."
+    ADMIN_FORGOTTEN: Counter "trunkline_admin_failed_logins_forgotten_total" []
+        "Names whose failed logins on the admin port were forgotten before their time, for want of room."
     ADMIN_STATEMENT_REFUSALS: Counter "trunkline_admin_statement_refusals_total" ["cause"]
         "Statements of users of statistics that took more than they may (limit), or waited too long for another one of the same user (busy)."
     HTTP_CONNECTIONS: Gauge "trunkline_http_connections" []

@@ -151,6 +151,8 @@ pub struct AdminFigures {
     pub denied: u64,
     /// Logins refused because too many failed before.
     pub blocked: u64,
+    /// Names and addresses whose failed logins were forgotten before their time, for want of room.
+    pub forgotten: u64,
     /// Logins refused because as many clients as may be were there.
     pub full: u64,
     /// Clients closed because they were idle.

@@ -4,11 +4,13 @@
 
 mod address;
 mod allow;
+mod failed_logins;
 mod gate;
 mod health;
 mod host;
 mod lag;
 mod network;
+mod origin;
 mod pinned;
 mod pipeline;
 mod secret;
@@ -18,11 +20,13 @@ mod user;
 
 pub use address::{Address, AddressError};
 pub use allow::AllowList;
+pub use failed_logins::{Attempt, Failed, FailedLoginLimits, FailedLogins, LoginWait, Waiting};
 pub use gate::ListenerGate;
 pub use health::{RefusalCause, ServerHealth, ServerState};
 pub use host::{HostAnswer, HostName, HostPattern, host_name};
 pub use lag::{LagLimit, LagWatch, Replication};
 pub use network::{Network, Origins};
+pub use origin::{Origin, machine};
 pub use pinned::PinnedKeys;
 pub use pipeline::Pipeline;
 pub use secret::{Secret, wipe, wipe_front};

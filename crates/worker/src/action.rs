@@ -7,7 +7,9 @@ use trunkline_catalog::Name;
 use trunkline_pool::ConnId;
 use trunkline_protocol::{Reader, auth::parsec::Derivation};
 use trunkline_session::Credential;
-use trunkline_topology::{HostName, HostgroupId, Secret, Server, ServerKey, TlsOffer, TlsParams};
+use trunkline_topology::{
+    HostName, HostgroupId, Origin, Secret, Server, ServerKey, TlsOffer, TlsParams,
+};
 
 use crate::{
     ClientId, KillAnswer, KillAsker, KillRequest, MovedClient, MovedConn, QueryEvent, SessionEvent,
@@ -48,6 +50,13 @@ pub struct Peer {
 }
 
 impl Peer {
+    /// Where its failed logins count. `None` over a Unix socket, for clients of a balancer that
+    /// does not tell an address.
+    pub(crate) fn origin(&self) -> Option<Origin> {
+        let machine = self.client_addr.map(Origin::machine);
+        machine.or(self.client_uid.map(Origin::Account))
+    }
+
     /// The host part of `'user'@'host'` in messages.
     pub fn host(&self) -> String {
         self.client_addr.map_or_else(|| "localhost".to_owned(), |addr| addr.to_string())
@@ -149,6 +158,13 @@ pub enum Action {
     Wipe,
     /// Find out what users the servers have, publish them, and answer with `users_looked_up`.
     LookUpUsers,
+    /// Find out what servers say of this name, publish it, and answer with `user_looked_up`.
+    LookUpUser {
+        /// The name.
+        name: String,
+        /// Now, on the workers' clock, ms.
+        asked_ms: u64,
+    },
     /// Find out what the host with this address is called; answer with `host_named`.
     LookUpHost(IpAddr),
     /// Find out what these names mean, put it into the catalog, settle them there, and answer who

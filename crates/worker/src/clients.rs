@@ -60,6 +60,8 @@ pub(crate) struct Logins {
     pub(crate) looking_up: Vec<ClientId>,
     /// Whether that has been asked and not been answered.
     pub(crate) has_asked_for_users: bool,
+    /// Clients that wait for what servers say of their names.
+    pub(crate) looking_up_user: HashMap<String, Vec<ClientId>>,
     /// Those that wait for what their host is called, by its address.
     pub(crate) naming: HashMap<IpAddr, Vec<ClientId>, FixedState>,
 }

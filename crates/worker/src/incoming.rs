@@ -184,6 +184,12 @@ impl Worker {
         self.after(|worker| worker.commands.exchange.core.on_client_lost(moved))
     }
 
+    /// The configuration has what servers said of this name at that moment, ms; `None` where they
+    /// have said nothing.
+    pub fn user_looked_up(&mut self, name: String, asked_ms: Option<u64>) {
+        self.after(|worker| worker.commands.exchange.on_user_looked_up(name, asked_ms))
+    }
+
     /// What a host is called: the driver has found out.
     pub fn host_named(&mut self, addr: IpAddr, answer: HostAnswer) {
         self.after(|worker| worker.commands.exchange.on_host_named(addr, answer))

@@ -1,12 +1,12 @@
 //! Steps 1 and 2: a client connects, authenticates, and becomes a session.
 
 pub(crate) mod change_user;
+pub(crate) mod current_user;
 mod named_host;
 mod schema;
 
 use std::sync::Arc;
 
-use trunkline_config::Snapshot;
 use trunkline_protocol::{
     capability::Capabilities,
     codec::frame,
@@ -22,10 +22,10 @@ use trunkline_session::{
     tracker::{Charset, Schema, SessionState, is_plain_name},
 };
 use trunkline_stats::ClientRefusal;
-use trunkline_topology::{Password, User, wipe_front};
+use trunkline_topology::{Attempt, LoginWait, Password, User, Waiting, wipe_front};
 
 use crate::{
-    Action, ClientId, Shared,
+    Action, ClientId,
     accept::arrival::Arrival,
     accept::host_names::needs_name,
     action::Peer,
@@ -60,9 +60,9 @@ pub(crate) const SCHEMAS_MAX: usize = 4_096;
 
 impl Env {
     /// What the configuration knows, completed by what this login and earlier ones proved.
-    fn server_credential(&self, user: &User, proven: &Credential) -> Credential {
+    fn server_credential(&self, user: &Arc<User>, proven: &Credential) -> Credential {
         let mut credential = Credential::from_password(&user.password);
-        credential.learn(&self.shared.learn_credential(&user.key(), proven));
+        credential.learn(&self.shared.learn_credential(user, proven));
         credential
     }
 }
@@ -154,8 +154,7 @@ impl Exchange {
             }
             let consumed = client.io.inbox.len() - rest.len();
             let accounts = LoginAccounts::new(
-                &self.core.env.snapshot,
-                &self.core.env.shared,
+                &self.core.env,
                 &client.origin.peer,
                 client.origin.tls.is_some(),
             );
@@ -200,12 +199,8 @@ impl Exchange {
         let Phase::Login(handshake) = &mut client.phase else {
             return;
         };
-        let accounts = LoginAccounts::new(
-            &self.core.env.snapshot,
-            &self.core.env.shared,
-            &client.origin.peer,
-            client.origin.tls.is_some(),
-        );
+        let accounts =
+            LoginAccounts::new(&self.core.env, &client.origin.peer, client.origin.tls.is_some());
         let step = resume(handshake, &accounts, client.io.outbox.buf(&mut self.core.fx.buffers));
         self.core.touch_client(client);
         self.login_step(client, step);
@@ -230,18 +225,18 @@ impl Exchange {
                 self.core.fx.act(Action::AskServer { client: client.id, name, hostgroup, clear });
             }
             Step::LookUp => self.core.look_up_users(Some(client.id)),
+            Step::LookUpUser(name) => self.core.look_up_user(client.id, name),
             Step::NameHost => self.core.fx.wake(Wake::NameHost(client.id)),
             Step::Accepted(identity) => self.authenticated(client, *identity),
             Step::Refused(because) => {
-                if because == Refusal::AccessDenied {
-                    self.core.count_failed_login(client);
-                }
+                self.count_denied(client, because);
                 self.core
                     .log_session(client, "MySQL_Client_Connect_ERR", || format!("{because:?}"));
                 self.core.fx.stats.counters.client_refused(match because {
                     Refusal::AccessDenied | Refusal::OutdatedAuthentication => {
                         ClientRefusal::AccessDenied
                     }
+                    Refusal::MustWait(_) => ClientRefusal::AddressBlocked,
                     Refusal::TlsRequired => ClientRefusal::TlsRequired,
                     Refusal::BadHandshake | Refusal::TlsNotOffered | Refusal::OutOfOrder => {
                         ClientRefusal::HandshakeMalformed
@@ -254,11 +249,29 @@ impl Exchange {
         }
     }
 
+    /// Counts a login that failed. One that waits for its own name's failures was no guess.
+    fn count_denied(&mut self, client: &Client, because: Refusal) {
+        let is_guess = match because {
+            Refusal::AccessDenied => true,
+            Refusal::MustWait(wait) => wait.whose == Waiting::Origin,
+            Refusal::OutdatedAuthentication
+            | Refusal::BadHandshake
+            | Refusal::TlsNotOffered
+            | Refusal::TlsRequired
+            | Refusal::OutOfOrder => false,
+        };
+        if let Phase::Login(handshake) = &client.phase
+            && let Some(name) = handshake.denied_name().filter(|_| is_guess)
+        {
+            self.core.count_failed_login(client.origin.peer.origin(), name);
+        }
+    }
+
     /// The client is who it says; it becomes a session if there is room and its schema exists.
     fn authenticated(&mut self, client: &mut Client, identity: ClientIdentity) {
         let user = Arc::clone(&identity.user);
         if let Some((hash, proof)) = &identity.proven_sha2 {
-            self.core.env.shared.remember_verified(&user.key(), hash.expose().clone(), *proof);
+            self.core.env.shared.remember_verified(&user, hash.clone(), *proof);
         }
         if let Some(charset) = unfit_charset(self.core.env.greeting.flavor(), identity.collation) {
             let text =
@@ -271,7 +284,7 @@ impl Exchange {
         if let Err(turned) = self.core.take_places(client) {
             return self.turn_away(client, turned, identity.next_seq);
         }
-        self.core.count_good_login(client);
+        self.core.count_good_login(client, &user.name);
         self.core.prepare_proof(client, &identity);
         let before = client.session.as_ref();
         let (is_first, stmts) = (before.is_none(), before.map(|it| it.prepared.none_behind()));
@@ -400,8 +413,7 @@ pub(crate) fn ignore_spaces(state: &mut SessionState, capabilities: Capabilities
 
 /// What a login may ask of users.
 struct LoginAccounts<'a> {
-    snapshot: &'a Snapshot,
-    shared: &'a Shared,
+    env: &'a Env,
     host: String,
     peer: &'a Peer,
     is_secure: bool,
@@ -409,9 +421,9 @@ struct LoginAccounts<'a> {
 }
 
 impl<'a> LoginAccounts<'a> {
-    fn new(snapshot: &'a Snapshot, shared: &'a Shared, peer: &'a Peer, is_encrypted: bool) -> Self {
+    fn new(env: &'a Env, peer: &'a Peer, is_encrypted: bool) -> Self {
         let is_secure = peer.is_local || is_encrypted;
-        Self { snapshot, shared, host: peer.host(), peer, is_secure, is_encrypted }
+        Self { env, host: peer.host(), peer, is_secure, is_encrypted }
     }
 }
 
@@ -420,18 +432,18 @@ impl Accounts for LoginAccounts<'_> {
         // From elsewhere a user is as unknown as one that is not there.
         let (addr, host) = (self.peer.client_addr, &self.peer.host_name);
         let may_enter = |user: &Arc<User>| user.active && user.allow_from.allows(addr, host);
-        self.snapshot.user_from(name, addr, host).filter(|user| may_enter(user)).cloned()
+        self.env.snapshot.user_from(name, addr, host).filter(|user| may_enter(user)).cloned()
     }
 
     fn stand_in(&self, name: &str) -> Option<Arc<User>> {
-        self.snapshot.stand_in(name).cloned()
+        self.env.snapshot.stand_in(name).cloned()
     }
 
     fn verified_sha2(&self, user: &User) -> Option<[u8; 32]> {
         let passwords = std::iter::once(&user.password).chain(user.retained_password.as_ref());
         let key = user.key();
         let proof_of = |password: &Password| match password {
-            Password::Sha2Hash(hash) => self.shared.verified(&key, hash.expose()),
+            Password::Sha2Hash(hash) => self.env.shared.verified(&key, hash.expose()),
             Password::Clear(_)
             | Password::NativeHash(_)
             | Password::Sha256Hash(_)
@@ -444,16 +456,20 @@ impl Accounts for LoginAccounts<'_> {
     }
 
     fn can_look_up(&self) -> bool {
-        !self.snapshot.settings.server_users_account.is_empty()
+        !self.env.snapshot.settings.server_users_account.is_empty()
+    }
+
+    fn may_be_outdated(&self, name: &str) -> bool {
+        self.is_to_be_asked(name)
     }
 
     fn awaits_host_name(&self) -> bool {
         // Whoever it says it is: known and unknown users wait alike.
-        needs_name(self.snapshot, self.peer)
+        needs_name(&self.env.snapshot, self.peer)
     }
 
     fn public_key_pem(&self) -> Option<&[u8]> {
-        self.shared.public_key_pem()
+        self.env.shared.public_key_pem()
     }
 
     fn client_host(&self) -> &str {
@@ -470,6 +486,13 @@ impl Accounts for LoginAccounts<'_> {
 
     fn is_encrypted(&self) -> bool {
         self.is_encrypted
+    }
+
+    fn wait(&self, name: &str, attempt: Attempt) -> Option<LoginWait> {
+        let (origin, limits) = (self.peer.origin()?, self.env.failed_login_limits());
+        // Logins ask for no lock where there is no limit.
+        let addresses = (limits.per_name > 0).then(|| self.env.shared.addresses())?;
+        addresses.wait(origin, name, attempt, self.env.now.ms(), limits)
     }
 }
 

@@ -4,7 +4,6 @@
 
 use std::{
     collections::HashMap,
-    net::IpAddr,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed},
@@ -14,13 +13,19 @@ use std::{
 use trunkline_budget::Budget;
 use trunkline_cache::Cache;
 use trunkline_catalog::Catalog;
+use trunkline_config::Snapshot;
 use trunkline_protocol::packet::greeting::Flavor;
-use trunkline_session::{Credential, frontend::Attribute};
+use trunkline_session::{
+    Credential,
+    frontend::{Attribute, ProvenHash},
+};
 use trunkline_sql::{token::Modes, version::ServerVersion};
+use trunkline_topology::{Origin, Secret, User};
 
 use crate::{
     accept::address_limits::Addresses, accept::host_names::HostNames,
-    clients::half_open::HalfOpenCounts, statement::sql_modes::DefaultModes,
+    clients::half_open::HalfOpenCounts, login::current_user::CurrentUsers,
+    statement::sql_modes::DefaultModes,
 };
 
 /// Counts and proofs that hold over all workers.
@@ -43,6 +48,7 @@ pub struct Shared {
     addresses: Arc<Addresses>,
     half_open: Arc<HalfOpenCounts>,
     host_names: HostNames,
+    current_users: CurrentUsers,
     /// Commands of the last second, by worker.
     loads: Mutex<Vec<Option<u64>>>,
     cache: Arc<Cache>,
@@ -56,7 +62,26 @@ struct UserFacts {
     /// What logins have proven: enough to log in to servers as the user.
     credential: Credential,
     /// `SHA256(SHA256(password))`, proven by a full authentication, and the hash that it proves.
-    verified: Option<(Vec<u8>, [u8; 32])>,
+    verified: Option<ProvenHash>,
+    /// The user whose passwords these are proofs of.
+    proven_of: Option<Arc<User>>,
+}
+
+impl UserFacts {
+    /// Forgets what was proven of other passwords.
+    fn forget_others(&mut self, user: Option<&Arc<User>>) {
+        let is_same = |one: &Arc<User>, other: &Arc<User>| {
+            Arc::ptr_eq(one, other)
+                || (&one.password, &one.retained_password)
+                    == (&other.password, &other.retained_password)
+        };
+        let proven_of = self.proven_of.as_ref();
+        if !proven_of.zip(user).is_some_and(|(proven_of, user)| is_same(proven_of, user)) {
+            self.credential = Credential::default();
+            self.verified = None;
+        }
+        self.proven_of = user.cloned();
+    }
 }
 
 impl Shared {
@@ -173,13 +198,13 @@ impl Shared {
         &self.host_names
     }
 
-    /// Addresses with failed logins: how many in a row, and when the last one was, ms on the
+    /// Where failed logins come from: how many in a row, and when the last one was, ms on the
     /// workers' clock.
-    pub fn failed_logins(&self) -> Vec<(IpAddr, u32, u64)> {
+    pub fn failed_logins(&self) -> Vec<(Origin, u32, u64)> {
         self.addresses.failing()
     }
 
-    /// Forgets them, and nobody has to wait any more; how many there were.
+    /// Forgets them, and nobody has to wait any more; how many names had some.
     pub fn forget_failed_logins(&self) -> usize {
         self.addresses.forget_failing()
     }
@@ -258,30 +283,49 @@ impl Shared {
     pub(crate) fn verified(&self, name: &str, hash: &[u8]) -> Option<[u8; 32]> {
         let users = self.users();
         let (known, proof) = users.get(name)?.verified.as_ref()?;
-        (known == hash).then_some(*proof)
+        (known.expose() == hash).then_some(*proof)
     }
 
     /// Remembers the proof of a full authentication.
-    pub(crate) fn remember_verified(&self, name: &str, hash: Vec<u8>, proof: [u8; 32]) {
+    pub(crate) fn remember_verified(
+        &self,
+        user: &Arc<User>,
+        hash: Secret<Vec<u8>>,
+        proof: [u8; 32],
+    ) {
         let mut users = self.users();
         let remembered = users.values().filter(|user| user.verified.is_some()).count();
-        let facts = users.entry(name.to_owned()).or_default();
+        let facts = users.entry(user.key().into_owned()).or_default();
+        facts.forget_others(Some(user));
         if facts.verified.is_some() || remembered < self.verified_max {
             facts.verified = Some((hash, proof));
         }
     }
 
     /// Adds what a login has proven to what earlier ones did; returns all of it.
-    pub(crate) fn learn_credential(&self, name: &str, proven: &Credential) -> Credential {
+    pub(crate) fn learn_credential(&self, user: &Arc<User>, proven: &Credential) -> Credential {
         let mut users = self.users();
-        let facts = users.entry(name.to_owned()).or_default();
+        let facts = users.entry(user.key().into_owned()).or_default();
+        facts.forget_others(Some(user));
         facts.credential.learn(proven);
         facts.credential.clone()
     }
 
-    /// Forgets users that the configuration no longer has and that nobody is connected as.
-    pub(crate) fn retain_users(&self, is_known: impl Fn(&str) -> bool) {
-        self.users().retain(|name, facts| is_known(name) || facts.connections.load(Relaxed) > 0);
+    /// Forgets what was proven of passwords that the configuration no longer has, and users that it
+    /// no longer has and that nobody is connected as.
+    pub(crate) fn apply_users(&self, snapshot: &Snapshot) {
+        self.users().retain(|key, facts| {
+            if let Some(user) = &facts.proven_of {
+                let today = snapshot.today(user).filter(|today| today.active).cloned();
+                facts.forget_others(today.as_ref());
+            }
+            snapshot.has_key(key) || facts.connections.load(Relaxed) > 0
+        });
+    }
+
+    /// What servers were asked of single names.
+    pub(crate) fn current_users(&self) -> &CurrentUsers {
+        &self.current_users
     }
 }
 
@@ -308,6 +352,8 @@ impl Drop for UserPlace {
 
 #[cfg(test)]
 mod tests {
+    use trunkline_topology::Password;
+
     use super::*;
 
     #[test]
@@ -320,13 +366,45 @@ mod tests {
         assert!(shared.take_user("app", 1).is_some());
     }
 
+    fn user(name: &str, hash: &str) -> Arc<User> {
+        let hash = format!("$A$005${}{hash:d>43}", "s".repeat(20));
+        Arc::new(User::new(name.to_owned(), Password::from_hash(&hash).expect("a hash")))
+    }
+
+    fn verify(shared: &Shared, user: &Arc<User>) {
+        let hash = user.password.slow_hash().expect("it has one").clone();
+        shared.remember_verified(user, hash, [7; 32]);
+    }
+
+    fn is_verified(shared: &Shared, user: &User) -> bool {
+        let hash = user.password.slow_hash().expect("it has one");
+        shared.verified(&user.key(), hash.expose()) == Some([7; 32])
+    }
+
     #[test]
     fn a_proof_holds_for_its_own_hash_only() {
         let shared = Shared::new(None, 1);
-        shared.remember_verified("app", b"hash".to_vec(), [7; 32]);
-        assert_eq!(shared.verified("app", b"hash"), Some([7; 32]));
-        assert_eq!(shared.verified("app", b"changed"), None);
-        shared.remember_verified("beyond the limit", b"hash".to_vec(), [7; 32]);
-        assert_eq!(shared.verified("beyond the limit", b"hash"), None);
+        let app = user("app", "one");
+        verify(&shared, &app);
+        assert!(is_verified(&shared, &app) && !is_verified(&shared, &user("app", "changed")));
+        let beyond = user("beyond the limit", "one");
+        verify(&shared, &beyond);
+        assert!(!is_verified(&shared, &beyond));
+    }
+
+    #[test]
+    fn what_was_proven_of_another_password_is_forgotten() {
+        let shared = Shared::new(None, 16);
+        let (before, now) = (user("app", "one"), user("app", "two"));
+        let proven = Credential::from_clear(b"one");
+        verify(&shared, &before);
+        shared.learn_credential(&before, &proven);
+        // The very same user, read again, has proven it still.
+        let same = user("app", "one");
+        let learned = |user| shared.learn_credential(user, &Credential::default());
+        assert_eq!(learned(&same).clear, proven.clear);
+        assert!(is_verified(&shared, &same));
+        assert_eq!(learned(&now).clear, None);
+        assert!(!is_verified(&shared, &before));
     }
 }

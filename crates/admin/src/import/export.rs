@@ -19,17 +19,21 @@ pub enum Format {
     Sql,
 }
 
-/// The text of a file that holds what a layer holds. There are passwords in it. Variables that
-/// have their defaults are left out of cnf and SQL.
+/// What the first line of a file says.
+const MARK: &str = "There are passwords in this file: keep it as secret as they are.";
+
+/// The text of a file that holds what a layer holds. There are passwords in it, as its first line
+/// says. Variables that have their defaults are left out of cnf and SQL.
 ///
 /// # Errors
 /// Those of the database.
 pub fn export(store: &Store, layer: Layer, format: Format) -> Result<String, SqlError> {
-    match format {
-        Format::Toml => document::text(store, layer),
-        Format::Cnf => cnf(store, layer),
-        Format::Sql => sql(store, layer),
-    }
+    let (comment, text) = match format {
+        Format::Toml => ("#", document::text(store, layer)?),
+        Format::Cnf => ("#", cnf(store, layer)?),
+        Format::Sql => ("--", sql(store, layer)?),
+    };
+    Ok(format!("{comment} {MARK}\n{text}"))
 }
 
 /// Variables that were set.

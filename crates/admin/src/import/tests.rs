@@ -72,6 +72,10 @@ fn errors_of_a_file_are_all_told_with_their_lines() {
 #[test]
 fn what_is_exported_reads_back_the_same() {
     let store = filled(&cnf_rows(FILE, "f").expect("valid").rows);
+    for format in [Format::Toml, Format::Cnf, Format::Sql] {
+        let text = export(&store, Layer::Memory, format).expect("text");
+        assert!(text.lines().next().is_some_and(|line| line.contains("passwords")), "{text}");
+    }
     let cnf = export(&store, Layer::Memory, Format::Cnf).expect("text");
     assert_eq!(dump(&filled(&cnf_rows(&cnf, "again").expect(&cnf).rows)), dump(&store));
     // Statements change variables that are there, as they are on an admin port.

@@ -7,10 +7,10 @@ use std::{
 
 use trunkline_config::Settings;
 use trunkline_store::Access;
+use trunkline_topology::{Attempt, FailedLoginLimits, FailedLogins, LoginWait, Origin};
 
 use super::{
     Accounts,
-    failing::{FailedLogins, Origin, Waits},
     half_open::{HalfOpen, Ticket},
 };
 use crate::figures::{Count, Figures, Share};
@@ -63,30 +63,34 @@ impl Door {
         self.half_open.arrive(origin, &self.figures)
     }
 
-    /// How long somebody has to wait before another login, ms; it is counted when they have to.
-    pub(crate) fn wait_ms(&self, origin: Origin, name: &str) -> u64 {
-        let wait_ms = self.failing().wait_ms(origin, name, self.now_ms());
-        self.figures.admin.blocked.add(u64::from(wait_ms > 0));
-        wait_ms
+    /// How long somebody has to wait before another login, if they have to.
+    pub(crate) fn wait(
+        &self,
+        origin: Origin,
+        name: &str,
+        attempt: Attempt,
+        settings: &Settings,
+    ) -> Option<LoginWait> {
+        self.failing().wait(origin, name, attempt, self.now_ms(), limits(settings))
     }
 
-    /// A login failed.
-    pub(crate) fn failed(&self, origin: Origin, name: &str, settings: &Settings) {
+    /// Somebody was told to wait.
+    pub(crate) fn blocked(&self) {
+        self.figures.admin.blocked.add(1);
+    }
+
+    /// A login was refused; with a name where the client did not prove to have it.
+    pub(crate) fn failed(&self, origin: Origin, name: Option<&str>, settings: &Settings) {
         self.figures.admin.denied.add(1);
-        let waits = Waits {
-            failures_max: settings.admin_failed_logins_max,
-            first_ms: settings.failed_login_delay,
-            longest_ms: settings.failed_login_delay_max,
-        };
-        // Who has not come as far as a name has not guessed.
-        if !name.is_empty() {
-            self.failing().failed(origin, name, self.now_ms(), waits);
+        if let Some(name) = name {
+            let failed = self.failing().failed(origin, name, self.now_ms(), limits(settings));
+            self.figures.admin.forgotten.add(failed.forgotten);
         }
     }
 
     /// A login succeeded.
     pub(crate) fn succeeded(&self, origin: Origin, name: &str) {
-        self.failing().succeeded(origin, name);
+        self.failing().succeeded(origin, name, self.now_ms());
     }
 
     /// Forgets failed logins; how many rows there were.
@@ -127,5 +131,16 @@ impl Door {
 
     fn now_ms(&self) -> u64 {
         u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+/// There are few accounts here, and guesses at names that are none of theirs lead nowhere: an
+/// origin's failures with many names make nobody wait.
+fn limits(settings: &Settings) -> FailedLoginLimits {
+    FailedLoginLimits {
+        per_name: settings.admin_failed_logins_max,
+        per_origin: 0,
+        wait_ms: settings.failed_login_delay,
+        wait_max_ms: settings.failed_login_delay_max,
     }
 }

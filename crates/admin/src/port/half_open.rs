@@ -6,8 +6,8 @@ use std::{
 };
 
 use tokio::sync::oneshot;
+use trunkline_topology::Origin;
 
-use super::failing::Origin;
 use crate::figures::{Count, Figures, Share};
 
 /// Clients that may be on their way to a login at once.

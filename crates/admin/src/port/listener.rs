@@ -13,8 +13,9 @@ use std::{
 };
 
 use tokio::net::{TcpListener, UnixListener, UnixStream};
+use trunkline_topology::Origin;
 
-use super::{connection, failing::Origin};
+use super::connection;
 use crate::service::AdminService;
 
 /// How long after a failed accept nothing is accepted.

@@ -1,6 +1,6 @@
 //! The login of a client of the admin port.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use trunkline_protocol::{
@@ -11,10 +11,10 @@ use trunkline_protocol::{
     },
 };
 use trunkline_session::frontend::{
-    self, ClientHandshake, ClientIdentity, HANDSHAKE_PAYLOAD_MAX, Step,
+    self, ClientHandshake, ClientIdentity, HANDSHAKE_PAYLOAD_MAX, Refusal, Step,
 };
 use trunkline_store::Access;
-use trunkline_topology::User;
+use trunkline_topology::{Attempt, LoginWait, Origin, User};
 
 use super::{
     Accounts,
@@ -45,23 +45,16 @@ const OFFERED: Capabilities = Capabilities::LONG_PASSWORD
     .union(Capabilities::DEPRECATE_EOF);
 
 /// Accounts as the handshake asks for them.
-struct Asked {
+struct Asked<'a> {
     accounts: Accounts,
+    service: &'a AdminService,
+    origin: Origin,
     host: String,
     is_secure: bool,
-    /// Who the client says that it is; empty until it does.
-    name: Mutex<String>,
 }
 
-impl Asked {
-    fn name(&self) -> MutexGuard<'_, String> {
-        self.name.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl frontend::Accounts for Asked {
+impl frontend::Accounts for Asked<'_> {
     fn user(&self, name: &str) -> Option<Arc<User>> {
-        name.clone_into(&mut self.name());
         self.accounts.find(name).map(|(user, _)| Arc::clone(user))
     }
 
@@ -96,6 +89,11 @@ impl frontend::Accounts for Asked {
     fn is_encrypted(&self) -> bool {
         false
     }
+
+    fn wait(&self, name: &str, attempt: Attempt) -> Option<LoginWait> {
+        let settings = &self.service.snapshot().settings;
+        self.service.door().wait(self.origin, name, attempt, settings)
+    }
 }
 
 /// What came of a login.
@@ -116,7 +114,7 @@ pub(super) async fn log_in<S: AsyncRead + AsyncWrite + Unpin>(
 ) -> Result<LoggedIn, End> {
     let accounts = service.door().accounts().ok_or(End::Gone)?;
     let (host, is_secure) = (peer.host(), peer.is_local());
-    let mut asked = Asked { accounts, host, is_secure, name: Mutex::default() };
+    let mut asked = Asked { accounts, service, origin: peer.origin(), host, is_secure };
     let tls = service.tls();
     let greeting = greeting(id, tls.acceptor().is_some());
     let mut handshake = ClientHandshake::start(&greeting, false, &mut wire.out);
@@ -124,13 +122,6 @@ pub(super) async fn log_in<S: AsyncRead + AsyncWrite + Unpin>(
         wire.flush().await?;
         let (header, payload) = wire.read(HANDSHAKE_PAYLOAD_MAX).await?;
         let step = handshake.on_packet(header, &payload, &asked, &mut wire.out);
-        if let Some(refused) = blocked(service, peer, &asked) {
-            // Whether the password was right is not told.
-            wire.out.clear();
-            put_refusal(&mut wire.out, header.seq.wrapping_add(1), &refused);
-            wire.flush().await?;
-            return Err(End::Gone);
-        }
         let identity = match step {
             Step::Continue => continue,
             Step::StartTls => {
@@ -140,22 +131,29 @@ pub(super) async fn log_in<S: AsyncRead + AsyncWrite + Unpin>(
                 continue;
             }
             Step::Accepted(identity) => identity,
+            Step::Refused(Refusal::MustWait(_)) => {
+                service.door().blocked();
+                wire.flush().await?;
+                return Err(End::Gone);
+            }
             // Accounts have no hashes that take long, and no key is offered.
             Step::Refused(_)
             | Step::Decrypt(_)
             | Step::VerifyHash { .. }
             | Step::AskServer { .. }
             | Step::LookUp
+            | Step::LookUpUser(_)
             | Step::NameHost => {
-                let name = asked.name().clone();
-                service.door().failed(peer.origin(), &name, &service.snapshot().settings);
+                let name = handshake.denied_name();
+                service.door().failed(asked.origin, name, &service.snapshot().settings);
                 tracing::warn!("an administrator at {} was refused", asked.host);
-                service.audit_login(&name, &asked.host, wire.is_encrypted(), false);
+                let name = name.unwrap_or_default();
+                service.audit_login(name, &asked.host, wire.is_encrypted(), false);
                 wire.flush().await?;
                 return Err(End::Gone);
             }
         };
-        return admit(wire, *identity, asked, peer, id, service).await;
+        return admit(wire, *identity, asked, id).await;
     }
 }
 
@@ -180,15 +178,14 @@ fn greeting(id: u32, offers_tls: bool) -> Greeting {
 async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
     wire: &mut Wire<S>,
     identity: ClientIdentity,
-    asked: Asked,
-    peer: Peer,
+    asked: Asked<'_>,
     id: u32,
-    service: &AdminService,
 ) -> Result<LoggedIn, End> {
+    let service = asked.service;
     let user = identity.user.name.clone();
     let access = asked.accounts.find(&user).map_or(Access::Stats, |(_, access)| *access);
     let takes_many = identity.capabilities.contains(Capabilities::MULTI_STATEMENTS);
-    service.door().succeeded(peer.origin(), &user);
+    service.door().succeeded(asked.origin, &user);
     let place = match service.door().place(access, &service.snapshot().settings) {
         Ok(place) => place,
         Err(message) => {
@@ -210,22 +207,4 @@ async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
     let schema = schema.filter(|name| !name.is_empty()).unwrap_or_else(|| default.to_owned());
     let session = Session { user, peer: asked.host, id, access, schema };
     Ok(LoggedIn { session, format, takes_many, place })
-}
-
-/// Why a client that has said who it is may not log in for now, if so.
-fn blocked(service: &AdminService, peer: Peer, asked: &Asked) -> Option<Refused> {
-    let name = asked.name();
-    if name.is_empty() {
-        return None;
-    }
-    let wait_ms = service.door().wait_ms(peer.origin(), &name);
-    (wait_ms > 0).then(|| {
-        let message = format!(
-            "Host '{}' is blocked because of many failed logins as '{}'; try again in {} s",
-            asked.host,
-            name.chars().take(64).collect::<String>(),
-            wait_ms.div_ceil(1_000)
-        );
-        Refused { code: 1129, state: b"HY000", message }
-    })
 }

@@ -7,7 +7,6 @@
 mod accounts;
 mod connection;
 mod door;
-mod failing;
 mod half_open;
 mod listener;
 mod login;

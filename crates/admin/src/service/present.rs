@@ -117,7 +117,7 @@ pub(super) fn client_hosts(rows: &[FailedLogins]) -> Vec<Vec<Value>> {
     let now_us = u128::from(unix_sec()) * 1_000_000;
     let row = |row: &FailedLogins| {
         let at_us = now_us.saturating_sub(row.ago.as_micros());
-        vec![text(&row.address.to_string()), number(row.failures), number(at_us)]
+        vec![text(&row.origin.to_string()), number(row.failures), number(at_us)]
     };
     rows.iter().map(row).collect()
 }

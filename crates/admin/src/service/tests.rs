@@ -87,8 +87,8 @@ impl Runtime for Kept {
     }
 
     fn failed_logins(&self) -> Vec<FailedLogins> {
-        let address = std::net::Ipv4Addr::LOCALHOST.into();
-        vec![FailedLogins { address, failures: 4, ago: Duration::from_secs(3) }]
+        let origin = trunkline_topology::Origin::machine(std::net::Ipv4Addr::LOCALHOST.into());
+        vec![FailedLogins { origin, failures: 4, ago: Duration::from_secs(3) }]
     }
 
     fn forget_failed_logins(&self) -> u64 {

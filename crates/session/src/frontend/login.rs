@@ -14,7 +14,7 @@ use trunkline_protocol::{
         handshake_response::HandshakeResponse,
     },
 };
-use trunkline_topology::{Password, Secret, User};
+use trunkline_topology::{Attempt, LoginWait, Password, Secret, User};
 
 use super::{
     Accounts, Attribute, AwaitSha2Answer, AwaitSwitchResponse, ClientIdentity, Nonce, Refusal,
@@ -133,6 +133,9 @@ impl Login {
         if self.is_own_process(accounts) {
             return self.admit(named, answer, accounts, out);
         }
+        if let Some(wait) = accounts.wait(&self.name, Attempt::Begins) {
+            return self.put_off(wait, accounts, out);
+        }
         let plugin = self.required_plugin(named, default_plugin, accounts);
         if named != Some(plugin) || needs_question(plugin) {
             return self.switch(plugin, out);
@@ -154,6 +157,9 @@ impl Login {
         let named = self.named_plugin(named);
         if self.is_own_process(accounts) {
             return self.admit(named, answer, accounts, out);
+        }
+        if let Some(wait) = accounts.wait(&self.name, Attempt::Begins) {
+            return self.put_off(wait, accounts, out);
         }
         let plugin = self.required_plugin(named, Plugin::Native, accounts);
         if named != Some(plugin) || needs_question(plugin) {
@@ -178,8 +184,7 @@ impl Login {
         if named == Some(Plugin::CachingSha2) && !caching_sha2::is_empty_answer(answer) {
             self.seq = put_more_data(out, self.seq, &[caching_sha2::FAST_OK]);
         }
-        let step = self.accept(Credential::default(), None, None, accounts, out);
-        (State::Finished, step)
+        self.accept(Credential::default(), None, None, accounts, out)
     }
 
     /// Decides on a first answer; a wrong one that `may_repeat` is asked for once more, of clients
@@ -213,6 +218,7 @@ impl Login {
         accounts: &dyn Accounts,
         out: &mut Vec<u8>,
     ) -> (State, Step) {
+        self.find_again(accounts);
         if plugin == Plugin::Parsec && answer.is_empty() && !self.has_salt {
             return self.send_salt(accounts, out);
         }
@@ -254,7 +260,7 @@ impl Login {
             _ => None,
         };
         let Some(stored) = stored else {
-            return (State::Finished, self.deny(accounts, out));
+            return self.deny(accounts, out);
         };
         let derivation = match self.is_known {
             true => stored.derivation,
@@ -275,10 +281,15 @@ impl Login {
         out: &mut Vec<u8>,
     ) -> (State, Step) {
         if self.has_looked_up || !accounts.can_look_up() {
-            return (State::Finished, self.deny(accounts, out));
+            return self.deny(accounts, out);
         }
         self.has_looked_up = true;
         (State::Users(AwaitUsers { login: self, shown }), Step::LookUp)
+    }
+
+    /// Takes the user as it is now: it may have changed, or gone, since the client's last packet.
+    pub(super) fn find_again(&mut self, accounts: &dyn Accounts) {
+        (self.user, self.is_known) = find(&self.name, accounts);
     }
 
     /// Decides anew on what a client has shown, by the users as they are now.
@@ -288,7 +299,7 @@ impl Login {
         accounts: &dyn Accounts,
         out: &mut Vec<u8>,
     ) -> (State, Step) {
-        (self.user, self.is_known) = find(&self.name, accounts);
+        self.find_again(accounts);
         let (plugin, answer) = match shown {
             Shown::Answer(plugin, answer) => (plugin, answer),
             Shown::Password { clear, against } => {
@@ -307,7 +318,7 @@ impl Login {
             return self.conclude(plugin, answer.expose(), verdict, accounts, out);
         }
         match self.has_switched {
-            true => (State::Finished, self.deny(accounts, out)),
+            true => self.deny(accounts, out),
             false => self.switch(wanted, out),
         }
     }
@@ -386,13 +397,16 @@ impl Login {
     ) -> (State, Step) {
         match verdict {
             Verdict::Right(credential) => {
+                // Before anything tells that it is right.
+                if let Some(wait) = accounts.wait(&self.name, Attempt::Right) {
+                    return self.put_off(wait, accounts, out);
+                }
                 // Servers skip the fast path's own packet for an empty password.
                 if plugin == Plugin::CachingSha2 && !credential.is_empty_password() {
                     self.seq = put_more_data(out, self.seq, &[caching_sha2::FAST_OK]);
                 }
                 let native_stage2 = self.native_stage2(plugin, &credential);
-                let step = self.accept(credential, None, native_stage2, accounts, out);
-                (State::Finished, step)
+                self.accept(credential, None, native_stage2, accounts, out)
             }
             Verdict::Undecided => {
                 self.seq = put_more_data(out, self.seq, &[caching_sha2::FULL_AUTH]);
@@ -406,20 +420,35 @@ impl Login {
         }
     }
 
-    pub(super) fn accept(
+    /// Accepts a client whose password was right, unless it has to wait.
+    pub(super) fn let_in(
         self,
         credential: Credential,
         proven_sha2: Option<ProvenHash>,
         native_stage2: Option<[u8; 20]>,
         accounts: &dyn Accounts,
         out: &mut Vec<u8>,
-    ) -> Step {
+    ) -> (State, Step) {
+        match accounts.wait(&self.name, Attempt::Right).filter(|_| self.is_known) {
+            Some(wait) => self.put_off(wait, accounts, out),
+            None => self.accept(credential, proven_sha2, native_stage2, accounts, out),
+        }
+    }
+
+    fn accept(
+        self,
+        credential: Credential,
+        proven_sha2: Option<ProvenHash>,
+        native_stage2: Option<[u8; 20]>,
+        accounts: &dyn Accounts,
+        out: &mut Vec<u8>,
+    ) -> (State, Step) {
         let Some(user) = self.user.clone().filter(|_| self.is_known) else {
             return self.deny(accounts, out);
         };
         let default_schema = user.default_schema.as_deref().filter(|schema| !schema.is_empty());
         let schema = self.schema.or_else(|| default_schema.map(|name| name.as_bytes().to_vec()));
-        Step::Accepted(Box::new(ClientIdentity {
+        let identity = ClientIdentity {
             schema,
             user,
             capabilities: self.capabilities,
@@ -431,11 +460,24 @@ impl Login {
             native_stage2,
             nonce: self.nonce,
             next_seq: self.seq,
-        }))
+        };
+        (State::Finished, Step::Accepted(Box::new(identity)))
     }
 
-    pub(super) fn deny(&self, accounts: &dyn Accounts, out: &mut Vec<u8>) -> Step {
-        Refusal::deny(out, self.seq, &self.name, accounts.client_host(), self.has_password)
+    /// Refuses a client that has not proven its password.
+    pub(super) fn deny(self, accounts: &dyn Accounts, out: &mut Vec<u8>) -> (State, Step) {
+        if let Some(wait) = accounts.wait(&self.name, Attempt::Wrong) {
+            return self.put_off(wait, accounts, out);
+        }
+        let host = accounts.client_host();
+        let step = Refusal::deny(out, self.seq, &self.name, host, self.has_password);
+        (State::Denied(self.name), step)
+    }
+
+    /// Refuses a client until others have been quiet for long enough.
+    fn put_off(self, wait: LoginWait, accounts: &dyn Accounts, out: &mut Vec<u8>) -> (State, Step) {
+        let step = Refusal::put_off(out, self.seq, &self.name, accounts.client_host(), wait);
+        (State::Denied(self.name), step)
     }
 
     /// What servers are asked, where they check the password.

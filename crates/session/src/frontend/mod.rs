@@ -11,7 +11,7 @@ mod state;
 use trunkline_protocol::{
     Capabilities, auth::Plugin, codec::frame::Header, packet::greeting::Greeting,
 };
-use trunkline_topology::{Secret, User};
+use trunkline_topology::{Attempt, LoginWait, Secret, User};
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::credential::Nonce;
 use login::Login;
 use state::{
     AwaitDecryption, AwaitHost, AwaitResponse, AwaitSha2Answer, AwaitSwitchResponse, AwaitTls,
-    AwaitUsers, AwaitVerification, HeldChange,
+    AwaitUser, AwaitUsers, AwaitVerification, HeldChange,
 };
 
 /// The longest payload, in bytes, that a client may send before it is authenticated: attributes
@@ -42,6 +42,12 @@ pub trait Accounts {
     /// Whether who is not known, or not by this password, may have become so: the caller can ask
     /// for [`Step::LookUp`].
     fn can_look_up(&self) -> bool;
+    /// Whether what is known of this name may be out of date: the caller is asked for it with
+    /// [`Step::LookUpUser`] before anything is judged.
+    fn may_be_outdated(&self, name: &str) -> bool {
+        let _ = name;
+        false
+    }
     /// Whether the name of the client's host has to be known before its user is looked for: the
     /// caller is asked for it with [`Step::NameHost`].
     fn awaits_host_name(&self) -> bool {
@@ -59,6 +65,12 @@ pub trait Accounts {
     fn is_own_process(&self, user: &User) -> bool;
     /// Whether the connection goes through TLS.
     fn is_encrypted(&self) -> bool;
+    /// How long clients that call themselves so have to wait, where logins have failed. Asked for
+    /// before the first answer is judged, and again before the client is told what came of it.
+    fn wait(&self, name: &str, attempt: Attempt) -> Option<LoginWait> {
+        let _ = (name, attempt);
+        None
+    }
 }
 
 /// What the caller does after feeding the machine.
@@ -93,6 +105,9 @@ pub enum Step {
     /// Find out what users there are now, then call [`ClientHandshake::on_looked_up`]; asked for
     /// once in a handshake, before a client is refused.
     LookUp,
+    /// Find out what accounts of this name there are now, then call
+    /// [`ClientHandshake::on_user_looked_up`]; asked for once in a handshake.
+    LookUpUser(String),
     /// Find out what the client's host is called, then call
     /// [`ClientHandshake::on_host_named`]; from then on [`Accounts::awaits_host_name`] says no.
     NameHost,
@@ -119,7 +134,11 @@ enum State {
     Decryption(AwaitDecryption),
     Verification(AwaitVerification),
     Users(AwaitUsers),
+    User(AwaitUser),
     Host(AwaitHost),
+    /// Over: the client did not prove to be this one, or has to wait.
+    Denied(String),
+    /// Over.
     Finished,
 }
 
@@ -148,6 +167,7 @@ impl ClientHandshake {
                 default_plugin,
                 must_encrypt,
                 seq: 1,
+                is_current: false,
             }),
         }
     }
@@ -180,7 +200,7 @@ impl ClientHandshake {
         out: &mut Vec<u8>,
     ) -> (Self, Step) {
         let seq = seq.wrapping_add(1);
-        let change = HeldChange { capabilities, nonce, seq };
+        let change = HeldChange { capabilities, nonce, seq, is_current: false };
         let (state, step) = change.on_request(body, accounts, out);
         (Self { state }, step)
     }
@@ -210,7 +230,9 @@ impl ClientHandshake {
             | State::Decryption(_)
             | State::Verification(_)
             | State::Users(_)
+            | State::User(_)
             | State::Host(_)
+            | State::Denied(_)
             | State::Finished => (State::Finished, Refusal::BadHandshake.refuse(out, answer_seq)),
         };
         self.state = next;
@@ -244,6 +266,18 @@ impl ClientHandshake {
         step
     }
 
+    /// The accounts of the client's name are as they are now, as far as servers have said, as
+    /// [`Step::LookUpUser`] asked for.
+    pub fn on_user_looked_up(&mut self, accounts: &dyn Accounts, out: &mut Vec<u8>) -> Step {
+        let state = std::mem::replace(&mut self.state, State::Finished);
+        let State::User(state) = state else {
+            return Refusal::BadHandshake.refuse(out, 0);
+        };
+        let (next, step) = state.held.go_on(accounts, out);
+        self.state = next;
+        step
+    }
+
     /// The name of the client's host is known as far as it can be, as [`Step::NameHost`] asked for.
     pub fn on_host_named(&mut self, accounts: &dyn Accounts, out: &mut Vec<u8>) -> Step {
         let state = std::mem::replace(&mut self.state, State::Finished);
@@ -259,7 +293,7 @@ impl ClientHandshake {
     /// has the name may refuse the client.
     pub fn host_answer_seq(&self) -> Option<u8> {
         match &self.state {
-            State::Host(state) => Some(state.answer_seq()),
+            State::Host(state) => Some(state.held.answer_seq()),
             State::Response(_)
             | State::Tls(_)
             | State::SwitchResponse(_)
@@ -267,6 +301,25 @@ impl ClientHandshake {
             | State::Decryption(_)
             | State::Verification(_)
             | State::Users(_)
+            | State::User(_)
+            | State::Denied(_)
+            | State::Finished => None,
+        }
+    }
+
+    /// Whom the client did not prove to be, where it was refused for that or has to wait.
+    pub fn denied_name(&self) -> Option<&str> {
+        match &self.state {
+            State::Denied(name) => Some(name),
+            State::Response(_)
+            | State::Tls(_)
+            | State::SwitchResponse(_)
+            | State::Sha2Answer(_)
+            | State::Decryption(_)
+            | State::Verification(_)
+            | State::Users(_)
+            | State::User(_)
+            | State::Host(_)
             | State::Finished => None,
         }
     }
@@ -282,8 +335,9 @@ impl ClientHandshake {
             State::Decryption(state) => Some(state.login.seq),
             State::Verification(state) => Some(state.login.seq),
             State::Users(state) => Some(state.login.seq),
-            State::Host(state) => Some(state.answer_seq()),
-            State::Tls(_) | State::Finished => None,
+            State::User(state) => Some(state.held.answer_seq()),
+            State::Host(state) => Some(state.held.answer_seq()),
+            State::Tls(_) | State::Denied(_) | State::Finished => None,
         }
     }
 
@@ -315,7 +369,9 @@ impl State {
             | Self::Decryption(_)
             | Self::Verification(_)
             | Self::Users(_)
+            | Self::User(_)
             | Self::Host(_)
+            | Self::Denied(_)
             | Self::Finished => None,
         }
     }

@@ -1,6 +1,7 @@
 //! Why a handshake failed, and how the client is told.
 
 use trunkline_protocol::error::ErrorKind;
+use trunkline_topology::{LoginWait, Waiting};
 
 use super::Step;
 
@@ -19,6 +20,8 @@ pub enum Refusal {
     TlsRequired,
     /// A packet with another number than the next (1156).
     OutOfOrder,
+    /// Logins have failed, and no others are taken for a while (1129).
+    MustWait(LoginWait),
 }
 
 impl Refusal {
@@ -38,6 +41,7 @@ impl Refusal {
             Self::TlsNotOffered => {
                 ErrorKind::BadHandshake.says("Bad handshake: TLS was asked for, and it is off here")
             }
+            Self::MustWait(_) => ErrorKind::HostBlocked.says("Too many failed logins"),
             Self::OutOfOrder => ErrorKind::OutOfOrder.says("Got packets out of order"),
         };
         error.put(out, seq);
@@ -52,13 +56,41 @@ impl Refusal {
         host: &str,
         has_password: bool,
     ) -> Step {
-        // Servers print at most 48 characters of the user and 64 of the host.
-        let user: String = user.chars().take(48).collect();
-        let host: String = host.chars().take(64).collect();
+        let (user, host) = (shortened(user, USER_LEN_MAX), shortened(host, HOST_LEN_MAX));
         let answer = if has_password { "YES" } else { "NO" };
         let message =
             format!("Access denied for user '{user}'@'{host}' (using password: {answer})");
         ErrorKind::AccessDenied.says(message).put(out, seq);
         Step::Refused(Self::AccessDenied)
     }
+
+    /// Writes the error packet for a client that may not log in for now.
+    pub(super) fn put_off(
+        out: &mut Vec<u8>,
+        seq: u8,
+        user: &str,
+        host: &str,
+        wait: LoginWait,
+    ) -> Step {
+        let (user, host) = (shortened(user, USER_LEN_MAX), shortened(host, HOST_LEN_MAX));
+        let who = match wait.whose {
+            Waiting::Name => format!(" as '{user}'"),
+            Waiting::Origin => String::new(),
+        };
+        let message = format!(
+            "Host '{host}' is blocked because of many failed logins{who}; try again in {} s",
+            wait.ms.div_ceil(1_000)
+        );
+        ErrorKind::HostBlocked.says(message).put(out, seq);
+        Step::Refused(Self::MustWait(wait))
+    }
+}
+
+/// The most characters of a user's name that servers print.
+const USER_LEN_MAX: usize = 48;
+/// The most of a host's.
+const HOST_LEN_MAX: usize = 64;
+
+fn shortened(text: &str, len_max: usize) -> String {
+    text.chars().take(len_max).collect()
 }

@@ -25,6 +25,8 @@ pub(super) struct AwaitResponse {
     pub(super) must_encrypt: bool,
     /// The number that the response must have: 2 within TLS.
     pub(super) seq: u8,
+    /// Whether the accounts of the client's name were looked up.
+    pub(super) is_current: bool,
 }
 
 impl AwaitResponse {
@@ -57,9 +59,20 @@ impl AwaitResponse {
             let held = Held::Response(self, Secret::new(payload.to_vec()));
             return (State::Host(AwaitHost { held }), Step::NameHost);
         }
+        if let Some(name) = outdated(self.is_current, response.user, accounts) {
+            let held = Self { is_current: true, ..self };
+            let held = Held::Response(held, Secret::new(payload.to_vec()));
+            return (State::User(AwaitUser { held }), Step::LookUpUser(name));
+        }
         let login = Login::from_response(&response, self.offered, self.nonce, next_seq, accounts);
         login.begin(response.plugin, response.auth, self.default_plugin, accounts, out)
     }
+}
+
+/// The name of a client, where what is known of it has to be looked up.
+fn outdated(is_current: bool, name: &[u8], accounts: &dyn Accounts) -> Option<String> {
+    let name = std::str::from_utf8(name).ok()?;
+    (!is_current && accounts.may_be_outdated(name)).then(|| name.to_owned())
 }
 
 /// The client has asked for TLS, which is being begun.
@@ -132,7 +145,7 @@ impl AwaitSha2Answer {
         out: &mut Vec<u8>,
     ) -> (State, Step) {
         if ciphertext.is_empty() || ciphertext.len() > CIPHERTEXT_LEN_MAX {
-            return (State::Finished, self.login.deny(accounts, out));
+            return self.login.deny(accounts, out);
         }
         let step = Step::Decrypt(ciphertext.to_vec());
         (State::Decryption(AwaitDecryption { login: self.login }), step)
@@ -144,7 +157,7 @@ impl AwaitSha2Answer {
             return (State::Finished, Refusal::BadHandshake.refuse(out, self.login.seq));
         }
         let Some(key) = accounts.public_key_pem() else {
-            return (State::Finished, self.login.deny(accounts, out));
+            return self.login.deny(accounts, out);
         };
         self.login.seq = put_more_data(out, self.login.seq, key);
         self.key_sent = true;
@@ -183,11 +196,17 @@ pub(super) struct AwaitVerification {
 
 impl AwaitVerification {
     pub(super) fn on_verified(
-        self,
+        mut self,
         is_right: bool,
         accounts: &dyn Accounts,
         out: &mut Vec<u8>,
     ) -> (State, Step) {
+        self.login.find_again(accounts);
+        if is_right && !self.login.is_stored(&self.hash) {
+            // The user has changed, or gone, while the password was checked.
+            let shown = Shown::Password { clear: self.password, against: self.hash };
+            return self.login.look_again(shown, accounts, out);
+        }
         match (is_right, self.older) {
             (false, None) => {
                 let shown = Shown::Password { clear: self.password, against: self.hash };
@@ -205,7 +224,7 @@ impl AwaitVerification {
                 // Only this plug-in has a quick way.
                 let is_remembered = self.hash.expose().starts_with(b"$A$");
                 let proven = is_remembered.then_some((self.hash, proof));
-                (State::Finished, self.login.accept(credential, proven, None, accounts, out))
+                self.login.let_in(credential, proven, None, accounts, out)
             }
         }
     }
@@ -246,10 +265,22 @@ pub(super) enum Held {
     Users(AwaitUsers),
 }
 
+/// What accounts of the client's name there are is awaited.
+#[derive(Debug)]
+pub(super) struct AwaitUser {
+    pub(super) held: Held,
+}
+
 impl AwaitHost {
     pub(super) fn on_named(self, accounts: &dyn Accounts, out: &mut Vec<u8>) -> (State, Step) {
         debug_assert!(!accounts.awaits_host_name(), "it is known now");
-        match self.held {
+        self.held.go_on(accounts, out)
+    }
+}
+
+impl Held {
+    pub(super) fn go_on(self, accounts: &dyn Accounts, out: &mut Vec<u8>) -> (State, Step) {
+        match self {
             Held::Response(state, payload) => state.on_response(payload.expose(), accounts, out),
             Held::Change(change, body) => change.on_request(body.expose(), accounts, out),
             Held::Users(state) => state.on_looked_up(accounts, out),
@@ -257,7 +288,7 @@ impl AwaitHost {
     }
 
     pub(super) fn answer_seq(&self) -> u8 {
-        match &self.held {
+        match self {
             Held::Response(state, _) => state.seq.wrapping_add(1),
             Held::Change(change, _) => change.seq,
             Held::Users(state) => state.login.seq,
@@ -272,6 +303,8 @@ pub(super) struct HeldChange {
     pub(super) nonce: Nonce,
     /// The number of its answer.
     pub(super) seq: u8,
+    /// Whether the accounts of the new name were looked up.
+    pub(super) is_current: bool,
 }
 
 impl HeldChange {
@@ -282,7 +315,7 @@ impl HeldChange {
         accounts: &dyn Accounts,
         out: &mut Vec<u8>,
     ) -> (State, Step) {
-        let Self { capabilities, nonce, seq } = self;
+        let Self { capabilities, nonce, seq, is_current } = self;
         let request = match body.len() <= HANDSHAKE_PAYLOAD_MAX {
             true => ChangeUser::parse(body, capabilities).ok(),
             false => None,
@@ -294,6 +327,11 @@ impl HeldChange {
             let held = Held::Change(self, Secret::new(body.to_vec()));
             return (State::Host(AwaitHost { held }), Step::NameHost);
         }
+        if let Some(name) = outdated(is_current, request.user, accounts) {
+            let held = Self { is_current: true, ..self };
+            let held = Held::Change(held, Secret::new(body.to_vec()));
+            return (State::User(AwaitUser { held }), Step::LookUpUser(name));
+        }
         Login::from_change_user(&request, capabilities, nonce, seq, accounts).begin_again(
             request.plugin,
             request.auth,
@@ -304,16 +342,17 @@ impl HeldChange {
 }
 
 pub(super) fn await_verification(
-    login: Box<Login>,
+    mut login: Box<Login>,
     password: Option<Vec<u8>>,
     accounts: &dyn Accounts,
     out: &mut Vec<u8>,
 ) -> (State, Step) {
+    login.find_again(accounts);
     let Some(password) = password.map(Secret::new) else {
-        return (State::Finished, login.deny(accounts, out));
+        return login.deny(accounts, out);
     };
     if let Some(credential) = login.check_quickly(password.expose()) {
-        return (State::Finished, login.accept(credential, None, None, accounts, out));
+        return login.let_in(credential, None, None, accounts, out);
     }
     if let Some(step) = login.servers_question(&password) {
         let hash = Secret::default();

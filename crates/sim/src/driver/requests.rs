@@ -23,6 +23,9 @@ impl Around<'_, '_> {
             // No user's password is the servers' to check.
             Request::AskServer { client, .. } => return worker.client_verified(client, false),
             Request::LookUpUsers => return worker.users_looked_up(),
+            Request::LookUpUser { name, asked_ms } => {
+                return worker.user_looked_up(name, Some(asked_ms));
+            }
             Request::LookUpHost(addr) => Wish::Name(addr),
             Request::Study(study) => {
                 return worker.studied(Student::default().study(*study));

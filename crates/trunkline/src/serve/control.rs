@@ -196,7 +196,7 @@ impl Runtime for Control {
 
     fn failed_logins(&self) -> Vec<FailedLogins> {
         let rows = self.reporter.failed_logins().into_iter();
-        rows.map(|(address, failures, ago)| FailedLogins { address, failures, ago }).collect()
+        rows.map(|(origin, failures, ago)| FailedLogins { origin, failures, ago }).collect()
     }
 
     fn forget_failed_logins(&self) -> u64 {

@@ -155,12 +155,4 @@ mod tests {
         assert_eq!(nicer.join().expect("thread"), (before + NICER).min(19));
         assert_eq!(nice(), before);
     }
-
-    #[test]
-    #[cfg(target_os = "linux")]
-    fn the_memory_can_not_be_dumped() {
-        use rustix::process::{DumpableBehavior, dumpable_behavior};
-        forbid_dumps();
-        assert_eq!(dumpable_behavior(), Ok(DumpableBehavior::NotDumpable));
-    }
 }

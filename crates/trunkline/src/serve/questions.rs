@@ -15,7 +15,7 @@ use trunkline_monitor::{
 };
 use trunkline_protocol::packet::greeting::Greeting;
 use trunkline_proxy::{
-    CatalogQuestion, DataPlane, HostQuestion, LoginQuestion, PlaneOptions, TlsSetup,
+    CatalogQuestion, DataPlane, HostQuestion, LoginQuestion, PlaneOptions, TlsSetup, UserQuestion,
 };
 use trunkline_topology::HostAnswer;
 use trunkline_worker::CatalogAsk;
@@ -29,6 +29,8 @@ const HOST_NAME_TIME_MAX: Duration = Duration::from_secs(5);
 pub(super) struct Asked {
     /// Workers want to know what users the servers have now.
     pub users_wanted: Arc<Notify>,
+    /// Names of clients of which they want to know what servers say.
+    pub user_questions: mpsc::Receiver<monitor::UserQuestion>,
     /// Passwords to be tried on servers.
     pub questions: mpsc::Receiver<Question>,
     /// Names that workers want to know, and where they find them then.
@@ -48,6 +50,7 @@ pub(super) fn begin_plane(
     let (asked, questions) = mpsc::channel(QUESTIONS_MAX);
     let (wanted_names, names) = mpsc::channel(QUESTIONS_MAX);
     let catalog = Arc::new(Catalog::default());
+    let (asked_users, user_questions) = mpsc::channel(QUESTIONS_MAX);
     let (named, host_questions) = mpsc::channel(QUESTIONS_MAX);
     tokio::spawn(keep_naming(Arc::new(SystemResolver), host_questions, HOST_NAME_TIME_MAX));
     let plane = DataPlane::start(PlaneOptions {
@@ -57,6 +60,7 @@ pub(super) fn begin_plane(
         workers,
         on_thread: on_thread(snapshot),
         ask_server: Arc::new(move |question| ask(&asked, question)),
+        look_up_user: Arc::new(move |question| look_up_user(&asked_users, question)),
         look_up_host: Arc::new(move |question| name_host(&named, question)),
         ask_catalog: {
             let catalog = Arc::clone(&catalog);
@@ -69,7 +73,7 @@ pub(super) fn begin_plane(
         },
     });
     let plane = plane.map_err(|reason| anyhow!(reason))?;
-    Ok((plane, Asked { users_wanted, questions, names, catalog }))
+    Ok((plane, Asked { users_wanted, user_questions, questions, names, catalog }))
 }
 
 /// What each worker's thread does first.
@@ -105,6 +109,17 @@ fn ask_dictionary(
     let question = DictionaryQuestion { group, names, account, asked_ms, told };
     if let Err(error) = asked.try_send(question) {
         error.into_inner().give_up(catalog);
+    }
+}
+
+/// Has servers asked for a name; with too many waiting what is known counts.
+fn look_up_user(asked: &mpsc::Sender<monitor::UserQuestion>, question: UserQuestion) {
+    let UserQuestion { name, asked_ms, answer } = question;
+    let question = monitor::UserQuestion { name, asked_ms, answer };
+    if let Err(TrySendError::Full(question) | TrySendError::Closed(question)) =
+        asked.try_send(question)
+    {
+        (question.answer)(None);
     }
 }
 

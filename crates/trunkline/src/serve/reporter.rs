@@ -1,7 +1,6 @@
 //! What the process says of itself over HTTP.
 
 use std::{
-    net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -17,6 +16,7 @@ use trunkline_stats::{
     CacheFigures, CatalogFigures, DigestQuery, MemoryFigures, Process, Report, SessionList,
     SessionQuery,
 };
+use trunkline_topology::Origin;
 
 /// Why a balancer should send no clients after `PROXYSQL PAUSE`.
 const PAUSED: &str = "paused";
@@ -125,7 +125,7 @@ impl Reporter {
     }
 
     /// Addresses with failed logins; none when the process ends.
-    pub fn failed_logins(&self) -> Vec<(IpAddr, u32, Duration)> {
+    pub fn failed_logins(&self) -> Vec<(Origin, u32, Duration)> {
         self.plane.try_read().map(|plane| plane.failed_logins()).unwrap_or_default()
     }
 

@@ -18,7 +18,8 @@ use trunkline_admin::{Ending, Health};
 use trunkline_config::{Config, Snapshot, difference};
 use trunkline_monitor::{
     Knowledge, Resolution, UsersRead, greeting_for_clients, keep_asking, keep_checking,
-    keep_learning, keep_measuring_lag, keep_reading_users, keep_resolving, keep_telling, resolve,
+    keep_learning, keep_looking_up_users, keep_measuring_lag, keep_reading_users, keep_resolving,
+    keep_telling, resolve,
 };
 use trunkline_protocol::packet::greeting::Greeting;
 use trunkline_proxy::{DataPlane, TlsSetup};
@@ -111,11 +112,19 @@ impl Supervisor {
         tokio::spawn(keep_resolving(seen.clone(), on_demand, outcomes));
         let (tls, works_with) = watch::channel(Arc::clone(&parts.tls));
         let (read, users) = mpsc::channel(OUTCOMES_MAX);
-        let Asked { users_wanted: wanted, questions, names, catalog } = asked;
+        let Asked { users_wanted: wanted, user_questions, questions, names, catalog } = asked;
         tokio::spawn(keep_asking(seen.clone(), works_with.clone(), questions));
         tokio::spawn(keep_telling(seen.clone(), works_with.clone(), catalog, names));
         tokio::spawn(keep_measuring_lag(seen.clone(), works_with.clone()));
-        tokio::spawn(keep_reading_users(seen.clone(), works_with.clone(), wanted, read));
+        let turn = Arc::default();
+        tokio::spawn(keep_looking_up_users(
+            seen.clone(),
+            works_with.clone(),
+            Arc::clone(&turn),
+            user_questions,
+            read.clone(),
+        ));
+        tokio::spawn(keep_reading_users(seen.clone(), works_with.clone(), turn, wanted, read));
         tokio::spawn(keep_learning(seen, parts.known.clone(), works_with, learned));
         resolve_now.notify_one();
         let mut unproven = Unproven::default();
@@ -324,14 +333,21 @@ impl Supervisor {
 
     /// What users servers have was looked at; clients may wait for it.
     fn take_users(&mut self, read: UsersRead) {
-        let next = read.0.and_then(|users| self.parts.snapshot.with_granted(users));
+        let snapshot = &self.parts.snapshot;
+        let next = match &read {
+            UsersRead::All(users) => users.clone().and_then(|all| snapshot.with_granted(all)),
+            UsersRead::Names(read) => snapshot.with_granted_names(&read.names, &read.users),
+        };
         if let Some(next) = next {
             let count = counted(next.granted.len(), "account");
             tracing::info!("servers' grant tables have changed: {count}");
             self.publish(next);
             self.parts.reporter.renewed(&self.parts.snapshot);
         }
-        self.plane().users_looked_up();
+        match read {
+            UsersRead::All(_) => self.plane().users_looked_up(),
+            UsersRead::Names(read) => read.answer(),
+        }
     }
 
     fn take_knowledge(&mut self, known: Knowledge) {

@@ -10,10 +10,9 @@ use trunkline_protocol::{
     proxy_header::{self, HeaderError, Opening},
 };
 use trunkline_stats::ClientRefusal;
-use trunkline_topology::AllowList;
+use trunkline_topology::{AllowList, FailedLoginLimits, Origin, Waiting};
 
 use crate::{
-    accept::address_limits::FailedLoginLimit,
     action::Peer,
     clients::client::{Client, Phase},
     env::Env,
@@ -36,8 +35,6 @@ pub(crate) enum Arrival {
 pub(crate) enum Turned {
     /// `listen_allow` does not name the address.
     NotAllowed,
-    /// Logins from there failed; it may come again after so many ms.
-    Blocked(u64),
     /// As many clients as may be have logged in.
     Full,
     /// So have as many as may from its address.
@@ -48,7 +45,6 @@ impl Turned {
     fn cause(self) -> ClientRefusal {
         match self {
             Self::NotAllowed => ClientRefusal::AddressNotAllowed,
-            Self::Blocked(_) => ClientRefusal::AddressBlocked,
             Self::Full => ClientRefusal::TooManyConnections,
             Self::AddressFull => ClientRefusal::AddressConnections,
         }
@@ -60,14 +56,6 @@ impl Turned {
             Self::NotAllowed => {
                 let text = format!("Host '{host}' is not allowed to connect to this server");
                 ErrorKind::HostNotAllowed.says(text)
-            }
-            Self::Blocked(wait_ms) => {
-                let wait_sec = wait_ms.div_ceil(1_000);
-                let text = format!(
-                    "Host '{host}' is blocked because of many connection errors; try again in \
-                     {wait_sec} s"
-                );
-                ErrorKind::HostBlocked.says(text)
             }
             Self::Full | Self::AddressFull => {
                 ErrorKind::TooManyConnections.says("Too many connections")
@@ -95,17 +83,21 @@ impl Env {
         let Some(addr) = peer.client_addr else {
             return Ok(());
         };
-        let addresses = self.shared.addresses();
-        if settings.failed_logins_max > 0 {
-            let wait_ms = addresses.blocked_ms(addr, self.now.ms());
-            if wait_ms > 0 {
-                return Err(Turned::Blocked(wait_ms));
-            }
-        }
         match settings.max_connections_per_address {
             0 => Ok(()),
-            max if addresses.is_full(addr, max) => Err(Turned::AddressFull),
+            max if self.shared.addresses().is_full(addr, max) => Err(Turned::AddressFull),
             _ => Ok(()),
+        }
+    }
+
+    /// How failed logins are answered.
+    pub(crate) fn failed_login_limits(&self) -> FailedLoginLimits {
+        let settings = &self.snapshot.settings;
+        FailedLoginLimits {
+            per_name: settings.failed_logins_max,
+            per_origin: settings.failed_logins_per_address_max,
+            wait_ms: settings.failed_login_delay,
+            wait_max_ms: settings.failed_login_delay_max,
         }
     }
 
@@ -156,52 +148,45 @@ impl Core {
         Ok(())
     }
 
-    /// Who has been greeted guesses no further when others from there have failed meanwhile.
-    fn judge_again(&mut self, client: &mut Client) {
-        let now_ms = self.env.now.ms();
-        let is_limited = self.env.snapshot.settings.failed_logins_max > 0;
-        let is_judged = is_limited && !client.session.is_some();
-        let addr = client.origin.peer.client_addr.filter(|_| is_judged);
-        let wait_ms = addr.map_or(0, |addr| self.env.shared.addresses().blocked_ms(addr, now_ms));
-        if wait_ms > 0 && client.origin.arrival == Arrival::Admitted {
-            client.origin.arrival = Arrival::TurnedAway(Turned::Blocked(wait_ms));
-        }
-    }
-
-    /// A login failed: too many of them, and the address has to wait.
-    pub(crate) fn count_failed_login(&mut self, client: &mut Client) {
-        let settings = &self.env.snapshot.settings;
-        let limit = FailedLoginLimit {
-            max: settings.failed_logins_max,
-            delay_ms: settings.failed_login_delay,
-            delay_max_ms: settings.failed_login_delay_max,
-        };
-        let addr = client.origin.peer.client_addr;
-        let Some(addr) = addr.filter(|_| limit.max > 0) else {
-            return;
-        };
-        let wait_ms = self.env.shared.addresses().failed(addr, self.env.now.ms(), limit);
-        if wait_ms > 0 {
-            self.fx.stats.counters.failed_login_blocks += 1;
-            self.fx.log(true, || format!("logins from {addr} fail: it has to wait {wait_ms} ms"));
-        }
+    /// A client did not prove to be somebody: too often, and whoever says so has to wait.
+    pub(crate) fn count_failed_login(&mut self, origin: Option<Origin>, name: &str) {
+        let Some(origin) = origin else { return };
+        let limits = self.env.failed_login_limits();
+        let addresses = self.env.shared.addresses();
+        let failed = addresses.failed(origin, name, self.env.now.ms(), limits);
+        self.fx.stats.counters.failed_logins_forgotten += failed.forgotten;
+        let Some(wait) = failed.wait else { return };
+        self.fx.stats.counters.failed_login_blocks += 1;
+        self.fx.log(true, || match wait.whose {
+            Waiting::Name => {
+                let name: String = name.chars().take(NAME_LOGGED_MAX).collect();
+                format!("logins as {name:?} from {origin} fail: they have to wait {} ms", wait.ms)
+            }
+            Waiting::Origin => format!(
+                "logins from {origin} fail with many names: those that are not known there have \
+                 to wait {} ms",
+                wait.ms
+            ),
+        });
     }
 
     /// A login succeeded.
-    pub(crate) fn count_good_login(&self, client: &Client) {
-        let addr = client.origin.peer.client_addr;
-        if let Some(addr) = addr.filter(|_| self.env.snapshot.settings.failed_logins_max > 0) {
-            self.env.shared.addresses().succeeded(addr);
+    pub(crate) fn count_good_login(&self, client: &Client, name: &str) {
+        let origin = client.origin.peer.origin();
+        if let Some(origin) = origin.filter(|_| self.env.failed_login_limits().per_name > 0) {
+            self.env.shared.addresses().succeeded(origin, name, self.env.now.ms());
         }
     }
 }
+
+/// The most characters of a name that is logged before its client has proven it.
+const NAME_LOGGED_MAX: usize = 64;
 
 impl Exchange {
     /// Looks for a balancer's header in what a greeted client has sent. Whether its login can be
     /// read.
     pub(crate) fn settle_arrival(&mut self, client: &mut Client) -> bool {
         if client.origin.arrival != Arrival::AwaitHeader {
-            self.core.judge_again(client);
             return true;
         }
         match proxy_header::scan(&client.io.inbox) {

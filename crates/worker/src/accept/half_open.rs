@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use trunkline_protocol::error::ErrorKind;
 use trunkline_stats::ClientRefusal;
+use trunkline_topology::machine;
 
-use super::address_limits::machine;
 use crate::{
     clients::{
         client::{Client, Phase},

@@ -86,28 +86,88 @@ fn a_listener_takes_those_only_that_its_list_names() {
     assert_eq!(answer, "error 1130: Host '192.0.2.1' is not allowed to connect to this server");
 }
 
-#[test]
-fn an_address_whose_logins_failed_waits() {
-    let config = format!("failed_logins_max = 1\nfailed_login_delay = 1500\n{TWO_SERVERS}");
-    let mut world = TestWorker::with(&config);
-    let client = world.connect_from(at("192.0.2.1")).expect("it is let in");
-    let wrong = Login { password: "wrong", ..Login::default() };
-    assert!(world.try_to_log_in(client, &wrong).starts_with("error 1045"));
-    let answer = told(&mut world, at("192.0.2.1"));
-    assert!(answer.starts_with("error 1129") && answer.ends_with("try again in 2 s"), "{answer}");
-    assert!(!told(&mut world, at("192.0.2.2")).starts_with("error"));
-    world.pass_ms(1_500);
-    assert!(!told(&mut world, at("192.0.2.1")).starts_with("error"));
+/// [`TWO_SERVERS`] and a second user, with these settings.
+fn two_users(settings: &str) -> String {
+    let other = TWO_SERVERS.split("[[user]]").nth(1).expect("a user").replace("app", "other");
+    format!("{settings}\n{TWO_SERVERS}\n[[user]]{other}")
+}
+
+/// What a client from there is told that logs in so.
+fn tries(world: &mut TestWorker, from: &str, user: &str, password: &str) -> String {
+    let client = world.connect_from(at(from)).expect("it is greeted");
+    world.try_to_log_in(client, &Login { user, password, ..Login::default() })
 }
 
 #[test]
-fn who_was_greeted_before_others_from_there_failed_guesses_no_further() {
+fn a_name_whose_logins_failed_waits_there() {
+    let config = two_users("failed_logins_max = 1\nfailed_login_delay = 1500");
+    let mut world = TestWorker::with(&config);
+    let fails = |world: &mut TestWorker, user| {
+        assert!(tries(world, "192.0.2.1", user, "wrong").starts_with("error 1045"), "{user}");
+        let blocked = format!(
+            "error 1129: Host '192.0.2.1' is blocked because of many failed logins as '{user}'; \
+             try again in 2 s"
+        );
+        for password in ["app", "wrong"] {
+            assert_eq!(tries(world, "192.0.2.1", user, password), blocked);
+        }
+    };
+    fails(&mut world, "app");
+    fails(&mut world, "nobody");
+    // Neighbours, and the same name from elsewhere, log in.
+    assert_eq!(tries(&mut world, "192.0.2.1", "other", "other"), "ok");
+    assert_eq!(tries(&mut world, "192.0.2.2", "app", "app"), "ok");
+    world.pass_ms(1_500);
+    assert_eq!(tries(&mut world, "192.0.2.1", "app", "app"), "ok");
+    let counters = &world.core().fx.stats.counters;
+    assert_eq!((counters.failed_login_blocks, counters.clients_refused_blocked), (2, 4));
+    let logged = world.logged();
+    let lines: Vec<_> = logged.iter().filter(|line| line.contains("have to wait")).collect();
+    assert!(lines[0].ends_with("logins as \"app\" from 192.0.2.1 fail: they have to wait 1500 ms"));
+    assert_eq!(lines.len(), 2);
+}
+
+#[test]
+fn who_was_greeted_before_others_failed_guesses_no_further() {
     let config = format!("failed_logins_max = 1\n{TWO_SERVERS}");
     let mut world = TestWorker::with(&config);
     let clients = [(); 2].map(|()| world.connect_from(at("192.0.2.1")).expect("it is let in"));
     let wrong = Login { password: "wrong", ..Login::default() };
     assert!(world.try_to_log_in(clients[0], &wrong).starts_with("error 1045"));
     assert!(world.try_to_log_in(clients[1], &Login::default()).starts_with("error 1129"));
+}
+
+#[test]
+fn guesses_at_many_names_do_not_shut_out_who_is_known_there() {
+    let limits = "failed_logins_max = 3\nfailed_logins_per_address_max = 2";
+    let mut world = TestWorker::with(&two_users(limits));
+    assert_eq!(tries(&mut world, "192.0.2.1", "app", "app"), "ok");
+    for user in ["one", "two"] {
+        assert!(tries(&mut world, "192.0.2.1", user, "guess").starts_with("error 1045"));
+    }
+    let blocked = "error 1129: Host '192.0.2.1' is blocked because of many failed logins; try \
+                   again in 150 s";
+    // Whether there is such a user, who is known and what was right is not told.
+    for (user, password) in [("three", "guess"), ("other", "other"), ("app", "guess")] {
+        assert_eq!(tries(&mut world, "192.0.2.1", user, password), blocked, "{user}");
+    }
+    assert_eq!(tries(&mut world, "192.0.2.1", "app", "app"), "ok");
+    assert_eq!(tries(&mut world, "192.0.2.2", "other", "other"), "ok");
+    world.pass_ms(150_000);
+    assert_eq!(tries(&mut world, "192.0.2.1", "other", "other"), "ok");
+}
+
+#[test]
+fn accounts_of_the_system_are_told_apart_over_a_unix_socket() {
+    let mut world = TestWorker::with(&format!("failed_logins_max = 1\n{TWO_SERVERS}"));
+    let mut tries = |uid, password| {
+        let peer = Peer { client_uid: Some(uid), is_local: true, ..Peer::default() };
+        let client = world.connect_from(peer).expect("it is greeted");
+        world.try_to_log_in(client, &Login { password, ..Login::default() })
+    };
+    assert!(tries(1_000, "wrong").starts_with("error 1045"));
+    assert!(tries(1_000, "app").starts_with("error 1129: Host 'localhost' is blocked"));
+    assert_eq!(tries(1_001, "app"), "ok");
 }
 
 #[test]
@@ -137,6 +197,19 @@ fn a_client_of_a_balancer_comes_from_where_that_says() {
     assert_eq!(world.try_to_log_in(client, &Login::default()), "ok");
     let list = world.worker.sessions(SessionQuery { rows_max: 9, pinned_only: false });
     assert_eq!(list.sessions[0].client, "198.51.100.7");
+}
+
+#[test]
+fn failed_logins_count_where_a_balancers_header_says() {
+    let mut world = TestWorker::with(&format!("failed_logins_max = 1\n{BALANCER}{TWO_SERVERS}"));
+    let mut tries = |from: &str, password| {
+        let header = format!("PROXY TCP4 {from} 192.0.2.1 40000 6033\r\n");
+        let client = balanced(&mut world, header.as_bytes());
+        world.try_to_log_in(client, &Login { password, ..Login::default() })
+    };
+    assert!(tries("198.51.100.7", "wrong").starts_with("error 1045"));
+    assert!(tries("198.51.100.7", "app").starts_with("error 1129: Host '198.51.100.7' is"));
+    assert_eq!(tries("198.51.100.8", "app"), "ok");
 }
 
 #[test]

@@ -37,12 +37,8 @@ impl Exchange {
                 None,
             );
         }
-        let accounts = LoginAccounts::new(
-            &self.core.env.snapshot,
-            &self.core.env.shared,
-            &client.origin.peer,
-            client.origin.tls.is_some(),
-        );
+        let accounts =
+            LoginAccounts::new(&self.core.env, &client.origin.peer, client.origin.tls.is_some());
         let (handshake, step) = ClientHandshake::change_user(
             capabilities,
             client.origin.nonce,
@@ -84,7 +80,8 @@ impl Core {
             Refusal::TlsRequired
             | Refusal::BadHandshake
             | Refusal::TlsNotOffered
-            | Refusal::OutOfOrder => return false,
+            | Refusal::OutOfOrder
+            | Refusal::MustWait(_) => return false,
         };
         let keeps = self.keep_user(client, None);
         if keeps {

@@ -4,7 +4,8 @@ use trunkline_protocol::{
 
 use super::*;
 use crate::tests::{
-    CLIENT_CAPABILITIES, Login, MYSQL, ONE_CONNECTION, Reply, Setup, TWO_SERVERS, TestWorker,
+    CLIENT_CAPABILITIES, Login, MARIADB, MYSQL, ONE_CONNECTION, Reply, Setup, TWO_SERVERS,
+    TestWorker, peer_at,
 };
 
 const WRONG: Login<'_> = Login {
@@ -226,6 +227,34 @@ fn a_connection_whose_changes_failed_thrice_has_no_such_command_on_mariadb() {
     }
     world.send(client, &change("other", "other"));
     assert_eq!(world.answer(client), "error 1047: Unknown command");
+}
+
+/// Two changes of user are tried in vain, and another one may not be.
+fn blocks_changes_of_user(version: &'static str) {
+    let config = &format!("failed_logins_max = 2\n{ONE_CONNECTION}");
+    let mut world = TestWorker::of(Setup { config, version, ..Setup::default() });
+    for _ in 0..2 {
+        let client = world.connect_from(peer_at([192, 0, 2, 1].into())).expect("it is greeted");
+        assert_eq!(world.try_to_log_in(client, &Login::default()), "ok");
+        assert!(change_in_vain(&mut world, client).starts_with("error 1045"), "{version}");
+    }
+    // That of whoever it was meanwhile does not count, and its success forgives nothing.
+    let client = world.connect_from(peer_at([192, 0, 2, 1].into())).expect("it is greeted");
+    assert_eq!(world.try_to_log_in(client, &Login::default()), "ok");
+    world.send(client, &change("other", "other"));
+    let answer = world.answer(client);
+    assert!(answer.starts_with("error 1129") && answer.contains("as 'other'"), "{answer}");
+    assert!(world.is_closed(client), "{version}");
+    let elsewhere = world.log_in();
+    world.send(elsewhere, &change("other", "other"));
+    assert_eq!(world.answer(elsewhere), "ok");
+}
+
+#[test]
+fn changes_of_user_count_as_logins() {
+    for version in [MARIADB, MYSQL] {
+        blocks_changes_of_user(version);
+    }
 }
 
 #[test]

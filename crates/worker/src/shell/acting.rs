@@ -69,6 +69,7 @@ impl<S: Stream> Shell<S> {
                 Request::AskServer { client, name, hostgroup, clear }
             }
             Action::LookUpUsers => Request::LookUpUsers,
+            Action::LookUpUser { name, asked_ms } => Request::LookUpUser { name, asked_ms },
             Action::LookUpHost(addr) => Request::LookUpHost(addr),
             Action::Study(study) => Request::Study(study),
             Action::AskCatalog(ask) => Request::AskCatalog(ask),

@@ -277,6 +277,13 @@ pub enum Request {
     },
     /// Find out what users the servers have, and publish them; [`Mail::UsersLookedUp`].
     LookUpUsers,
+    /// Find out what servers say of this name, and publish it; [`Mail::UserLookedUp`].
+    LookUpUser {
+        /// The name.
+        name: String,
+        /// When it was asked for, on the workers' clock, ms.
+        asked_ms: u64,
+    },
     /// Find out what the host with this address is called; [`Mail::HostNamed`].
     LookUpHost(IpAddr),
     /// Find out what names mean, put it into the catalog and settle them there;

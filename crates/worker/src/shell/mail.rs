@@ -47,6 +47,9 @@ pub enum Mail<S: Stream> {
     Encrypted(ConnId, Option<Vec<u8>>),
     /// The users are published that servers have now.
     UsersLookedUp,
+    /// What servers say of this name is published, as of that moment of the workers' clock, ms;
+    /// `None` where they were not asked, or have not answered in time.
+    UserLookedUp(String, Option<u64>),
     /// What the host with this address is called.
     HostNamed(IpAddr, HostAnswer),
     /// What these clients' statements name has been asked for.
@@ -87,6 +90,7 @@ impl<S: Stream> Shell<S> {
             Mail::Derived(conn, seed) => worker.server_derived(conn, seed),
             Mail::Encrypted(conn, cipher) => worker.server_encrypted(conn, cipher),
             Mail::UsersLookedUp => worker.users_looked_up(),
+            Mail::UserLookedUp(name, asked_ms) => worker.user_looked_up(name, asked_ms),
             Mail::HostNamed(addr, answer) => worker.host_named(addr, answer),
             Mail::CatalogTold(clients) => worker.catalog_told(clients),
             Mail::StudyFailed(client) => worker.abandon(Side::Client(client)),

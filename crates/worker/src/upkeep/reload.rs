@@ -58,7 +58,14 @@ impl Commands {
         let former = std::mem::replace(&mut self.exchange.core.env.snapshot, snapshot);
         self.exchange.core.servers.logins.password_turns.clear();
         let snapshot = Arc::clone(&self.exchange.core.env.snapshot);
-        self.exchange.core.env.shared.retain_users(|key| snapshot.has_key(key));
+        self.exchange.core.env.shared.apply_users(&snapshot);
+        let asked = |snapshot: &Snapshot| {
+            let settings = &snapshot.settings;
+            (settings.server_users_account.clone(), settings.server_users_hostgroup)
+        };
+        if asked(&former) != asked(&snapshot) {
+            self.exchange.core.env.shared.current_users().forget();
+        }
         self.exchange.core.resize_cache();
         self.exchange.core.apply_users(&former);
         self.exchange.leave_new_readers(&former);

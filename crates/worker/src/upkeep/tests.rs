@@ -2,6 +2,7 @@ use std::sync::Arc;
 
 use trunkline_pool::ConnState;
 use trunkline_protocol::packet::{ok::OkPacket, status};
+use trunkline_session::Credential;
 use trunkline_stats::{DigestQuery, SessionQuery};
 
 use crate::{
@@ -385,4 +386,40 @@ fn a_report_counts_connections_by_their_state() {
     let idle: u64 = report.servers.iter().map(|server| server.connections.idle).sum();
     assert_eq!((leased, idle), (2, 0));
     assert_eq!(report.pins.get("transaction"), Some(&1));
+}
+
+/// The user `app` with a hash of this salt, or without any such user.
+fn with_hash(salt: Option<char>) -> String {
+    let user = |salt: char| {
+        let hash = format!("$A$005${}{}", String::from(salt).repeat(20), "d".repeat(43));
+        TWO_SERVERS.replace("password = \"app\"", &format!("password_hash = \"{hash}\""))
+    };
+    salt.map_or_else(|| TWO_SERVERS.replace("name = \"app\"", "name = \"own\""), user)
+}
+
+#[test]
+fn proofs_of_a_password_that_changed_or_went_are_dropped_by_all_workers() {
+    for salt in [Some('b'), None] {
+        let before = &with_hash(Some('a'));
+        let shared = Arc::new(Shared::new(None, 16));
+        let mut worlds = [0, 1].map(|index| {
+            let shared = Arc::clone(&shared);
+            TestWorker::of(Setup { config: before, index, workers: 2, shared, ..Setup::default() })
+        });
+        let user = Arc::clone(snapshot(before).user("app").expect("it is there"));
+        let hash = user.password.slow_hash().expect("a hash").clone();
+        // Somebody is connected, which keeps the user's count.
+        let _place = shared.take_user("app", 9);
+        for world in &mut worlds {
+            // A login by what this worker still has.
+            shared.remember_verified(&user, hash.clone(), [7; 32]);
+            shared.learn_credential(&user, &Credential::from_clear(b"secret"));
+            assert!(shared.verified("app", hash.expose()).is_some());
+            world.happens(|worker| worker.apply_snapshot(snapshot(&with_hash(salt))));
+            assert!(shared.verified("app", hash.expose()).is_none(), "{salt:?}");
+        }
+        let proven = shared.learn_credential(&user, &Credential::default());
+        assert_eq!(proven.clear, None, "{salt:?}");
+        assert_eq!(shared.user_connections("app"), 1);
+    }
 }

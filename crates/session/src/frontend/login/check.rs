@@ -150,6 +150,15 @@ impl Login {
         self.passwords().filter_map(Password::slow_hash)
     }
 
+    /// Whether this is one of them still. Where servers check passwords there is none.
+    pub(in crate::frontend) fn is_stored(&self, hash: &Secret<Vec<u8>>) -> bool {
+        let user = self.user.as_ref();
+        match hash.expose().is_empty() {
+            true => user.is_some_and(|user| user.password == Password::Servers),
+            false => self.stored_hashes().any(|stored| stored == hash),
+        }
+    }
+
     /// Checks the password itself against what is stored and takes no time; what it has proven.
     pub(in crate::frontend) fn check_quickly(&self, password: &[u8]) -> Option<Credential> {
         let verdicts = self.passwords().map(|stored| check_password(stored, password));
