@@ -139,6 +139,7 @@ fn put_control_plane(out: &mut Exposition<'_>, admin: AdminFigures, http: HttpFi
         ("too_many", admin.full),
         ("idle", admin.idle),
         ("displaced", admin.displaced),
+        ("handshakes", admin.handshakes),
     ];
     out.labelled(&metrics::ADMIN_REFUSALS, named(refusals));
     let statements = [("limit", admin.stats_limited), ("busy", admin.stats_busy)];
@@ -149,6 +150,7 @@ fn put_control_plane(out: &mut Exposition<'_>, admin: AdminFigures, http: HttpFi
         ("denied", http.denied),
         ("busy", http.busy),
         ("displaced", http.displaced),
+        ("blocked", http.blocked),
     ];
     out.labelled(&metrics::HTTP_REFUSALS, named(refusals));
 }

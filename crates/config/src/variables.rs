@@ -172,7 +172,7 @@ settings! {
 
     /// Failed logins in a row to the admin port, of one name from one address, before further ones
     /// have to wait as `failed_login_delay` says; 0 is no limit. Over a Unix socket the account of
-    /// the system is the address.
+    /// the system is the address. Wrong tokens over HTTP are counted apart, by address.
     admin_failed_logins_max: u32 = 5, Range::Numbers(0, 1_000_000), "logins", Live, "0.1.0";
 
     /// Where facts learned from servers (version, character set, capabilities) are kept, so that

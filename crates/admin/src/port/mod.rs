@@ -9,6 +9,7 @@ mod connection;
 mod door;
 mod failing;
 mod half_open;
+mod handshakes;
 mod listener;
 mod login;
 mod packet;
@@ -17,4 +18,5 @@ mod wire;
 
 pub use accounts::Accounts;
 pub(crate) use door::Door;
+pub(crate) use failing::Origin;
 pub use listener::{AdminListener, serve};
