@@ -6,16 +6,23 @@
 #![forbid(unsafe_code)]
 
 mod compressed;
+mod control;
 mod file;
 mod login;
 pub mod mutate;
+mod proxy_header;
+mod server_login;
+mod still;
 mod text;
 mod wire;
 mod worker;
 
 pub use compressed::compressed;
+pub use control::{admin_port, http_requests};
 pub use file::{config_file, rule_patterns};
 pub use login::{client_handshake, server_handshake};
+pub use proxy_header::proxy_header;
+pub use server_login::server_login;
 pub use text::{digest, set_statement, tokens};
 pub use wire::{commands, framing, packets, response_relay};
 pub use worker::worker;
@@ -24,7 +31,7 @@ pub use worker::worker;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
-pub const TARGETS: [Target; 13] = [
+pub const TARGETS: [Target; 17] = [
     ("framing", framing),
     ("compressed", compressed),
     ("packets", packets),
@@ -32,6 +39,10 @@ pub const TARGETS: [Target; 13] = [
     ("response_relay", response_relay),
     ("client_handshake", client_handshake),
     ("server_handshake", server_handshake),
+    ("server_login", server_login),
+    ("proxy_header", proxy_header),
+    ("admin_port", admin_port),
+    ("http_requests", http_requests),
     ("tokens", tokens),
     ("digest", digest),
     ("set_statement", set_statement),

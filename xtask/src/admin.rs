@@ -5,7 +5,6 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -13,12 +12,11 @@ use trunkline_testkit::{AuthPlugin, MariaDb, Options, Server, SqlClient, Sysbenc
 
 use crate::client::Client;
 use crate::interrupt::Interrupt;
+use crate::watch::{Latencies, Side, Watch};
 use crate::{release, servers};
 
 /// The account; its password is the same word.
 const USER: &str = "bench";
-/// Between two statements of a client that watches.
-const PACE: Duration = Duration::from_micros(500);
 /// What must not be seen on the data port.
 const SPIKE: Duration = Duration::from_millis(5);
 /// Seconds of one run of sysbench beside the loads.
@@ -62,10 +60,10 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<()> {
     let mut admin = SqlClient::tcp(proxy.admin_port(), "admin", "admin", "")?;
     let watch = Watch::default();
     std::thread::scope(|scope| {
-        let through = scope.spawn(|| watch.keep(proxy.port(), &watch.through));
-        let direct = scope.spawn(|| watch.keep(server.port(), &watch.direct));
+        let through = scope.spawn(|| watch.keep(Side::Through, proxy.port(), USER, "SELECT 1"));
+        let direct = scope.spawn(|| watch.keep(Side::Direct, server.port(), USER, "SELECT 1"));
         let measured = measure(arguments, &mut admin, &proxy, &watch, &interrupt);
-        watch.stopping.store(true, Ordering::Relaxed);
+        watch.stop();
         for client in [through, direct] {
             client.join().map_err(|_| anyhow::anyhow!("a client panicked"))??;
         }
@@ -98,7 +96,7 @@ fn measure(
 ) -> Result<()> {
     println!("| | took | data port: p50, p99, longest, above 5 ms | directly to the server |");
     println!("|---|---|---|---|");
-    watch.during("nothing, for 5 s", || {
+    during(watch, "nothing, for 5 s", || {
         std::thread::sleep(Duration::from_secs(5));
         Ok(())
     })?;
@@ -132,13 +130,13 @@ fn measure(
     ];
     for (name, sql) in &steps {
         interrupt.check()?;
-        watch.during(name, || admin.sql(sql).map(drop))?;
+        during(watch, name, || admin.sql(sql).map(drop))?;
     }
     if arguments.digests == 0 {
         return Ok(());
     }
     let mut client = Client::connect(proxy.port(), USER, "sbtest")?;
-    watch.during(&format!("statements with {} digests", arguments.digests), || {
+    during(watch, &format!("statements with {} digests", arguments.digests), || {
         (0..arguments.digests).try_for_each(|number| client.run(&format!("SELECT 1 AS c{number}")))
     })?;
     let all = "SELECT count(*), sum(count_star) FROM stats_mysql_query_digest";
@@ -146,59 +144,30 @@ fn measure(
                  ORDER BY sum_time DESC LIMIT 10";
     for sql in [all, all, all, first, first, "SELECT * FROM stats_mysql_query_digest"] {
         interrupt.check()?;
-        watch.during(&format!("`{sql}`"), || admin.sql(sql).map(drop))?;
+        during(watch, &format!("`{sql}`"), || admin.sql(sql).map(drop))?;
     }
     Ok(())
 }
 
-/// Latencies as the two clients see them.
-#[derive(Default)]
-struct Watch {
-    stopping: AtomicBool,
-    through: Mutex<Vec<Duration>>,
-    direct: Mutex<Vec<Duration>>,
+/// Does something, and prints how long that took and what the clients saw meanwhile.
+fn during(watch: &Watch, name: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
+    watch.take();
+    let begun = Instant::now();
+    work().with_context(|| name.to_owned())?;
+    let took = begun.elapsed();
+    let seen = watch.take();
+    let (through, direct) = (line(&seen.through), line(&seen.direct));
+    println!("| {name} | {:.3} s | {through} | {direct} |", took.as_secs_f64());
+    Ok(())
 }
 
-impl Watch {
-    /// Sends statements until it is told to stop.
-    fn keep(&self, port: u16, seen: &Mutex<Vec<Duration>>) -> Result<()> {
-        let mut client = Client::connect(port, USER, "sbtest")?;
-        while !self.stopping.load(Ordering::Relaxed) {
-            let begun = Instant::now();
-            client.run("SELECT 1")?;
-            let took = begun.elapsed();
-            seen.lock().unwrap_or_else(PoisonError::into_inner).push(took);
-            std::thread::sleep(PACE);
-        }
-        Ok(())
-    }
-
-    /// Does something, and prints how long that took and what the clients saw meanwhile.
-    fn during(&self, name: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
-        let take = |seen: &Mutex<Vec<Duration>>| {
-            std::mem::take(&mut *seen.lock().unwrap_or_else(PoisonError::into_inner))
-        };
-        take(&self.through);
-        take(&self.direct);
-        let begun = Instant::now();
-        work().with_context(|| name.to_owned())?;
-        let took = begun.elapsed();
-        let (through, direct) = (take(&self.through), take(&self.direct));
-        println!("| {name} | {:.3} s | {} | {} |", took.as_secs_f64(), line(through), line(direct));
-        Ok(())
-    }
-}
-
-fn line(mut seen: Vec<Duration>) -> String {
-    seen.sort();
-    let ms = |at: usize| seen.get(at).map_or(0.0, |took| took.as_secs_f64() * 1_000.0);
-    let last = seen.len().saturating_sub(1);
-    let above = seen.iter().filter(|took| **took > SPIKE).count();
+fn line(seen: &Latencies) -> String {
+    let above = seen.above(SPIKE);
     format!(
         "{:.3}, {:.2}, {:.2} ms, {above} of {}",
-        ms(last / 2),
-        ms(last * 99 / 100),
-        ms(last),
+        seen.share_ms(50),
+        seen.share_ms(99),
+        seen.longest_ms(),
         seen.len()
     )
 }

@@ -4,6 +4,7 @@
 
 mod admin;
 mod adversary;
+mod attack;
 mod bench;
 mod client;
 mod demo;
@@ -19,6 +20,7 @@ mod sim;
 mod suites;
 mod test;
 mod tidy;
+mod watch;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -51,6 +53,8 @@ enum Task {
     Bench(bench::Arguments),
     /// Measures the admin port: loads of a million rows and readings of many, beside traffic
     Admin(admin::Arguments),
+    /// Attacks a proxy in the ways that were measured, and prints what each costs either side
+    Attack(attack::Arguments),
     /// Counts the instructions of the hot functions with callgrind
     Icount(icount::Arguments),
     /// Counts the instructions of each step of the way of a statement with callgrind
@@ -75,6 +79,7 @@ fn main() -> ExitCode {
         Task::Demo(arguments) => demo::run(&workspace_root(), &arguments),
         Task::Bench(arguments) => bench::run(&workspace_root(), arguments),
         Task::Admin(arguments) => admin::run(&workspace_root(), &arguments),
+        Task::Attack(arguments) => attack::run(&workspace_root(), &arguments),
         Task::Icount(arguments) => icount::run(&workspace_root(), &arguments),
         Task::Profile(arguments) => profile::run(&workspace_root(), &arguments),
         Task::Sim(arguments) => sim::run(&workspace_root(), &arguments),

@@ -139,6 +139,7 @@ fn put_control_plane(out: &mut Exposition<'_>, admin: AdminFigures, http: HttpFi
         ("too_many", admin.full),
         ("idle", admin.idle),
         ("displaced", admin.displaced),
+        ("handshakes", admin.handshakes),
     ];
     out.labelled(&metrics::ADMIN_REFUSALS, named(refusals));
     out.single(&metrics::ADMIN_FORGOTTEN, admin.forgotten);
@@ -150,6 +151,7 @@ fn put_control_plane(out: &mut Exposition<'_>, admin: AdminFigures, http: HttpFi
         ("denied", http.denied),
         ("busy", http.busy),
         ("displaced", http.displaced),
+        ("blocked", http.blocked),
     ];
     out.labelled(&metrics::HTTP_REFUSALS, named(refusals));
 }

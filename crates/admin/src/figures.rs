@@ -27,14 +27,13 @@ counted! {
     /// Those of the admin port.
     AdminCounts -> AdminFigures {
         admins, stats_users, logging_in, held_bytes, displaced, denied, blocked, forgotten, full,
-        idle,
-        stats_limited, stats_busy
+        idle, stats_limited, stats_busy, handshakes
     }
 }
 
 counted! {
     /// Those of HTTP, over all of its ports.
-    HttpCounts -> HttpFigures { connections, displaced, busy, foreign, denied }
+    HttpCounts -> HttpFigures { connections, displaced, busy, foreign, denied, blocked }
 }
 
 /// Both.

@@ -2,6 +2,7 @@
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
+use trunkline_budget::Budget;
 use trunkline_config::{Config, Snapshot};
 use trunkline_net::TlsSetup;
 use trunkline_stats::{DigestQuery, DigestRow, Inventory, Report, SessionList, SessionQuery};
@@ -112,6 +113,9 @@ pub trait Runtime: StatusSource {
 
     /// What runs.
     fn snapshot(&self) -> Arc<Snapshot>;
+
+    /// The memory that there is for what comes from outside.
+    fn budget(&self) -> Arc<Budget>;
 
     /// What would become of a user's statement, step by step. Without a user it is the only active
     /// one. The error says that there is none of that name, or that one must be named.

@@ -172,7 +172,7 @@ settings! {
 
     /// Failed logins in a row to the admin port, of one name from one address, before further ones
     /// have to wait as `failed_login_delay` says; 0 is no limit. Over a Unix socket the account of
-    /// the system is the address.
+    /// the system is the address. Wrong tokens over HTTP are counted apart, by address.
     admin_failed_logins_max: u32 = 5, Range::Numbers(0, 1_000_000), "logins", Live, "0.1.0";
 
     /// Where facts learned from servers (version, character set, capabilities) are kept, so that
@@ -321,10 +321,10 @@ settings! {
     /// own.
     server_public_key: KeySource = KeySource::default(), Range::Text(65_536), "", Live, "0.1.0";
 
-    /// File of the private key, RSA in PEM, that clients encrypt their passwords for which log in by
-    /// `caching_sha2_password` without TLS; `private_key.pem` of a server's data directory will do.
-    /// Clients that pin the public key of what they log in to need one that lasts, and the same of
-    /// all proxies behind one address. Empty makes a key at each start.
+    /// File of the private key, RSA in PEM, that clients encrypt their passwords for which log in
+    /// by `caching_sha2_password` without TLS; `private_key.pem` of a server's data directory will
+    /// do. Clients that pin the public key need one that lasts, and the same of all proxies behind
+    /// one address. Empty makes a key at each start.
     caching_sha2_password_private_key_path: String = String::new(), Range::Text(4_096), "",
         Restart, "0.1.0";
 

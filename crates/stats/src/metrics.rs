@@ -130,7 +130,7 @@ metrics! {
     ADMIN_HELD: Gauge "trunkline_admin_held_bytes" []
         "Memory of prepared statements on the admin port, of their long data, and of results for users of statistics that wait to be read."
     ADMIN_REFUSALS: Counter "trunkline_admin_refusals_total" ["cause"]
-        "Clients of the admin port that were refused (access_denied; blocked after failed logins; too_many) or closed (idle; displaced by a newer one before they had logged in)."
+        "Clients of the admin port that were refused (access_denied; blocked after failed logins; too_many) or closed (idle; displaced by a newer one before they had logged in; handshakes: too many of TLS from where they come)."
     ADMIN_FORGOTTEN: Counter "trunkline_admin_failed_logins_forgotten_total" []
         "Names whose failed logins on the admin port were forgotten before their time, for want of room."
     ADMIN_STATEMENT_REFUSALS: Counter "trunkline_admin_statement_refusals_total" ["cause"]
@@ -138,7 +138,7 @@ metrics! {
     HTTP_CONNECTIONS: Gauge "trunkline_http_connections" []
         "Connections for HTTP now."
     HTTP_REFUSALS: Counter "trunkline_http_refusals_total" ["cause"]
-        "Requests that were refused because of their Host, Origin or Content-Type (foreign), for want of a token (denied) or because too many were being answered (busy), and idle or slow connections closed for newer ones (displaced)."
+        "Requests that were refused because of their Host, Origin or Content-Type (foreign), for want of a token (denied), because too many wrong ones came before (blocked) or because too many were being answered (busy), and idle or slow connections closed for newer ones (displaced)."
     CACHE_RULE_HITS: Counter "trunkline_cache_rule_hits_total" ["rule"]
         "Statements answered from the cache, by the rule that made them cacheable; 0 for hints."
     CACHE_RULE_MISSES: Counter "trunkline_cache_rule_misses_total" ["rule"]

@@ -161,6 +161,8 @@ pub struct AdminFigures {
     pub stats_limited: u64,
     /// Statements of users of statistics that waited too long for another one of the same user.
     pub stats_busy: u64,
+    /// Clients closed because too many TLS handshakes were begun from where they come.
+    pub handshakes: u64,
 }
 
 /// Connections for HTTP now, and what was refused there since the start.
@@ -177,6 +179,8 @@ pub struct HttpFigures {
     pub foreign: u64,
     /// Requests refused for want of a token.
     pub denied: u64,
+    /// Requests refused because too many came with a wrong token before.
+    pub blocked: u64,
 }
 
 // The form in which a report is written; the catalog's own figures may change without it.

@@ -52,6 +52,9 @@ pub enum SqlError {
     /// Its result has more than [`Limits::rows`].
     #[error("the result has more than {0} rows")]
     TooManyRows(usize),
+    /// The process has no memory for its result.
+    #[error("there is no memory for the result")]
+    NoMemory,
     /// A value, a row or the statement's text is longer than [`Limits::value_bytes`].
     #[error("a value, a row or the statement itself is longer than {0} bytes")]
     TooBig(usize),

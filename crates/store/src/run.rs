@@ -55,6 +55,8 @@ impl Limits {
 /// How many steps of SQLite's machine pass between two looks at the clock. A step that works on
 /// long values takes milliseconds.
 const STEPS_BETWEEN_LOOKS: i32 = 1_000;
+/// Bytes of a result for which memory is asked at once.
+const ROOM_STEP: usize = 64 << 10;
 
 /// What values of a column are, as far as a client needs to know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,7 +128,23 @@ impl Store {
         params: &[Value],
         access: Access,
     ) -> Result<Answer, SqlError> {
-        self.guarded(limits, access, |store| store.run_gated(sql, params, limits))
+        self.run_counted(limits, sql, params, access, &mut |_| true)
+    }
+
+    /// Runs one statement within limits, and asks for memory for its result before it is kept: so
+    /// many bytes more each time. A refusal ends the statement with [`SqlError::NoMemory`].
+    ///
+    /// # Errors
+    /// As [`Self::run_within`].
+    pub fn run_counted(
+        &mut self,
+        limits: &Limits,
+        sql: &str,
+        params: &[Value],
+        access: Access,
+        grow: &mut dyn FnMut(usize) -> bool,
+    ) -> Result<Answer, SqlError> {
+        self.guarded(limits, access, |store| store.run_gated(sql, params, limits, grow))
     }
 
     /// Does something as a user, within limits.
@@ -156,7 +174,13 @@ impl Store {
         worked.map_err(|error| error.within(limits))
     }
 
-    fn run_gated(&self, sql: &str, params: &[Value], limits: &Limits) -> Result<Answer, SqlError> {
+    fn run_gated(
+        &self,
+        sql: &str,
+        params: &[Value],
+        limits: &Limits,
+        grow: &mut dyn FnMut(usize) -> bool,
+    ) -> Result<Answer, SqlError> {
         let mut stmt = self.prepare_one(sql)?;
         if params.len() != stmt.parameter_count() {
             let (given, wanted) = (params.len(), stmt.parameter_count());
@@ -169,7 +193,7 @@ impl Store {
         let mut columns = columns(&stmt);
         let width = columns.len();
         let mut rows = Vec::new();
-        let mut bytes = 0_usize;
+        let (mut bytes, mut given) = (0_usize, 0_usize);
         let mut found = stmt.query(rusqlite::params_from_iter(params))?;
         while let Some(row) = found.next()? {
             let mut values = Vec::with_capacity(width);
@@ -183,6 +207,14 @@ impl Store {
             }
             if rows.len() >= limits.rows {
                 return Err(SqlError::TooManyRows(limits.rows));
+            }
+            // A result of less than a step is not counted.
+            let more = bytes.saturating_sub(given);
+            if more >= ROOM_STEP {
+                if !grow(more) {
+                    return Err(SqlError::NoMemory);
+                }
+                given = bytes;
             }
             rows.push(values);
         }

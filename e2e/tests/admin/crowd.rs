@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Result, ensure};
 use trunkline_testkit::{SqlClient, Trunkline, error_code};
 
-use super::{administrator, refusal};
+use super::{administrator, http::request, refusal};
 use crate::{
     backends::Config,
     wire::{Endpoint, Outcome, Wire, refused},
@@ -175,5 +175,56 @@ fn guesses_at_the_admin_port_wait_longer_and_longer() -> Result<()> {
     let idle = admin.sql("SELECT 1").err();
     ensure!(idle.is_some_and(|error| error_code(&error).is_none_or(|code| code == 4031)));
     ensure!(count("idle")?.is_some_and(|count| count >= 2.0));
+    Ok(())
+}
+
+#[test]
+fn results_on_the_admin_port_are_part_of_the_budget() -> Result<()> {
+    let (proxy, mut admin) = begin(&["trunkline-memory_max = 16777216"])?;
+    let rows = |count: u32| {
+        format!(
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT {count}) \
+             SELECT hex(zeroblob(50000)) FROM n"
+        )
+    };
+    let mut stats = statistics(&proxy)?;
+    assert_eq!(stats.sql(&rows(80))?.len(), 80);
+    // Ten sixteenths are there for it, and all of it for administrators.
+    let (code, message) = refusal(&mut stats, &rows(120))?;
+    assert_eq!(code, 1041);
+    ensure!(message.contains("no more of memory_max (16777216 bytes) for the result"), "{message}");
+    let before = proxy.peak_rss_bytes()?;
+    assert_eq!(admin.sql(&rows(120))?.len(), 120);
+    let grown = proxy.peak_rss_bytes()?.saturating_sub(before);
+    ensure!(grown < 20 << 20, "12 MB of rows took {grown} bytes");
+    assert_eq!(refusal(&mut admin, &rows(200))?.0, 1041);
+    // A statement that is being received, and what prepared ones keep.
+    let long = format!("SELECT '{}'", "x".repeat(17 << 20));
+    let error = admin.sql(&long).err();
+    ensure!(error.is_some_and(|error| error_code(&error).is_none_or(|code| code == 1041)));
+    let mut admin = administrator(&proxy)?;
+    let held = || proxy.metric("trunkline_memory_charged_bytes", "kind=\"admin\"");
+    assert_eq!(held()?, Some(0.0));
+    assert_eq!(admin.value("SELECT 1")?.as_deref(), Some("1"));
+    Ok(())
+}
+
+#[test]
+fn guesses_at_tokens_are_slow() -> Result<()> {
+    let (proxy, mut admin) = begin(&[
+        "trunkline-http_api_token = 'right'",
+        "trunkline-admin_failed_logins_max = 3",
+        "trunkline-failed_login_delay = 60000",
+    ])?;
+    let ask = |token: &str| request(&proxy, "GET /api/v1/tables", token, "").map(|it| it.0);
+    assert_eq!(ask("right")?, 200);
+    let statuses = (0..5).map(|_| ask("wrong")).collect::<Result<Vec<_>>>()?;
+    assert_eq!(statuses, [401, 401, 401, 429, 429]);
+    assert_eq!((ask("right")?, ask("")?), (429, 401), "the right token is not told from a guess");
+    assert_eq!(request(&proxy, "POST /sync/x", "wrong", "{}")?.0, 429);
+    let blocked = proxy.metric("trunkline_http_refusals_total", "cause=\"blocked\"")?;
+    assert_eq!(blocked, Some(4.0), "metrics are still answered");
+    admin.sql("PROXYSQL FLUSH MYSQL CLIENT HOSTS")?;
+    assert_eq!(ask("right")?, 200);
     Ok(())
 }

@@ -7,7 +7,7 @@
 mod beside;
 mod cell;
 mod idle;
-mod limits;
+pub mod limits;
 mod table;
 mod target;
 

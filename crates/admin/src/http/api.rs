@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::{
     Router,
     body::Bytes,
-    extract::{Path, RawQuery, State},
+    extract::{ConnectInfo, Path, RawQuery, State},
     http::{HeaderMap, StatusCode, header},
     response::{IntoResponse, Response},
     routing::{get, post},
@@ -18,8 +18,8 @@ use trunkline_store::{
     tables::{self, Schema, Table},
 };
 
-use super::{Answering, Source, query::decoded};
-use crate::service::{AdminService, Refused, Reply, Session};
+use super::{Answering, Source, guard::Caller, query::decoded};
+use crate::service::{AdminService, Refused, Reply, Room, Session};
 
 /// Rows of a table when the request does not say.
 const ROWS_DEFAULT: u64 = 1_000;
@@ -69,31 +69,61 @@ fn answer(status: StatusCode, body: &Json) -> Response {
 /// Whoever asks, as the admin service sees them.
 fn admit(
     answering: &Answering,
+    caller: &Caller,
     headers: &HeaderMap,
 ) -> Result<(Arc<AdminService>, Session), Failure> {
     let Some(service) = answering.service.clone() else {
         return Err(Failure::new(StatusCode::NOT_FOUND, "there is no API here"));
     };
-    let access = access_of(&service.snapshot().settings, headers)?;
+    let access = access(&service, caller, headers)?;
     let session = Session {
         user: "http".to_owned(),
         peer: "api".to_owned(),
         id: 0,
         access,
         schema: "main".to_owned(),
+        room: Room::of(service.budget(), access),
     };
     Ok((service, session))
 }
 
 /// Whether who asks may do everything.
-pub(super) fn admit_all(settings: &Settings, headers: &HeaderMap) -> Result<(), Failure> {
-    match access_of(settings, headers)? {
+pub(super) fn admit_all(
+    service: &AdminService,
+    caller: &Caller,
+    headers: &HeaderMap,
+) -> Result<(), Failure> {
+    match access(service, caller, headers)? {
         Access::Admin | Access::Internal => Ok(()),
         Access::Stats => {
             let message = "the token of statistics runs nothing: use that of http_api_token";
             Err(Failure::new(StatusCode::FORBIDDEN, message))
         }
     }
+}
+
+/// What who asks may do. Wrong tokens are counted, and after many of them no token from there is
+/// looked at for a while.
+fn access(service: &AdminService, caller: &Caller, headers: &HeaderMap) -> Result<Access, Failure> {
+    let snapshot = service.snapshot();
+    if !headers.contains_key(header::AUTHORIZATION) {
+        return access_of(&snapshot.settings, headers);
+    }
+    let (door, from) = (service.door(), caller.origin());
+    let wait_ms = door.token_wait_ms(from, &snapshot.settings);
+    if wait_ms > 0 {
+        let seconds = wait_ms.div_ceil(1_000);
+        let message = format!("too many wrong tokens came from there; try again in {seconds} s");
+        return Err(Failure::new(StatusCode::TOO_MANY_REQUESTS, message));
+    }
+    let access = access_of(&snapshot.settings, headers);
+    match &access {
+        Ok(_) => door.token(from, true, &snapshot.settings),
+        Err(Failure(StatusCode::UNAUTHORIZED, ..)) => door.token(from, false, &snapshot.settings),
+        // There are no tokens to guess.
+        Err(_) => {}
+    }
+    access
 }
 
 fn access_of(settings: &Settings, headers: &HeaderMap) -> Result<Access, Failure> {
@@ -129,8 +159,12 @@ fn is_same(given: &[u8], token: &[u8]) -> bool {
     is_equal(&trunkline_crypto::sha256(given), &trunkline_crypto::sha256(token))
 }
 
-async fn all_tables(State(answering): Source, headers: HeaderMap) -> Result<Response, Failure> {
-    let (_, session) = admit(&answering, &headers)?;
+async fn all_tables(
+    State(answering): Source,
+    ConnectInfo(caller): ConnectInfo<Caller>,
+    headers: HeaderMap,
+) -> Result<Response, Failure> {
+    let (_, session) = admit(&answering, &caller, &headers)?;
     let list: Vec<Json> = visible(session.access)
         .map(|(schema, table)| {
             let columns = table.columns.iter();
@@ -159,11 +193,12 @@ fn visible(access: Access) -> impl Iterator<Item = (Schema, Table)> {
 
 async fn one_table(
     State(answering): Source,
+    ConnectInfo(caller): ConnectInfo<Caller>,
     Path((schema, name)): Path<(String, String)>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Result<Response, Failure> {
-    let (service, mut session) = admit(&answering, &headers)?;
+    let (service, mut session) = admit(&answering, &caller, &headers)?;
     let found = visible(session.access)
         .find(|(of, table)| of.name() == schema && table.name.eq_ignore_ascii_case(&name));
     let Some((schema, table)) = found else {
@@ -236,10 +271,11 @@ fn value_as_json(value: &Value) -> Json {
 /// `{"sql": "…", "params": […]}`: one statement of the admin port.
 async fn statement(
     State(answering): Source,
+    ConnectInfo(caller): ConnectInfo<Caller>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response, Failure> {
-    let (service, mut session) = admit(&answering, &headers)?;
+    let (service, mut session) = admit(&answering, &caller, &headers)?;
     let bad = |message: &str| Failure::new(StatusCode::BAD_REQUEST, message);
     let body: Json =
         serde_json::from_slice(&body).map_err(|_| bad("the body is no JSON: {\"sql\": \"…\"}"))?;

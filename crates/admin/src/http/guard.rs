@@ -30,6 +30,8 @@ use tokio::{
     time::{Instant, Sleep},
 };
 
+use trunkline_topology::Origin;
+
 use crate::figures::{Figures, Share};
 
 /// The most connections at once; for one more another one gives way.
@@ -63,6 +65,7 @@ const LIMITS: Limits = Limits {
 /// What a connection is about.
 #[derive(Debug)]
 struct Doing {
+    from: Origin,
     begun: Instant,
     /// Whether its request is being worked on.
     is_answered: AtomicBool,
@@ -82,6 +85,11 @@ impl Doing {
 pub(super) struct Caller(Arc<Doing>);
 
 impl Caller {
+    /// Where it comes from.
+    pub(super) fn origin(&self) -> Origin {
+        self.0.from
+    }
+
     /// Its request is being worked on until this is dropped.
     pub(super) fn is_answered(&self) -> Answered<'_> {
         self.0.is_answered.store(true, Ordering::Relaxed);
@@ -171,8 +179,14 @@ impl GuardedListener {
         }
     }
 
-    fn guard(&self, stream: TcpStream, place: OwnedSemaphorePermit) -> GuardedStream {
+    fn guard(
+        &self,
+        stream: TcpStream,
+        addr: SocketAddr,
+        place: OwnedSemaphorePermit,
+    ) -> GuardedStream {
         let doing = Arc::new(Doing {
+            from: Origin::machine(addr.ip()),
             begun: self.begun,
             is_answered: AtomicBool::new(false),
             moved_ms: AtomicU64::new(0),
@@ -214,7 +228,7 @@ impl Listener for GuardedListener {
             match self.listener.accept().await {
                 Ok((stream, addr)) => {
                     let place = self.place().await;
-                    return (self.guard(stream, place), addr);
+                    return (self.guard(stream, addr, place), addr);
                 }
                 Err(error) => {
                     tracing::warn!(%error, "accepting an http connection failed");

@@ -6,14 +6,14 @@ use std::time::Duration;
 use axum::{
     Router,
     body::Bytes,
-    extract::{Path, RawQuery, State},
+    extract::{ConnectInfo, Path, RawQuery, State},
     http::{HeaderMap, Method, StatusCode, header},
     response::{IntoResponse, Response},
     routing::get,
 };
 use serde_json::{Map, Value as Json, json};
 
-use super::{Answering, Source, api::admit_all, query::decoded};
+use super::{Answering, Source, api::admit_all, guard::Caller, query::decoded};
 use crate::scripts::{Account, NotRun, run};
 
 pub(super) fn routes() -> Router<Answering> {
@@ -32,6 +32,7 @@ fn answer(status: StatusCode, body: String) -> Response {
 
 async fn asked(
     State(answering): Source,
+    ConnectInfo(caller): ConnectInfo<Caller>,
     Path(uri): Path<String>,
     method: Method,
     RawQuery(query): RawQuery,
@@ -43,7 +44,7 @@ async fn asked(
     };
     let snapshot = service.snapshot();
     // Before anything is told of what routes there are.
-    if let Err(refused) = admit_all(&snapshot.settings, &headers) {
+    if let Err(refused) = admit_all(&service, &caller, &headers) {
         return refused.into_response();
     }
     let given = match method {

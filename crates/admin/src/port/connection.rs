@@ -14,24 +14,24 @@ use trunkline_protocol::{
     },
     packet::{
         eof::{EofPacket, put_eof},
-        ok::{OkPacket, ReplyFormat, put_ok},
+        ok::{OkPacket, ReplyFormat, put_ok, put_result_end},
         status,
     },
 };
-use trunkline_store::{Access, Value};
+use trunkline_store::{Access, RowSet, Value};
 
 use super::{
-    door::{HELD_BYTES_MAX, STATS_HELD_BYTES_MAX},
+    door::Held,
     half_open::Ticket,
     listener::Peer,
     login::{LoggedIn, log_in},
-    packet::{Form, STATUS, ok, put_columns, put_refusal, put_result},
+    packet::{Form, STATUS, ok, put_columns, put_head, put_refusal, put_row},
     parameter,
     wire::{End, Wire},
 };
 use crate::{
     figures::Share,
-    service::{AdminService, Refused, Reply, Session},
+    service::{AdminService, Refused, Reply, Session, class_of},
     sql::text,
 };
 
@@ -44,7 +44,9 @@ const COMMAND_BYTES_MAX: usize = 64 << 20;
 /// The longest one of a user of statistics.
 const STATS_COMMAND_BYTES_MAX: usize = 1 << 20;
 /// Answers of at most this many bytes wait to be read without being counted.
-const SMALL_ANSWER_BYTES: usize = 64 << 10;
+const SMALL_ANSWER_BYTES: u64 = 64 << 10;
+/// Bytes of a result that are written at once.
+const PIECE_LEN: usize = 256 << 10;
 /// Prepared statements of one client.
 const STMTS_MAX: usize = 1_000;
 
@@ -58,7 +60,7 @@ pub(super) async fn serve<S>(
 ) where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let mut wire = Wire::new(stream);
+    let mut wire = Wire::new(stream, service.budget());
     let login = tokio::select! {
         login = timeout(LOGIN_TIME_MAX, log_in(&mut wire, peer, id, &service)) => login,
         () = ticket.displaced() => return,
@@ -68,7 +70,8 @@ pub(super) async fn serve<S>(
         if session.access != Access::Stats {
             wire.write_time_max = WRITE_TIME_MAX;
         }
-        let unread = service.door().held();
+        wire.class = class_of(session.access);
+        let unread = Share::none(service.figures(), |figures| &figures.admin.held_bytes);
         let stmts = HashMap::new();
         let mut client = Client {
             wire,
@@ -93,17 +96,17 @@ struct Stmt {
     types: Vec<u8>,
     long: Vec<(u16, Vec<u8>)>,
     /// The room of its text and of what was sent as long data.
-    held: Share,
-    /// Long data was not kept: there is no room for it.
-    lacks_data: bool,
+    held: Held,
+    /// Why long data was not kept, if it was not.
+    lacks_data: Option<Refused>,
 }
 
 impl Stmt {
     /// Forgets long data.
     fn reset(&mut self) {
         self.long.clear();
-        self.lacks_data = false;
-        self.held.shrink_to(self.text.len() as u64);
+        self.lacks_data = None;
+        self.held.shrink_to(self.text.len());
     }
 }
 
@@ -142,7 +145,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             match Command::decode(&payload) {
                 Ok(Command::Quit) => return Err(End::Gone),
                 Ok(Command::Query(text)) => self.answer_text(text).await?,
-                Ok(command) => self.answer(command).await,
+                Ok(command) => self.answer(command).await?,
                 Err(_) => self.refuse(&malformed()),
             }
             self.send().await?;
@@ -152,27 +155,26 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     /// Sends what waits.
     async fn send(&mut self) -> Result<(), End> {
         let sent = self.wire.flush().await;
+        self.session.room.clear();
         self.unread.shrink_to(0);
         sent
     }
 
-    async fn answer(&mut self, command: Command<'_>) {
+    async fn answer(&mut self, command: Command<'_>) -> Result<(), End> {
         match command {
             Command::InitDb(name) => {
                 self.session.schema = String::from_utf8_lossy(name).into_owned();
-                self.put(Reply::ok(), Form::Text);
+                self.put_ok();
             }
             // The two options: several statements in a text, or one.
             Command::SetOption(option) => {
                 self.takes_many = option == 0;
-                self.put(Reply::ok(), Form::Text);
+                self.put_ok();
             }
-            Command::Ping | Command::Refresh(_) | Command::Debug => {
-                self.put(Reply::ok(), Form::Text);
-            }
+            Command::Ping | Command::Refresh(_) | Command::Debug => self.put_ok(),
             Command::ResetConnection => {
                 self.stmts.clear();
-                self.put(Reply::ok(), Form::Text);
+                self.put_ok();
             }
             Command::Statistics => {
                 let text = format!("Trunkline {}", env!("CARGO_PKG_VERSION"));
@@ -180,7 +182,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             }
             Command::FieldList { table, .. } => self.list_fields(table).await,
             Command::StmtPrepare(text) => self.prepare(text).await,
-            Command::StmtExecute { stmt_id, raw } => self.execute(stmt_id, raw).await,
+            Command::StmtExecute { stmt_id, raw } => self.execute(stmt_id, raw).await?,
             Command::StmtSendLongData { stmt_id, parameter, data } => {
                 self.long_data(stmt_id, parameter, data);
             }
@@ -188,7 +190,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             Command::StmtReset { stmt_id } => match self.stmts.get_mut(&stmt_id) {
                 Some(stmt) => {
                     stmt.reset();
-                    self.put(Reply::ok(), Form::Text);
+                    self.put_ok();
                 }
                 None => self.refuse(&unknown_stmt(stmt_id)),
             },
@@ -212,6 +214,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
                 message: format!("{} is not supported on the admin port", command.name()),
             }),
         }
+        Ok(())
     }
 
     /// `COM_QUERY`: each statement of the text after the other, up to one that fails.
@@ -227,7 +230,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             let reply = self.service.answer(&mut self.session, statement, &[]).await;
             let has_failed = matches!(reply, Reply::Error(_));
             let more = if at < last { status::MORE_RESULTS } else { 0 };
-            seq = self.put_as(seq, reply, Form::Text, STATUS | more);
+            seq = self.put(seq, reply, Form::Text, STATUS | more).await?;
             // Answers do not wait for each other.
             self.send().await?;
             if has_failed {
@@ -237,37 +240,64 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         Ok(())
     }
 
-    /// Appends an answer as the next packets.
-    fn put(&mut self, reply: Reply, form: Form) {
-        self.put_as(1, reply, form, STATUS);
+    /// Appends an OK with nothing to say.
+    fn put_ok(&mut self) {
+        put_ok(&mut self.wire.out, 1, &ok(0, ""), self.format);
     }
 
     /// Appends an answer whose first packet has this number, with this status; gives the number of
-    /// the packet that comes next.
-    fn put_as(&mut self, seq: u8, reply: Reply, form: Form, status: u16) -> u8 {
-        let out = &mut self.wire.out;
-        match reply {
-            Reply::Rows(rows) => {
-                let begin = out.len();
-                let next = put_result(out, seq, self.format, form, status, &rows);
-                let len = out.len().saturating_sub(begin);
-                if self.session.access != Access::Stats || len <= SMALL_ANSWER_BYTES {
-                    return next;
+    /// the packet that comes next. What does not fit into a piece is sent already.
+    async fn put(&mut self, seq: u8, reply: Reply, form: Form, status: u16) -> Result<u8, End> {
+        Ok(match reply {
+            Reply::Rows(rows) => match self.has_room_unread() {
+                Ok(()) => {
+                    let within = self.wire.write_time_max;
+                    let sent = timeout(within, self.put_rows(seq, rows, form, status)).await;
+                    // Who reads it too slowly is closed.
+                    sent.unwrap_or(Err(End::Gone))?
                 }
-                let max = self.service.snapshot().settings.admin_stats_bytes_max as u64 * 2;
-                match self.unread.grow(len as u64, max) {
-                    true => next,
-                    false => {
-                        out.truncate(begin);
-                        put_refusal(out, seq, &too_much_unread(max))
-                    }
-                }
-            }
+                Err(refused) => put_refusal(&mut self.wire.out, seq, &refused),
+            },
             Reply::Ok { affected, info, warnings } => {
                 let packet = OkPacket { warnings, status, ..ok(affected, &info) };
-                put_ok(out, seq, &packet, self.format)
+                put_ok(&mut self.wire.out, seq, &packet, self.format)
             }
-            Reply::Error(refused) => put_refusal(out, seq, &refused),
+            Reply::Error(refused) => put_refusal(&mut self.wire.out, seq, &refused),
+        })
+    }
+
+    /// Appends a result, and sends it a piece after the other: what waits for its reader beside the
+    /// rows is no more than a piece.
+    async fn put_rows(
+        &mut self,
+        seq: u8,
+        rows: RowSet,
+        form: Form,
+        status: u16,
+    ) -> Result<u8, End> {
+        let RowSet { columns, rows } = rows;
+        let mut seq = put_head(&mut self.wire.out, seq, self.format, status, &columns);
+        for row in rows {
+            seq = put_row(&mut self.wire.out, seq, form, &row, &columns);
+            if self.wire.out.len() >= PIECE_LEN {
+                self.wire.flush().await?;
+            }
+        }
+        let end = OkPacket { status, ..OkPacket::default() };
+        Ok(put_result_end(&mut self.wire.out, seq, &end, self.format))
+    }
+
+    /// Whether the rows of an answer may wait to be read: all users of statistics together have a
+    /// limit on them.
+    fn has_room_unread(&mut self) -> Result<(), Refused> {
+        let len = self.session.room.len();
+        if self.session.access != Access::Stats || len <= SMALL_ANSWER_BYTES {
+            return Ok(());
+        }
+        let max = self.service.snapshot().settings.admin_stats_bytes_max as u64 * 2;
+        match self.unread.grow(len, max) {
+            true => Ok(()),
+            false => Err(too_much_unread(max)),
         }
     }
 
@@ -297,9 +327,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
                 message: format!("no more than {STMTS_MAX} prepared statements"),
             });
         }
-        let mut held = self.service.door().held();
-        if !held.grow(text.len() as u64, self.held_max()) {
-            return self.refuse(&no_room(self.held_max()));
+        let mut held = self.service.door().held(self.session.access);
+        if let Err(refused) = held.grow(text.len(), self.service.budget()) {
+            return self.refuse(&refused);
         }
         let described = match self.service.describe(&self.session, &text).await {
             Ok(described) => described,
@@ -309,7 +339,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         let (Ok(params), Ok(columns)) = counts else { return self.refuse(&malformed()) };
         self.last_stmt = self.last_stmt.wrapping_add(1).clamp(1, LAST_STMT_ID - 1);
         let (types, long) = (Vec::new(), Vec::new());
-        let stmt = Stmt { text, params, types, long, held, lacks_data: false };
+        let stmt = Stmt { text, params, types, long, held, lacks_data: None };
         self.stmts.insert(self.last_stmt, stmt);
         let mut payload = vec![0];
         put_u32(&mut payload, self.last_stmt);
@@ -338,15 +368,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         }
     }
 
-    async fn execute(&mut self, stmt_id: u32, raw: &[u8]) {
-        let held_max = self.held_max();
+    async fn execute(&mut self, stmt_id: u32, raw: &[u8]) -> Result<(), End> {
         let stmt_id = if stmt_id == LAST_STMT_ID { self.last_stmt } else { stmt_id };
         let Some(stmt) = self.stmts.get_mut(&stmt_id) else {
-            return self.refuse(&unknown_stmt(stmt_id));
+            self.refuse(&unknown_stmt(stmt_id));
+            return Ok(());
         };
-        if stmt.lacks_data {
+        if let Some(refused) = stmt.lacks_data.take() {
             stmt.reset();
-            return self.refuse(&no_room(held_max));
+            self.refuse(&refused);
+            return Ok(());
         }
         let read = Execution::parse(raw, stmt.params).and_then(|execution| {
             parameter::read(&execution, stmt.params, &mut stmt.types, &stmt.long)
@@ -354,35 +385,34 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         stmt.reset();
         let values: Vec<Value> = match read {
             Ok(values) => values,
-            Err(_) => return self.refuse(&malformed()),
+            Err(_) => {
+                self.refuse(&malformed());
+                return Ok(());
+            }
         };
         let text = stmt.text.clone();
         let reply = self.service.answer(&mut self.session, &text, &values).await;
-        self.put(reply, Form::Binary);
+        self.put(1, reply, Form::Binary, STATUS).await.map(drop)
     }
 
     /// Nothing answers this: when it can't be kept, the execution is refused.
     fn long_data(&mut self, stmt_id: u32, parameter: u16, data: &[u8]) {
-        let max = self.held_max();
         let Some(stmt) = self.stmts.get_mut(&stmt_id) else { return };
         let held: usize = stmt.long.iter().map(|(_, bytes)| bytes.len()).sum();
         let is_too_long = held.saturating_add(data.len()) > COMMAND_BYTES_MAX;
-        if is_too_long || stmt.lacks_data || !stmt.held.grow(data.len() as u64, max) {
+        let refused = match &stmt.lacks_data {
+            Some(_) => return,
+            None if is_too_long => Some(too_long_data()),
+            None => stmt.held.grow(data.len(), self.service.budget()).err(),
+        };
+        if let Some(refused) = refused {
             stmt.reset();
-            stmt.lacks_data = true;
+            stmt.lacks_data = Some(refused);
             return;
         }
         match stmt.long.iter_mut().find(|(at, _)| *at == parameter) {
             Some((_, bytes)) => bytes.extend_from_slice(data),
             None => stmt.long.push((parameter, data.to_vec())),
-        }
-    }
-
-    /// The most bytes that may be kept for all clients, for this one to have more kept.
-    fn held_max(&self) -> u64 {
-        match self.session.access {
-            Access::Stats => STATS_HELD_BYTES_MAX,
-            Access::Admin | Access::Internal => HELD_BYTES_MAX,
         }
     }
 }
@@ -395,11 +425,8 @@ fn idle(idle_max_ms: u64) -> Refused {
     Refused { code: 4031, state: b"HY000", message }
 }
 
-fn no_room(max: u64) -> Refused {
-    let message = format!(
-        "no room for prepared statements and their long data: all clients of the admin port \
-         together may have {max} bytes of them"
-    );
+fn too_long_data() -> Refused {
+    let message = format!("long data of more than {COMMAND_BYTES_MAX} bytes for one statement");
     Refused { code: 1153, state: b"08S01", ..Refused::new(message) }
 }
 

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     figures::Share,
-    service::{AdminService, Refused, Session, VERSION},
+    service::{AdminService, Refused, Room, Session, VERSION},
 };
 
 /// What the admin port offers.
@@ -125,6 +125,9 @@ pub(super) async fn log_in<S: AsyncRead + AsyncWrite + Unpin>(
         let identity = match step {
             Step::Continue => continue,
             Step::StartTls => {
+                // Who may not begin it is one of many that have, and gets no answer.
+                let wait = service.door().handshake(peer.origin()).ok_or(End::Gone)?;
+                tokio::time::sleep(wait).await;
                 wire.start_tls(&tls).await?;
                 handshake.on_tls();
                 asked.is_secure = true;
@@ -205,6 +208,7 @@ async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
     let default = if access == Access::Stats { "stats" } else { "main" };
     let schema = identity.schema.map(|name| String::from_utf8_lossy(&name).into_owned());
     let schema = schema.filter(|name| !name.is_empty()).unwrap_or_else(|| default.to_owned());
-    let session = Session { user, peer: asked.host, id, access, schema };
+    let room = Room::of(service.budget(), access);
+    let session = Session { user, peer: asked.host, id, access, schema, room };
     Ok(LoggedIn { session, format, takes_many, place })
 }

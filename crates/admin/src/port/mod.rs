@@ -8,6 +8,7 @@ mod accounts;
 mod connection;
 mod door;
 mod half_open;
+mod handshakes;
 mod listener;
 mod login;
 mod packet;

@@ -7,11 +7,11 @@ use trunkline_protocol::{
     packet::{
         eof::{EofPacket, put_eof},
         err::put_err,
-        ok::{OkPacket, ReplyFormat, put_result_end},
+        ok::{OkPacket, ReplyFormat},
         status,
     },
 };
-use trunkline_store::{Column, ColumnKind, RowSet, Value};
+use trunkline_store::{Column, ColumnKind, Value};
 
 use crate::service::Refused;
 
@@ -35,31 +35,32 @@ pub enum Form {
     Binary,
 }
 
-/// Appends a whole result; the number of the next packet.
-pub fn put_result(
+/// Appends what comes before the rows of a result; the number of the next packet.
+pub fn put_head(
     out: &mut Vec<u8>,
     seq: u8,
     format: ReplyFormat,
-    form: Form,
     status: u16,
-    rows: &RowSet,
+    columns: &[Column],
 ) -> u8 {
     let mut payload = Vec::new();
-    put_lenenc_int(&mut payload, rows.columns.len() as u64);
+    put_lenenc_int(&mut payload, columns.len() as u64);
     let mut seq = put_payload(out, seq, &payload);
-    seq = put_columns(out, seq, &rows.columns);
+    seq = put_columns(out, seq, columns);
     if !format.deprecate_eof {
         seq = put_eof(out, seq, EofPacket { warnings: 0, status });
     }
-    for row in &rows.rows {
-        payload.clear();
-        match form {
-            Form::Text => put_text_row(&mut payload, row),
-            Form::Binary => put_binary_row(&mut payload, row, &rows.columns),
-        }
-        seq = put_payload(out, seq, &payload);
+    seq
+}
+
+/// Appends a row; the number of the next packet.
+pub fn put_row(out: &mut Vec<u8>, seq: u8, form: Form, row: &[Value], columns: &[Column]) -> u8 {
+    let mut payload = Vec::new();
+    match form {
+        Form::Text => put_text_row(&mut payload, row),
+        Form::Binary => put_binary_row(&mut payload, row, columns),
     }
-    put_result_end(out, seq, &OkPacket { status, ..OkPacket::default() }, format)
+    put_payload(out, seq, &payload)
 }
 
 /// Appends definitions of columns.

@@ -1,11 +1,12 @@
 //! Packets over a stream, encrypted or not.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     time::timeout,
 };
+use trunkline_budget::{Budget, Charge, Class, FREE_LEN, Kind};
 use trunkline_net::{Received, Sealed, Tls, TlsSetup};
 use trunkline_protocol::{
     codec::frame::{HEADER_LEN, Header},
@@ -46,12 +47,18 @@ pub(super) struct Wire<S> {
     scratch: Vec<u8>,
     tls: Option<Box<Tls>>,
     sealed: Sealed,
+    /// The memory of what has come.
+    charge: Charge,
+    /// What it is for: a login, until that is done.
+    pub class: Class,
+    /// Bytes of the command that is being read which have left the inbox.
+    gathered: usize,
     /// How long a client may take to read an answer.
     pub write_time_max: Duration,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
-    pub(super) fn new(stream: S) -> Self {
+    pub(super) fn new(stream: S, budget: &Arc<Budget>) -> Self {
         Self {
             stream,
             out: Vec::new(),
@@ -60,6 +67,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
             scratch: Vec::new(),
             tls: None,
             sealed: Sealed::default(),
+            charge: budget.charge_nothing(Kind::Admin),
+            class: Class::Login,
+            gathered: 0,
             write_time_max: WRITE_TIME_MAX,
         }
     }
@@ -85,6 +95,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
     /// One payload, from as many packets as it takes, and the header of its last one.
     pub(super) async fn read(&mut self, bytes_max: usize) -> Result<(Header, Vec<u8>), End> {
         let mut payload = Vec::new();
+        // The command before is done with.
+        self.gathered = 0;
+        self.charge.set(0);
         loop {
             let head: [u8; HEADER_LEN] =
                 self.take(HEADER_LEN).await?.first_chunk().copied().ok_or(End::Gone)?;
@@ -101,6 +114,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
                 return Err(End::Gone);
             }
             payload.extend_from_slice(self.take(header.payload_len).await?);
+            self.gathered = payload.len();
             if !header.is_continued() {
                 return Ok((header, payload));
             }
@@ -114,12 +128,37 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
             self.inbox.shrink_to(INBOX_KEPT_MAX);
             self.taken = 0;
         }
+        if self.inbox.len() - self.taken < len {
+            // Who sends one command behind the other never leaves it empty.
+            self.inbox.drain(..self.taken);
+            self.taken = 0;
+        }
         while self.inbox.len() - self.taken < len {
             self.more().await?;
+            self.charge_what_came().await?;
         }
         let begin = self.taken;
         self.taken += len;
         self.inbox.get(begin..self.taken).ok_or(End::Gone)
+    }
+
+    /// Charges what has come beyond what each client may hold; who finds no memory is told, and
+    /// goes.
+    async fn charge_what_came(&mut self) -> Result<(), End> {
+        let held = (self.inbox.len() + self.gathered).saturating_sub(FREE_LEN);
+        let charged = usize::try_from(self.charge.len()).unwrap_or(usize::MAX);
+        if held <= charged || self.charge.grow(self.class, held - charged).is_ok() {
+            return Ok(());
+        }
+        put_err(
+            &mut self.out,
+            1,
+            1041,
+            b"HY000",
+            "Out of memory: there is no more of memory_max for the statement that is being sent",
+        );
+        self.flush().await?;
+        Err(End::Gone)
     }
 
     /// Reads what there is.
@@ -192,5 +231,48 @@ async fn write_all<S: AsyncWrite + Unpin>(
     match timeout(within, stream.write_all(bytes)).await {
         Ok(written) => Ok(written?),
         Err(_) => Err(End::Gone),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trunkline_protocol::codec::frame::put_payload;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_was_taken_is_not_kept_while_more_comes() {
+        const COMMANDS: usize = 50;
+        let (mut client, stream) = tokio::io::duplex(1 << 20);
+        let budget = Arc::new(Budget::new(1 << 20));
+        let mut wire = Wire::new(stream, &budget);
+        let mut bytes = Vec::new();
+        for _ in 0..COMMANDS {
+            put_payload(&mut bytes, 0, &[7; 100_000]);
+        }
+        let sent = tokio::spawn(async move { client.write_all(&bytes).await.map(|()| client) });
+        for _ in 0..COMMANDS {
+            let read = wire.read(1 << 20).await;
+            assert!(read.is_ok_and(|(_, payload)| payload == [7; 100_000]));
+            assert!(wire.inbox.len() < 100_000 + 2 * READ_LEN, "{} bytes", wire.inbox.len());
+            assert!(budget.total() < 300_000, "{} bytes are charged", budget.total());
+        }
+        assert!(sent.await.expect("no panic").is_ok());
+        drop(wire);
+        assert_eq!(budget.total(), 0);
+    }
+
+    #[tokio::test]
+    async fn what_is_received_is_part_of_the_budget() {
+        let (mut client, stream) = tokio::io::duplex(1 << 20);
+        let budget = Arc::new(Budget::new(160_000));
+        let mut wire = Wire::new(stream, &budget);
+        let mut bytes = Vec::new();
+        put_payload(&mut bytes, 0, &[7; 300_000]);
+        client.write_all(&bytes).await.expect("there is room");
+        assert!(wire.read(1 << 20).await.is_err());
+        let mut answer = [0; 7];
+        client.read_exact(&mut answer).await.expect("an error");
+        assert_eq!(answer.last_chunk(), Some(&[0xFF, 0x11, 0x04]), "1041");
     }
 }

@@ -14,6 +14,7 @@ mod numbers;
 mod present;
 mod programs;
 mod reply;
+mod room;
 mod routes;
 mod session;
 mod show;
@@ -31,6 +32,7 @@ use std::{
 };
 
 use tokio::sync::{Semaphore, watch};
+use trunkline_budget::Budget;
 use trunkline_config::{Config, Snapshot, variable};
 use trunkline_net::TlsSetup;
 use trunkline_stats::{DigestSums, ServerCounters};
@@ -38,6 +40,7 @@ use trunkline_store::{Access, Layer, Module, Prepared, Store, Value};
 
 pub(crate) use numbers::host_and_port;
 pub use reply::{Refused, Reply};
+pub(crate) use room::{Room, class_of};
 pub use session::{Session, VERSION};
 pub use start::{FirstRow, Start, StartError, Started, start, start_new, start_of_file};
 
@@ -114,7 +117,7 @@ impl AdminService {
         Self {
             followed: None,
             file: file.map(Arc::new),
-            door: Door::new(accounts),
+            door: Door::new(accounts, runtime.budget()),
             readers: Readers::new(store.place().clone()),
             store: SharedStore::new(store),
             runtime,
@@ -351,6 +354,11 @@ impl AdminService {
     /// The configuration that runs.
     pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
         self.runtime.snapshot()
+    }
+
+    /// The memory that there is for what comes from outside.
+    pub(crate) fn budget(&self) -> &Arc<Budget> {
+        self.door.budget()
     }
 
     /// What TLS works with now.

@@ -70,6 +70,15 @@ impl Refused {
         Self { code: 1205, state: b"HY000", ..Self::new(message) }
     }
 
+    /// There is no memory for something.
+    pub fn out_of_memory(what: &str, max: u64) -> Self {
+        let message = format!(
+            "Out of memory: there is no more of memory_max ({max} bytes) for {what}; ask for less, \
+             try again later, or raise memory_max"
+        );
+        Self { code: 1041, state: b"HY000", message }
+    }
+
     /// An administrator's command by a user of statistics.
     pub fn denied() -> Self {
         Self::new("Command not allowed")
@@ -85,6 +94,7 @@ impl From<SqlError> for Refused {
             SqlError::TooLarge(_) | SqlError::TooBig(_) => {
                 Self { code: 1153, state: b"08S01", ..refused }
             }
+            SqlError::NoMemory => Self { code: 1041, state: b"HY000", ..refused },
             SqlError::TooManyRows(_) => Self { code: 1104, state: b"42000", ..refused },
             SqlError::Denied(_) | SqlError::Other(_) => refused,
         }

@@ -1,7 +1,10 @@
 //! What is known of one client of the admin port.
 
+use std::sync::Arc;
+
 use trunkline_store::Access;
 
+use super::Room;
 use crate::sql::select;
 
 /// ProxySQL's version that names and tables are of, then Trunkline's: tools read the first.
@@ -20,6 +23,8 @@ pub struct Session {
     pub access: Access,
     /// The schema that it has chosen.
     pub schema: String,
+    /// The memory of its answer's rows, until they are read.
+    pub(crate) room: Arc<Room>,
 }
 
 impl Session {

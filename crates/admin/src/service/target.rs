@@ -14,7 +14,7 @@ use tokio::{sync::OwnedMutexGuard, time::timeout};
 use trunkline_config::Settings;
 use trunkline_store::{Access, Answer, Limits, Place, Prepared, SqlError, Store, Value};
 
-use super::{Refused, Reply, Session};
+use super::{Refused, Reply, Room, Session};
 use crate::figures::Figures;
 
 /// Users whose stores are remembered; others' are let go first.
@@ -97,6 +97,8 @@ pub(super) struct Target {
     pub(super) store: SharedStore,
     limits: Limits,
     access: Access,
+    /// The memory of the answer.
+    room: Arc<Room>,
     figures: Arc<Figures>,
     /// A user's of statistics.
     turn: Option<Turn>,
@@ -126,13 +128,13 @@ impl Target {
         figures: &Arc<Figures>,
     ) -> Result<Self, Refused> {
         let (access, limits) = (session.access, limits(session.access, settings));
-        let figures = Arc::clone(figures);
+        let (figures, room) = (Arc::clone(figures), Arc::clone(&session.room));
         if access != Access::Stats {
-            return Ok(Self { store: main.clone(), limits, access, figures, turn: None });
+            return Ok(Self { store: main.clone(), limits, access, room, figures, turn: None });
         }
         match readers.turn(&session.user, limits.time).await {
             Some(Ok((turn, store))) => {
-                Ok(Self { store, limits, access, figures, turn: Some(turn) })
+                Ok(Self { store, limits, access, room, figures, turn: Some(turn) })
             }
             Some(Err(refused)) => Err(refused),
             None => {
@@ -145,10 +147,15 @@ impl Target {
     /// Runs a statement of the user's. It is the last thing that is done with this.
     pub(super) async fn run(mut self, sql: String, params: Vec<Value>) -> Result<Reply, Refused> {
         let (limits, access) = (self.limits, self.access);
+        let room = Arc::clone(&self.room);
         let answered = self
             .store
             .with(move |store| {
-                let answer = store.run_within(&limits, &sql, &params, access);
+                let mut grow = |more| room.grow(more);
+                let answer = store.run_counted(&limits, &sql, &params, access, &mut grow);
+                if answer.is_err() {
+                    room.clear();
+                }
                 let is_large = store.memory_bytes().is_ok_and(|bytes| bytes > KEPT_BYTES_MAX);
                 Ok((answer, is_large))
             })
@@ -174,6 +181,10 @@ impl Target {
     /// The error as the user sees it: with the setting, when it is one of a limit.
     fn refused(&self, error: SqlError) -> Refused {
         let setting = match &error {
+            SqlError::NoMemory => {
+                self.figures.admin.stats_limited.add(u64::from(self.access == Access::Stats));
+                return self.room.lacking("the result");
+            }
             SqlError::TooLong(_) => "trunkline-admin_stats_time_max",
             SqlError::TooManyRows(_) => "trunkline-admin_stats_rows_max",
             SqlError::TooLarge(_) => "trunkline-admin_stats_bytes_max",

@@ -4,6 +4,7 @@ mod loads;
 
 use std::sync::{Arc, Mutex};
 
+use trunkline_budget::Budget;
 use trunkline_config::{Config, Snapshot, difference};
 use trunkline_stats::{
     DigestQuery, DigestRow, IdleConn, Inventory, PreparedRow, SessionList, SessionQuery,
@@ -21,7 +22,7 @@ use crate::{
 };
 
 /// Keeps what it is told to serve by.
-struct Kept(Mutex<Arc<Snapshot>>, Mutex<Vec<String>>);
+struct Kept(Mutex<Arc<Snapshot>>, Mutex<Vec<String>>, Arc<Budget>);
 
 impl StatusSource for Kept {
     fn report(&self, digests: DigestQuery) -> ReportFuture<'_> {
@@ -63,6 +64,10 @@ impl Runtime for Kept {
 
     fn snapshot(&self) -> Arc<Snapshot> {
         Arc::clone(&self.0.lock().expect("not poisoned"))
+    }
+
+    fn budget(&self) -> Arc<Budget> {
+        Arc::clone(&self.2)
     }
 
     fn digests(&self) -> Answer<'_, Vec<DigestRow>> {
@@ -143,7 +148,7 @@ impl Fixture {
         let first = || Ok(crate::import::Imported::default());
         let started = start::in_memory(store, &first).expect("started");
         let snapshot = Arc::new(Snapshot::build(started.config, None));
-        let kept = Arc::new(Kept(Mutex::new(snapshot), Mutex::default()));
+        let kept = Arc::new(Kept(Mutex::new(snapshot), Mutex::default(), Arc::default()));
         let service = AdminService::new(
             started.store,
             Arc::clone(&kept) as Arc<dyn Runtime>,
@@ -155,6 +160,7 @@ impl Fixture {
             id: 7,
             access: Access::Admin,
             schema: "main".to_owned(),
+            room: Room::of(&Arc::default(), Access::Admin),
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         Self { service, kept, session, runtime: runtime.expect("a runtime") }

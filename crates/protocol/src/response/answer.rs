@@ -93,12 +93,13 @@ impl Relay {
     #[inline]
     pub(super) fn count(&mut self, packets: u64, pass: &mut Pass<'_, '_>) {
         let less = |left: u16| u16::try_from(u64::from(left).saturating_sub(packets)).unwrap_or(0);
+        let packets_32 = u32::try_from(packets).unwrap_or(u32::MAX);
         self.stage = match self.stage {
             Stage::Rows | Stage::FetchedRows => {
                 self.outcome.rows += packets;
                 return;
             }
-            Stage::Columns { left } => match less(left) {
+            Stage::Columns { left } => match left.saturating_sub(packets_32) {
                 0 => self.after_columns(),
                 left => Stage::Columns { left },
             },
@@ -228,7 +229,7 @@ impl Relay {
         pass: &mut Pass<'_, '_>,
     ) -> Result<(), Malformed> {
         let mut reader = Reader::new(packet.payload);
-        let count = u16::try_from(reader.lenenc_int("column count")?).unwrap_or(0);
+        let count = u32::try_from(reader.lenenc_int("column count")?).unwrap_or(0);
         let has_flag = self.server.has_metadata_flag();
         let follows = !has_flag || reader.u8("metadata flag")? != 0;
         if count == 0 || !reader.is_empty() {
@@ -252,7 +253,7 @@ impl Relay {
     fn on_column_count_of(
         &mut self,
         packet: &Packet<'_>,
-        count: u16,
+        count: u32,
         follows: bool,
         pass: &mut Pass<'_, '_>,
     ) -> Result<(), Malformed> {
@@ -274,7 +275,7 @@ impl Relay {
         self.stage = match (follows, known) {
             (true, Some(len)) => {
                 pass.skip(len);
-                let [packets, _] = count.to_le_bytes();
+                let [packets, ..] = count.to_le_bytes();
                 self.next_seq = self.next_seq.map(|next| next.wrapping_add(packets));
                 self.shift = self.shift.wrapping_sub(packets);
                 self.after_columns()
@@ -350,7 +351,7 @@ impl Relay {
         self.stage = match (columns, self.has_definitions) {
             (0, _) => Stage::Ended,
             (left, true) => {
-                self.begin_columns(left);
+                self.begin_columns(left.into());
                 Stage::PreparedColumns { left }
             }
             (_, false) if !self.server.deprecate_eof => Stage::PreparedColumnsEnd,

@@ -47,21 +47,21 @@ pub(super) struct Columns {
     /// Definitions on their way to it, as far as they have come.
     sent: Vec<u8>,
     /// Definitions that have still to come; `None` when they are not remembered.
-    missing: Option<u16>,
+    missing: Option<u32>,
     /// Those that have all come.
     complete: Option<Box<[u8]>>,
 }
 
 impl Columns {
     /// So many definitions follow, for the client.
-    fn begin(&mut self, count: u16) {
+    fn begin(&mut self, count: u32) {
         self.sent.clear();
         self.missing = Some(count);
         self.known = None;
     }
 
     fn take(&mut self, packets: &[u8], count: u64) {
-        let left = self.missing.zip(u16::try_from(count).ok());
+        let left = self.missing.zip(u32::try_from(count).ok());
         self.missing = left.and_then(|(missing, count)| missing.checked_sub(count));
         let is_kept = !packets.is_empty() && self.sent.len() + packets.len() <= REMEMBERED_MAX;
         if self.missing.is_none() || !is_kept {
@@ -103,7 +103,7 @@ impl Relay {
     pub(super) fn has_known_columns(
         &self,
         packet: &Packet<'_>,
-        count: u16,
+        count: u32,
         pass: &Pass<'_, '_>,
     ) -> Option<usize> {
         let known = self.columns.as_ref()?.known.as_ref()?;
@@ -115,7 +115,7 @@ impl Relay {
             && after.starts_with(known);
         let count_known = || {
             let mut rest = &known[..];
-            let mut count = 0_u16;
+            let mut count = 0_u32;
             while let Some(header) = Header::read(rest) {
                 rest = rest.get(HEADER_LEN + header.payload_len..).unwrap_or_default();
                 count += 1;
@@ -126,7 +126,7 @@ impl Relay {
     }
 
     /// So many definitions of a prepared statement's columns follow.
-    pub(super) fn begin_columns(&mut self, count: u16) {
+    pub(super) fn begin_columns(&mut self, count: u32) {
         if let Some(columns) = &mut self.columns {
             columns.begin(count);
         }

@@ -104,7 +104,7 @@ pub struct Relay {
     pub(super) outcome: Outcome,
 }
 
-const _: () = assert!(size_of::<Relay>() <= 256);
+const _: () = assert!(size_of::<Relay>() <= 264);
 
 impl Relay {
     /// A relay for a response of `shape`, from a server's framing to a client's. Without

@@ -17,8 +17,9 @@ pub(super) enum Stage {
     Answer,
     /// OK or ERR after the client's file.
     FileAnswer,
-    /// `left` more column definitions of a result set, at least one.
-    Columns { left: u16 },
+    /// `left` more column definitions of a result set, at least one. MariaDB sends more than fit
+    /// into 16 bits.
+    Columns { left: u32 },
     /// EOF after the column definitions.
     ColumnsEnd,
     /// The first row or terminator, with the client owed an EOF packet before it, if it is not
@@ -71,7 +72,8 @@ impl Stage {
     #[inline]
     pub(super) fn run_max(self) -> u64 {
         match self {
-            Self::Columns { left } | Self::PreparedColumns { left } => u64::from(left),
+            Self::Columns { left } => u64::from(left),
+            Self::PreparedColumns { left } => u64::from(left),
             Self::Rows | Self::FetchedRows | Self::Listed => u64::MAX,
             Self::Acknowledgement
             | Self::Text

@@ -7,6 +7,7 @@ use trunkline_admin::{
     Answer, ApplyFuture, Ending, FailedLogins, Health, KillFuture, NotKilled, ReportFuture,
     Runtime, SessionsFuture, StatusSource, Traffic,
 };
+use trunkline_budget::Budget;
 use trunkline_config::{Config, Snapshot};
 use trunkline_proxy::{DataPlane, KillAnswer, KillScope, TlsSetup};
 use trunkline_stats::{DigestQuery, DigestRow, Inventory, SessionQuery};
@@ -135,6 +136,10 @@ impl Runtime for Control {
 
     fn snapshot(&self) -> Arc<Snapshot> {
         Arc::clone(&self.snapshots.borrow())
+    }
+
+    fn budget(&self) -> Arc<Budget> {
+        self.reporter.budget()
     }
 
     fn explain(

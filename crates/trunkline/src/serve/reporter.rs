@@ -60,6 +60,11 @@ impl Reporter {
         }
     }
 
+    /// The memory that there is for what comes from outside.
+    pub fn budget(&self) -> Arc<Budget> {
+        Arc::clone(&self.budget)
+    }
+
     /// How a new session's text is read.
     pub fn modes(&self) -> Modes {
         let plane = self.plane.try_read();

@@ -137,6 +137,22 @@ fn a_response_never_takes_bytes_of_the_next_and_discarding_writes_nothing() {
     }
 }
 
+/// MariaDB answers a SELECT of 70,000 columns.
+#[test]
+fn a_result_may_have_more_columns_than_fit_into_two_bytes() {
+    let columns = Event::Columns(vec![b"\x03def\x00\x00\x00a".to_vec(); 70_000]);
+    let events = [columns, row(b"\x011"), Event::End(done(status::AUTOCOMMIT))];
+    for server in FORMATS {
+        let bytes = Server::encode(&events, server);
+        for client in FORMATS {
+            let relay = Relay::new(ResponseShape::Query, server, client, true);
+            let (out, _) = relay_in_chunks(relay, &bytes, &[1_000]);
+            let decoded = Client::decode(ResponseShape::Query, client, &out);
+            assert!(decoded == visible(&events, server, client), "{server:?} {client:?}");
+        }
+    }
+}
+
 #[test]
 fn a_client_that_goes_away_gets_no_more_bytes_and_the_response_still_ends() {
     let events = [columns(&["a"]), row(b"\x011"), row(b"\x012"), Event::End(changed())];

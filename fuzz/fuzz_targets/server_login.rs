@@ -1,0 +1,4 @@
+//! `server_login` under libFuzzer; see `fuzz/README.md`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| trunkline_fuzz::server_login(data));
