@@ -98,7 +98,9 @@ fn forgets_accounts_at_the_interval(server: &Server) -> Result<()> {
         Ok(Wire::login(&proxy, "leaver", "first", "").is_err().then_some(()))
     })?;
     server.sql("ALTER USER leaver ACCOUNT UNLOCK")?;
-    let again = Wire::login(&proxy, "leaver", "first", "")?;
+    let again = wait_until("the lock's end", TIMEOUT, || {
+        Ok(Wire::login(&proxy, "leaver", "first", "").ok())
+    })?;
     assert_eq!(value(again, "SELECT 2")?.as_deref(), Some("2"));
     assert_eq!(proxy.metric("trunkline_server_user_lookups_total", "result=\"told\"")?, Some(0.0));
     Ok(())
