@@ -436,7 +436,6 @@ fn what_cannot_be_a_response_is_refused() {
             &[b"\0\0\0\x02\x40\0\0\0\x12\0\x10\x0Cstatement_id\x0261"],
             "an OK packet in place of a prepared statement",
         ),
-        (Query, old, &[b"\xFE\0\0\0\0\x01\0\0\0"], "column count"),
         (Query, old, &[b"\x01", b"\xFE\0\0\x02\0"], "column definition"),
         (Query, old, &[b"\x01", b"\x03def", b"\x01a"], "end-of-file header"),
         (Query, new, &[b"\x01", b"\x03def", b""], "row"),
