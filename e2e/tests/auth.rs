@@ -241,6 +241,37 @@ fn run_program(program: &mut Program, place: &[String], user: &str, pass: &str) 
 }
 
 #[test]
+fn a_client_that_pins_the_proxys_key_logs_in() -> Result<()> {
+    let user = "pins_a_key";
+    let Some(server) = backends::mysql(user)? else { return Ok(()) };
+    backends::account(server, user)?;
+    let key = |name: &str| server.folder().join("data").join(name).display().to_string();
+    let settings = format!("caching_sha2_password_private_key_path = '{}'", key("private_key.pem"));
+    // The proxy knows a hash alone, so that the first login has to send the password itself.
+    let keys = format!("password_hash = {}", toml(SHA2_HASH));
+    let proxy = Config::new(&settings, server).user_with(user, &keys).start()?;
+    let enter = |pinned: &str| -> Result<std::process::Output> {
+        let tree = MySqlTree::find().map_err(anyhow::Error::msg)?;
+        let mut command = tree.command("usr/bin/mysql");
+        command.args(["--no-defaults", "--host=127.0.0.1", "--ssl-mode=DISABLED"]);
+        command.args(["--default-auth=caching_sha2_password", "-e", "SELECT 6 * 7"]);
+        command.arg(format!("--server-public-key-path={pinned}"));
+        command.arg(format!("--port={}", proxy.port())).arg(format!("--user={user}"));
+        Ok(command.arg(format!("--password={PASSWORD}")).output()?)
+    };
+    // A key of somebody else's: what is encrypted for it is no password.
+    let folder = TempFolder::new("other-key")?;
+    let other = folder.path().join("public_key.pem");
+    std::fs::write(&other, trunkline_crypto::PrivateKey::generate()?.public_key_pem())?;
+    let refused = enter(&other.display().to_string())?;
+    ensure!(!refused.status.success(), "{refused:?}");
+    let output = enter(&key("public_key.pem"))?;
+    ensure!(output.status.success(), "{output:?}\n{}", proxy.log());
+    ensure!(String::from_utf8_lossy(&output.stdout).contains("42"), "{output:?}");
+    Ok(())
+}
+
+#[test]
 fn ordinary_clients_log_in() -> Result<()> {
     let test = "ordinary_clients_log_in";
     let folder = TempFolder::new("clients")?;

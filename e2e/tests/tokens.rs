@@ -131,7 +131,7 @@ fn marked(text: &str, tokens: &[Token<'_>]) -> String {
     out + &text[at..]
 }
 
-/// The same with other literals.
+/// The text with other literals in place of its own.
 fn replaced(text: &str, tokens: &[Token<'_>]) -> String {
     let mut out = String::new();
     let (mut at, mut before) = (0, 0);

@@ -20,7 +20,7 @@ thread_local! {
 }
 
 /// Compressed packets from a stranger: however they are split they unpack alike, within limits.
-/// The same bytes, packed, unpack to themselves.
+/// What is packed here of the input unpacks to the input.
 ///
 /// The first byte chooses method and expected numbers, the second the pieces.
 pub fn compressed(data: &[u8]) {

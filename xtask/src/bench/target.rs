@@ -35,7 +35,7 @@ impl Target {
         Target { name, port, socket: None, pid }
     }
 
-    /// The same by a Unix socket.
+    /// The target, reached by a Unix socket instead of its port.
     pub fn by_socket(mut self, path: PathBuf) -> Target {
         self.socket = Some(path);
         self

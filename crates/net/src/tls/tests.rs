@@ -235,3 +235,19 @@ fn keys_that_everybody_may_read_are_refused() {
         }
     }
 }
+
+#[test]
+fn what_is_no_key_for_passwords_is_refused_by_name() {
+    let folder = Folder::new("password-key");
+    let name = "caching_sha2_password_private_key_path";
+    let told = |path: &str| {
+        let config = config(&format!("{name} = \"{path}\""));
+        TlsSetup::check(&config, &folder.folders()).expect_err("no key")
+    };
+    let missing = told("missing.pem");
+    assert!(missing[0].starts_with(&format!("{name} missing.pem: No such file")), "{missing:?}");
+    let own = trunkline_crypto::self_signed(0).expect("a key");
+    crate::private::create(&folder.0.join("elliptic.pem"), &own.key_pem).expect("written");
+    let expected = "elliptic.pem: the private key is not an RSA key of 2048 to 8192 bits";
+    assert_eq!(told("elliptic.pem"), [format!("{name} {expected}")]);
+}

@@ -292,36 +292,14 @@ impl ClientHandshake {
     /// The number of an error packet for a client whose host's name was asked for, if it was: who
     /// has the name may refuse the client.
     pub fn host_answer_seq(&self) -> Option<u8> {
-        match &self.state {
-            State::Host(state) => Some(state.held.answer_seq()),
-            State::Response(_)
-            | State::Tls(_)
-            | State::SwitchResponse(_)
-            | State::Sha2Answer(_)
-            | State::Decryption(_)
-            | State::Verification(_)
-            | State::Users(_)
-            | State::User(_)
-            | State::Denied(_)
-            | State::Finished => None,
-        }
+        let State::Host(state) = &self.state else { return None };
+        Some(state.held.answer_seq())
     }
 
     /// Whom the client did not prove to be, where it was refused for that or has to wait.
     pub fn denied_name(&self) -> Option<&str> {
-        match &self.state {
-            State::Denied(name) => Some(name),
-            State::Response(_)
-            | State::Tls(_)
-            | State::SwitchResponse(_)
-            | State::Sha2Answer(_)
-            | State::Decryption(_)
-            | State::Verification(_)
-            | State::Users(_)
-            | State::User(_)
-            | State::Host(_)
-            | State::Finished => None,
-        }
+        let State::Denied(name) = &self.state else { return None };
+        Some(name)
     }
 
     /// The number of an error packet for a client that is ended in the middle of its handshake:

@@ -14,6 +14,8 @@ use crate::credential::Credential;
 
 /// No RSA key in use encrypts to more bytes than this (8,192 bits).
 const CIPHERTEXT_LEN_MAX: usize = 1024;
+/// What it has at least, in bytes: RSA's keys are no shorter than 2,048 bits.
+const CIPHERTEXT_LEN_MIN: usize = 256;
 
 /// The greeting is sent; the client's response is due.
 #[derive(Debug)]
@@ -129,8 +131,9 @@ impl AwaitSha2Answer {
         if payload == [caching_sha2::REQUEST_KEY] {
             return self.send_key(accounts, out);
         }
-        // A client that asked for the key encrypts, whatever the transport.
-        if accounts.is_secure() && !self.key_sent {
+        // A client that asked for the key encrypts, whatever the transport; so does one over the
+        // loopback network that has pinned it.
+        if accounts.is_secure() && !self.key_sent && !looks_encrypted(payload) {
             let password = clear::read(payload).map(<[u8]>::to_vec);
             return await_verification(self.login, password, accounts, out);
         }
@@ -163,6 +166,12 @@ impl AwaitSha2Answer {
         self.key_sent = true;
         (State::Sha2Answer(self), Step::Continue)
     }
+}
+
+/// Whether this is a password that was encrypted with RSA, and none in clear: it is as long as a
+/// key of 2,048 bits or more, and no text.
+fn looks_encrypted(payload: &[u8]) -> bool {
+    payload.len() >= CIPHERTEXT_LEN_MIN && std::str::from_utf8(payload).is_err()
 }
 
 /// The caller decrypts what the client sent.
