@@ -4,7 +4,8 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU16, Ordering};
 
@@ -71,6 +72,24 @@ pub fn is_listening(port: u16) -> bool {
     bind().is_err_and(|error| error.kind() == ErrorKind::AddrInUse)
 }
 
+/// Whether some process listens at this Unix socket.
+///
+/// Reads the kernel's table where there is one, so that a server doesn't count a look as a client;
+/// elsewhere it connects.
+pub(crate) fn is_listening_unix(path: &Path) -> bool {
+    match std::fs::read_to_string("/proc/net/unix") {
+        Ok(table) => table.lines().any(|line| is_unix_listener(line, path)),
+        Err(_) => UnixStream::connect(path).is_ok(),
+    }
+}
+
+/// A row is `num refcount protocol flags type state inode path`; of the flags, 10000 in hex is set
+/// where somebody listens.
+fn is_unix_listener(line: &str, path: &Path) -> bool {
+    let mut columns = line.split_ascii_whitespace();
+    columns.nth(3) == Some("00010000") && columns.last().is_some_and(|it| Path::new(it) == path)
+}
+
 /// Where the system's range for outgoing connections begins.
 fn ephemeral_start() -> Option<u16> {
     let text = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").ok()?;
@@ -88,7 +107,10 @@ fn lock_folder() -> Result<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixListener;
+
     use super::*;
+    use crate::folder::TempFolder;
 
     #[test]
     fn ports_are_distinct_and_below_the_range_of_outgoing_connections() {
@@ -114,5 +136,10 @@ mod tests {
         assert!(is_listening(port));
         drop(everywhere);
         assert!(!is_listening(port));
+        let folder = TempFolder::new("unix").unwrap();
+        let path = folder.path().join("sock");
+        assert!(!is_listening_unix(&path));
+        let _listener = UnixListener::bind(&path).unwrap();
+        assert!(is_listening_unix(&path));
     }
 }

@@ -12,7 +12,7 @@ use crate::folder::TempFolder;
 use crate::http::http_get;
 use crate::mysql::mysql_public_key;
 use crate::namespace::{Overlay, overlaid};
-use crate::port::{free_port, is_listening, release_port};
+use crate::port::{free_port, is_listening, is_listening_unix, release_port};
 use crate::process::{Process, Signal};
 use crate::sql::SqlClient;
 use crate::wait::wait_until;
@@ -57,6 +57,9 @@ pub struct Trunkline {
     binary: PathBuf,
     folder: TempFolder,
 }
+
+/// The Unix socket for clients, in the proxy's folder.
+const SOCKET: &str = "trunkline.sock";
 
 /// Starts that are tried where ports are taken.
 const TRIES_MAX: u32 = 3;
@@ -143,7 +146,7 @@ impl Trunkline {
         let file = folder.path().join("trunkline.toml");
         let text = complete(config, port, http_port, folder.path());
         let has_http = text.contains(&format!(":{http_port}\""));
-        std::fs::write(&file, text)?;
+        std::fs::write(&file, &text)?;
         command.args(["serve", "-c"]).arg(&file);
         command.current_dir(folder.path());
         if !over.is_empty() {
@@ -151,7 +154,13 @@ impl Trunkline {
         }
         let log = folder.path().join("log");
         let mut process = Process::spawn("trunkline", command, &log, Some(folder.path()))?;
-        let is_ready = || is_listening(port) && (!has_http || is_listening(http_port));
+        let socket = folder.path().join(SOCKET);
+        let has_socket = text.contains(&format!("unix:{}", socket.display()));
+        let is_ready = || {
+            is_listening(port)
+                && (!has_http || is_listening(http_port))
+                && (!has_socket || is_listening_unix(&socket))
+        };
         process.wait_ready(READY_TIMEOUT, || is_ready().then_some(()))?;
         let process = Mutex::new(process);
         Ok(Trunkline { process, port, http_port, admin_port: None, binary, folder })
@@ -231,7 +240,7 @@ impl Trunkline {
     /// The Unix socket for clients, when the text had no `listen` of its own.
     #[must_use]
     pub fn socket(&self) -> PathBuf {
-        self.folder.path().join("trunkline.sock")
+        self.folder.path().join(SOCKET)
     }
 
     /// The configuration file.

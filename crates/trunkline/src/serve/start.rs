@@ -1,7 +1,7 @@
 //! From a valid configuration to a process that serves.
 
 use std::{
-    io, net,
+    io,
     num::NonZero,
     path::{Path, PathBuf},
     sync::{Arc, RwLock},
@@ -10,7 +10,10 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow};
-use tokio::{net::TcpListener, sync::watch};
+use tokio::{
+    net::{TcpListener, TcpSocket},
+    sync::watch,
+};
 use trunkline_admin::{
     glb, keep_ports,
     port::AdminListener,
@@ -223,12 +226,13 @@ fn serve_admin(service: &Arc<AdminService>, listeners: Vec<AdminListener>) {
 }
 
 /// Fails when another process listens at this port. The workers share theirs, and so would any
-/// other process of the same user, without an error and with half of the clients.
+/// other process of the same user, without an error and with half of the clients. Nobody listens
+/// for this: a client could come meanwhile.
 fn claim(listen: &ListenAddress) -> io::Result<()> {
-    match listen {
-        ListenAddress::Tcp(addr) => net::TcpListener::bind(addr).map(drop),
-        ListenAddress::Unix(_) => Ok(()),
-    }
+    let ListenAddress::Tcp(addr) = listen else { return Ok(()) };
+    let socket = if addr.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(*addr)
 }
 
 /// What is found out before the first client.
