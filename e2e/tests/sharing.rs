@@ -208,7 +208,8 @@ fn answers_stay_with_their_clients(
         "{flavour:?}: {answers} answers, {pipelined} pipelined, {overtaken} sent again, {killed} kills"
     );
     ensure!(answers > 1_000, "only {answers} answers");
-    ensure!(pipelined > answers / 20, "{pipelined} of {answers} shared a connection");
+    // How many do is a matter of how busy the machine is.
+    ensure!(pipelined > 100, "{pipelined} of {answers} shared a connection");
     ensure!(overtaken > 0, "nobody overtook a slow one");
     ensure!(killed > 3, "{killed} kills");
     // One more asks the server's dictionary; it is none of the pool's.

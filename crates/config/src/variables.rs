@@ -379,7 +379,8 @@ settings! {
     /// applications whose routines leave neither; what servers report still pins.
     routines_pin: bool = true, Range::All, "", Live, "0.1.0";
 
-    /// Failed connects in a row after which a server is shunned. 0 never shuns.
+    /// Failed connects in a row after which a server is shunned. 0 never shuns. An account at
+    /// its own limit there (errors 1203 and 1226) counts for none.
     shun_on_failures: u32 = 5, Range::Numbers(0, 10_000_000), "failures", Live, "0.1.0";
 
     /// How long a shunned server is left alone before it is tried again.

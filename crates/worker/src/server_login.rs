@@ -194,8 +194,8 @@ impl Exchange {
     }
 
     /// The server refused the login. Wrong credentials are the account's fault, so those who
-    /// wait as this account are told at once; a wrong schema is the fast-forward client's that
-    /// named it; anything else counts against the server.
+    /// wait as this account are told at once; an account at its own limit waits on; a wrong schema
+    /// is the fast-forward client's that named it; anything else counts against the server.
     fn login_failed(&mut self, conn: &mut Conn, failure: ServerFailure) {
         let (hostgroup, account, slot) = (conn.server.hostgroup, conn.login.account, conn.slot);
         let forwards = conn.login.forwards;
@@ -211,6 +211,10 @@ impl Exchange {
             (FailureKind::AuthenticationDenied, _) if self.try_other_password(conn) => return,
             (FailureKind::AuthenticationDenied, _) => self.core.doubt(account),
             (FailureKind::NeedsPassword | FailureKind::Unproven, _) => {}
+            // Asked again at the next tick.
+            (FailureKind::AccountLimit, _) => {
+                return self.give_up_connecting(conn, &failure.message);
+            }
             (FailureKind::SchemaDenied, Some(client)) => {
                 self.core.fx.stats.server_mut(slot.index()).connect_err += 1;
                 self.core.drop_conn(conn);

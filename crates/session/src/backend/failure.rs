@@ -15,8 +15,10 @@ pub enum FailureKind {
     AuthenticationDenied,
     /// The server knows no such schema, or does not let this user use it.
     SchemaDenied,
-    /// The server, or the user's share of it, is full.
+    /// The server is full.
     TooManyConnections,
+    /// The user is at a limit of its own on the server, which takes others.
+    AccountLimit,
     /// Only a hash of the password is known, and the server's plug-in needs more: a login of a
     /// client that sends its password may supply it.
     NeedsPassword,
@@ -140,8 +142,9 @@ fn kind_of(code: u16) -> FailureKind {
         // Access denied to the user, without a password; host not privileged; client too old;
         // password expired; account locked (MySQL, MariaDB).
         1045 | 1698 | 1130 | 1251 | 1862 | 3118 | 4151 => FailureKind::AuthenticationDenied,
-        // The server's limit, the user's limit, a resource limit of the user.
-        1040 | 1203 | 1226 => FailureKind::TooManyConnections,
+        1040 => FailureKind::TooManyConnections,
+        // `max_user_connections`; a limit in the account's `WITH`.
+        1203 | 1226 => FailureKind::AccountLimit,
         1043 | 1156 => FailureKind::Protocol,
         _ => FailureKind::Other,
     }
@@ -161,6 +164,8 @@ mod tests {
         check(1044, FailureKind::SchemaDenied);
         check(1049, FailureKind::SchemaDenied);
         check(1040, FailureKind::TooManyConnections);
+        check(1203, FailureKind::AccountLimit);
+        check(1226, FailureKind::AccountLimit);
         check(1156, FailureKind::Protocol);
     }
 

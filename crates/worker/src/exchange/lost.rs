@@ -13,7 +13,7 @@ use crate::{
     clients::client::{Client, Ending, Phase, Purpose, Session, Stage, Statement},
     effects::Wake,
     exchange::send::LOST,
-    rooms::{Exchange, Lender},
+    rooms::{Core, Exchange, Lender},
     routing::read_only::only_looks,
     servers::closing::traces_of,
     servers::conn::{Conn, ConnPhase, Owner},
@@ -49,24 +49,20 @@ impl Exchange {
 
     /// A connection did not come up: that counts against the server, and another one is tried.
     pub(crate) fn connect_failed(&mut self, conn: &mut Conn, reason: &str) {
+        let hostgroup = conn.server.hostgroup;
+        let failures = self.core.count_failed_connect(conn, reason);
+        self.give_up_connecting(conn, reason);
+        // A server that goes on saying no is asked again when the queue is looked at next, and not
+        // as fast as it answers.
+        if failures <= FAILURES_AT_ONCE_MAX {
+            self.core.fx.wake(Wake::Queue(hostgroup));
+        }
+    }
+
+    /// A connection that did not come up goes; a client with `fast_forward` is told.
+    pub(crate) fn give_up_connecting(&mut self, conn: &mut Conn, reason: &str) {
         let (hostgroup, slot, forwards) = (conn.server.hostgroup, conn.slot, conn.login.forwards);
         self.core.fx.stats.server_mut(slot.index()).connect_err += 1;
-        let settings = &self.core.env.snapshot.settings;
-        let until_ms = self.core.env.now.ms() + settings.shun_recovery_time_sec * 1_000;
-        let failures_max = settings.shun_on_failures;
-        let mut failures = 0;
-        if let Some(slot) = self.core.servers.pool.slot(slot) {
-            let health = &slot.server.health;
-            let address = slot.server.key.address.to_string();
-            failures = health.count_failure();
-            if failures >= failures_max && failures_max > 0 {
-                health.shun(until_ms);
-                self.core.fx.stats.counters.servers_shunned += 1;
-                self.core.fx.log(true, || format!("server {address} shunned: {reason}"));
-            } else {
-                self.core.fx.log(true, || format!("server {address} gave no connection: {reason}"));
-            }
-        }
         self.core.servers.logins.last_failures.insert(hostgroup, reason.to_owned());
         self.core.kill_carrier_lost(conn.id, 0, reason);
         self.core.drop_conn(conn);
@@ -75,11 +71,6 @@ impl Exchange {
             self.with_client(client, |exchange, client| {
                 exchange.refuse(client, 1, ErrorKind::NoConnection.says(text));
             });
-        }
-        // A server that goes on saying no is asked again when the queue is looked at next, and not
-        // as fast as it answers.
-        if failures <= FAILURES_AT_ONCE_MAX {
-            self.core.fx.wake(Wake::Queue(hostgroup));
         }
     }
 
@@ -249,6 +240,30 @@ impl Exchange {
             return self.fail_timed_out(client, Some(conn));
         }
         self.fail_unsent(client, error, Some(conn));
+    }
+}
+
+impl Core {
+    /// Counts a connect that failed against its server, which is shunned after too many. How many
+    /// came since the last that succeeded.
+    fn count_failed_connect(&mut self, conn: &Conn, reason: &str) -> u32 {
+        let settings = &self.env.snapshot.settings;
+        let until_ms = self.env.now.ms() + settings.shun_recovery_time_sec * 1_000;
+        let failures_max = settings.shun_on_failures;
+        let Some(slot) = self.servers.pool.slot(conn.slot) else {
+            return 0;
+        };
+        let health = &slot.server.health;
+        let address = slot.server.key.address.to_string();
+        let failures = health.count_failure();
+        if failures >= failures_max && failures_max > 0 {
+            health.shun(until_ms);
+            self.fx.stats.counters.servers_shunned += 1;
+            self.fx.log(true, || format!("server {address} shunned: {reason}"));
+        } else {
+            self.fx.log(true, || format!("server {address} gave no connection: {reason}"));
+        }
+        failures
     }
 }
 

@@ -75,6 +75,22 @@ fn a_server_that_is_full_is_passed_over() {
 }
 
 #[test]
+fn an_account_at_its_own_limit_leaves_the_server_to_others() {
+    for code in [1203, 1226] {
+        let mut world = TestWorker::with(&format!("shun_on_failures = 1\n{TWO_SERVERS}"));
+        world.is_automatic = false;
+        let client = world.log_in();
+        world.ask(client, "SELECT 1");
+        refused(&mut world, code, "User 'app' has exceeded the 'max_user_connections' resource");
+        assert_eq!((world.answer(client), world.conns().len()), (String::new(), 0));
+        assert_eq!(world.core().fx.stats.counters.servers_shunned, 0);
+        // It is asked again by itself.
+        world.pass_ms(20);
+        assert_eq!(world.conns().len(), 1);
+    }
+}
+
+#[test]
 fn a_server_that_greets_without_end_breaks_the_protocol() {
     let mut world = TestWorker::new();
     world.is_automatic = false;
