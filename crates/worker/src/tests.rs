@@ -385,6 +385,17 @@ impl TestWorker {
         self.say(conn, &bytes);
     }
 
+    /// A server answers after this time, and deadlines are looked at before that is written.
+    pub(crate) fn reply_at_a_tick(&mut self, text: &str, reply: Reply<'_>, after_ms: u64) {
+        let conn = self.conn_asked(text);
+        let bytes = self.server_mut(conn).answer(reply);
+        self.now.us += after_ms * 1_000;
+        self.happens(|worker| {
+            worker.server_read(conn, &bytes);
+            worker.tick();
+        });
+    }
+
     /// A server asks for a file: what comes behind that is no command.
     pub(crate) fn ask_for_file(&mut self, text: &str, reply: Reply<'_>) {
         let conn = self.conn_asked(text);

@@ -175,6 +175,8 @@ impl Worker {
             // One that has yet to take its answer does not rest.
             let own = own.filter(|_| client.io.outbox.is_empty()).unwrap_or(u64::MAX);
             matches!(client.phase, Phase::Idle)
+                // Its answer is to be written in this batch.
+                && !client.io.outbox.is_listed
                 && now_ms.saturating_sub(client.active_ms) > own.min(wait_timeout)
         };
         let over: Vec<ClientId> = self.commands.exchange.core.clients.table.keys_where(is_over);

@@ -195,6 +195,9 @@ fn ending(
         || (has_open_exchange(session) || told.is_some_and(failed_to_change))
             && last_error.is_some_and(ends_what_follows)
         || is_session_killed(index, session, at_us)
+        // A server that ends interrupts what it runs, and may close the connection behind that.
+        || last_error.is_some_and(|error| error.code == INTERRUPTED)
+            && index.any_lost(since_us, at_us)
         || facts.has_cause(CauseKind::Stopping, 0, at_us)
         // In the middle of a packet nothing but the end can tell that the server is lost; nor can
         // anything else to a client that has a server connection of its own. What is told may be
@@ -241,6 +244,9 @@ const ENDING: [u16; 12] = [
     1927,
     ErrorKind::Inactivity.code(),
 ];
+
+/// ER_QUERY_INTERRUPTED.
+const INTERRUPTED: u16 = 1317;
 
 /// What a statement is told that ends a transaction on a reader, where its session holds more.
 const ENDS_ON_READER: &str = "this statement ends a transaction on a reader";

@@ -18,7 +18,9 @@ const ORPHAN_US: Micros = 10_000_000;
 /// Tables behind whose names something happens that stays in the session.
 const LEAVING: [&str; 3] = ["marked", "refused", "guarded"];
 /// What shows it.
-const SHOWING: [&str; 2] = ["RELEASE_LOCK(", " @u"];
+const SHOWING: [&str; 3] = ["RELEASE_LOCK(", RELEASING_ALL, " @u"];
+/// How many locks there were.
+const RELEASING_ALL: &str = "RELEASE_ALL_LOCKS(";
 
 /// The times, each from its beginning to its end.
 pub(super) struct Untold(Vec<(Micros, Micros)>);
@@ -70,9 +72,10 @@ impl Untold {
     }
 }
 
-/// Whether the answer is one row whose last column is NULL.
+/// Whether the answer is one row whose last column is NULL, or a count of none.
 fn shows_nothing(exchange: &Exchange) -> bool {
     let Answer::Whole(_, reply) = &exchange.answer else { return false };
-    matches!(reply.as_slice(), [Part::Rows { rows, .. }]
-        if matches!(rows.as_slice(), [row] if row.last().is_some_and(Option::is_none)))
+    let [Part::Rows { rows, .. }] = reply.as_slice() else { return false };
+    let nothing = exchange.text.contains(RELEASING_ALL).then_some("0");
+    matches!(rows.as_slice(), [row] if row.last().is_some_and(|it| it.as_deref() == nothing))
 }

@@ -11,19 +11,26 @@
 //! | its transaction was rolled back | committed none |
 //! | not how its transaction ended | committed all of it or none |
 
+use std::collections::HashSet;
+
 use super::{
     Breach, Violation,
     endings::{has_garbage, is_forwarded},
-    facts::{Effect, Execution, Setting},
+    facts::{Effect, Execution},
     history::{Access, ClientHistory, Ends, Known, SessionHistory, is_of_connection},
     index::{Index, Place, units_of},
 };
 use crate::statement::Tag;
 
 pub(super) fn check(index: &Index<'_>, found: &mut Vec<Violation>) {
+    let mut copied = HashSet::new();
     for place in index.statements() {
         ran_once(index, &place, found);
         copied_once(index, &place, found);
+        let mut copies = index.copies(place.said.tag);
+        if copies.any(|copy| is_elsewhere(index, &place, copy)) {
+            copied.insert(place.said.tag);
+        }
         if place.said.unit.is_none() {
             autocommitted(index, &place, found);
         }
@@ -31,16 +38,18 @@ pub(super) fn check(index: &Index<'_>, found: &mut Vec<Violation>) {
     for (client, session) in index.sessions() {
         units(index, client, session, found);
     }
-    in_store_once(index, found);
+    in_store_once(index, &copied, found);
 }
 
-/// The tables themselves: whatever the servers' histories say, no insert is there twice.
-fn in_store_once(index: &Index<'_>, found: &mut Vec<Violation>) {
+/// The tables themselves: whatever the servers' histories say, no insert is there twice, but of
+/// those that were `copied` to where they may be.
+fn in_store_once(index: &Index<'_>, copied: &HashSet<Tag>, found: &mut Vec<Violation>) {
     let mut tags = index.facts().log.clone();
     tags.sort_unstable();
     for pair in tags.windows(2) {
         if let [first, second] = pair
             && first == second
+            && !copied.contains(&Tag(*first))
         {
             let tag = Tag(*first);
             found.push(Violation {
@@ -80,6 +89,15 @@ fn ran_once(index: &Index<'_>, place: &Place<'_>, found: &mut Vec<Violation>) {
     }
 }
 
+/// Whether a copy ran where nothing has to do with where its statement ran, for all that the proxy
+/// knows.
+fn is_elsewhere(index: &Index<'_>, place: &Place<'_>, copy: &Execution) -> bool {
+    let mut settings = index.facts().settings_between(place.exchange.sent_us, copy.at_us);
+    let mut known = index.facts().settings.iter();
+    let user = known.find_map(|setting| setting.users.get(&place.session.user));
+    settings.any(|setting| user.is_some_and(|user| !setting.is_kin(user, copy.host)))
+}
+
 /// Copies are of reads only, where servers share their tables, and as many as may be tried.
 fn copied_once(index: &Index<'_>, place: &Place<'_>, found: &mut Vec<Violation>) {
     let copies: Vec<_> = index.copies(place.said.tag).collect();
@@ -87,13 +105,7 @@ fn copied_once(index: &Index<'_>, place: &Place<'_>, found: &mut Vec<Violation>)
     let breach = match (copies.first(), place.said.access) {
         (None, _) => return,
         (Some(copy), Access::Write | Access::LockingRead | Access::Session) => {
-            // Somewhere that has nothing to do with where it ran, for all that the proxy knows.
-            let mut settings = index.facts().settings_between(place.exchange.sent_us, copy.at_us);
-            let mut known = index.facts().settings.iter();
-            let user = known.find_map(|setting| setting.users.get(&place.session.user));
-            let is_elsewhere =
-                |setting: &Setting| user.is_some_and(|user| !setting.is_kin(user, copy.host));
-            if settings.any(is_elsewhere) {
+            if is_elsewhere(index, place, copy) {
                 return;
             }
             Breach::RanTwice

@@ -81,6 +81,16 @@ fn a_session_whose_statement_runs_does_not_rest() {
 }
 
 #[test]
+fn a_session_rests_from_its_answer_on() {
+    let mut world = TestWorker::with(&format!("wait_timeout = 5000\n{TWO_SERVERS}"));
+    let client = world.log_in();
+    world.ask(client, "SELECT SLEEP(99)");
+    world.reply_at_a_tick("SELECT SLEEP(99)", Reply::Rows(&["0"]), 99_000);
+    assert_eq!(world.answer(client), "rows 0");
+    assert!(!world.is_closed(client));
+}
+
+#[test]
 fn an_idle_connection_is_kept_alive_by_pings() {
     let mut world = TestWorker::with(&format!("ping_interval_server_msec = 3000\n{TWO_SERVERS}"));
     let client = world.log_in();
