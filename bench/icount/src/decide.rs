@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use anyhow::{Context, Result, ensure};
 use trunkline_rules::{
-    FastRoute, FastRoutesBuilder, Hits, Memory, Options, Question, Rule, RuleSet,
+    Executed, FastRoute, FastRoutesBuilder, Hits, Memory, Options, Question, Rule, RuleSet,
 };
 use trunkline_sql::digest::{Digester, Settings};
 use trunkline_topology::HostgroupId;
@@ -127,6 +127,7 @@ fn ask(
         digest: Some(digest.hash),
         digest_text: digest.text,
         query: POINT_SELECT,
+        executed: Executed::AsDigested,
         may_rewrite: true,
         chance: 0,
     };

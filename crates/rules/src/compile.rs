@@ -80,6 +80,8 @@ pub(crate) struct TestedColumns {
     pub(crate) proxy_port: bool,
     pub(crate) digest: bool,
     pub(crate) match_digest: bool,
+    /// Whether a rule that protects tests one of the two.
+    pub(crate) protects_by_digest: bool,
 }
 
 impl RuleSet {
@@ -140,6 +142,12 @@ impl RuleSet {
         found.and_then(|at| rules.get(at)).is_some_and(|rule| rule.protects)
     }
 
+    /// Whether a rule that [`protects`](Self::protects) tests a digest: what servers carry out of
+    /// a statement beside its digest then matters ([`crate::Executed`]).
+    pub fn protects_by_digest(&self) -> bool {
+        self.inner.tested.protects_by_digest
+    }
+
     /// The rules with a pattern that a linear-time engine cannot run (look-around,
     /// back-references, possessive quantifiers), each with its column: slow, and given up as
     /// undecided when a search takes too many steps. A rule that [`protects`](Self::protects)
@@ -182,6 +190,8 @@ impl TestedColumns {
         self.proxy_port |= rule.proxy_port.is_some();
         self.digest |= rule.digest.is_some();
         self.match_digest |= rule.match_digest.is_some();
+        self.protects_by_digest |=
+            rule.protects && (rule.digest.is_some() || rule.match_digest.is_some());
     }
 }
 

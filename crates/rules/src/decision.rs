@@ -26,6 +26,8 @@ pub struct Question<'a> {
     pub digest: Option<u64>,
     /// The text that the digest is the hash of; without meaning when there is no digest.
     pub digest_text: &'a [u8],
+    /// What servers carry out of it: rules that protect are tested on that as well.
+    pub executed: Executed<'a>,
     /// The statement.
     pub query: &'a [u8],
     /// Whether rules may rewrite it. An execution of a prepared statement is not rewritten: its
@@ -33,6 +35,24 @@ pub struct Question<'a> {
     pub may_rewrite: bool,
     /// A number by chance, for rules that choose by weight.
     pub chance: u64,
+}
+
+/// What servers carry out of a statement, where that is more than its digest says: a digest leaves
+/// out `/*! */`, what is behind its longest length, and what it takes for the rest of a string.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Executed<'a> {
+    /// What the digest says.
+    #[default]
+    AsDigested,
+    /// What another digest says, that of the text as a server reads it.
+    Otherwise {
+        /// Its hash.
+        digest: u64,
+        /// Its text, however long.
+        text: &'a [u8],
+    },
+    /// It may be anything.
+    Unknown,
 }
 
 /// What the rules say about one statement. A column that no matching rule sets is `None`.

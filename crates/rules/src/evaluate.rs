@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use crate::{
-    Column, Decision, GROWTH_MAX, Hits, Outcome, Question, RuleSet, Visit,
+    Column, Decision, Executed, GROWTH_MAX, Hits, Outcome, Question, RuleSet, Visit,
     compile::{Compiled, Inner},
+    index::Candidates,
     pattern::Pattern,
     prefilter::{PatternTest, SetResults},
 };
@@ -96,7 +97,7 @@ impl Inner {
         scratch.sets.clear();
         scratch.depends_on_text = false;
         let mut restarts = self.iterations;
-        let mut candidates = self.index.candidates(question, question.flag, 0);
+        let mut candidates = self.candidates(question, question.flag, 0);
         while let Some(position) = candidates.next() {
             let Some(rule) = self.rules.get(position as usize) else {
                 debug_assert!(false, "the index holds positions of rules");
@@ -114,11 +115,23 @@ impl Inner {
                         }
                         None => position + 1,
                     };
-                    candidates = self.index.candidates(question, decision.final_flag, from);
+                    candidates = self.candidates(question, decision.final_flag, from);
                 }
             }
         }
         decision.depends_on_text = scratch.depends_on_text;
+    }
+
+    /// The rules at or after position `from` that may match. HOT.
+    fn candidates(&self, question: &Question<'_>, flag: u32, from: u32) -> Candidates<'_> {
+        match question.executed {
+            Executed::Otherwise { .. } | Executed::Unknown if self.tested.protects_by_digest => {
+                // One that protects may match by another digest than the statement's.
+                let len = u32::try_from(self.rules.len()).unwrap_or(u32::MAX);
+                Candidates::all(from..len)
+            }
+            _ => self.index.candidates(question, flag, from),
+        }
     }
 
     /// Tests one rule, and takes over what it does when it matches.
@@ -226,10 +239,14 @@ impl Inner {
             return Some(Column::ProxyPort);
         }
         if rule.digest.is_some() && rule.digest != question.digest {
-            return Some(Column::Digest);
+            let executes = rule.protects && executes_digest(rule, question, scratch);
+            if !executes {
+                return Some(Column::Digest);
+            }
         }
         if let (Some(test), Some(_)) = (rule.match_digest, question.digest)
             && !self.passes(test, rule, question.digest_text, scratch)
+            && !(rule.protects && self.passes_executed(test, rule, question, scratch))
         {
             return Some(Column::MatchDigest);
         }
@@ -237,6 +254,27 @@ impl Inner {
         scratch.depends_on_text = true;
         let passes = self.passes(test, rule, query, scratch);
         (!passes).then_some(Column::MatchPattern)
+    }
+
+    /// Whether what servers carry out passes a pattern's test, where its digest did not.
+    fn passes_executed(
+        &self,
+        test: PatternTest,
+        rule: &Compiled,
+        question: &Question<'_>,
+        scratch: &mut Scratch,
+    ) -> bool {
+        let found = match question.executed {
+            Executed::AsDigested => return false,
+            Executed::Otherwise { text, .. } => {
+                let pattern = self.patterns.get(test.pattern as usize);
+                pattern.and_then(|pattern: &Pattern| pattern.is_found(text))
+            }
+            Executed::Unknown => None,
+        };
+        scratch.depends_on_text = true;
+        scratch.is_undecided |= found.is_none();
+        found.is_none_or(|found| found != rule.is_negated)
     }
 
     /// Whether `text` passes a pattern's test. Where the search was given up, it passes the test
@@ -263,6 +301,19 @@ impl Inner {
             }
         }
     }
+}
+
+/// Whether servers carry out what has a rule's digest, where the statement's is another one.
+fn executes_digest(rule: &Compiled, question: &Question<'_>, scratch: &mut Scratch) -> bool {
+    let is_digest = match question.executed {
+        Executed::AsDigested => return false,
+        _ if question.digest.is_none() => return false,
+        Executed::Otherwise { digest, .. } => Some(rule.digest == Some(digest)),
+        Executed::Unknown => None,
+    };
+    scratch.depends_on_text = true;
+    scratch.is_undecided |= is_digest.is_none();
+    is_digest.unwrap_or(true)
 }
 
 /// What a statement is answered with that a rule which protects could not rewrite.

@@ -8,6 +8,7 @@
 use std::{
     collections::HashMap,
     hash::{BuildHasher, Hasher},
+    ops::Range,
 };
 
 use foldhash::fast::FixedState;
@@ -63,7 +64,7 @@ impl Index {
         flag: u32,
         from: u32,
     ) -> Candidates<'_> {
-        let mut candidates = Candidates { lists: [&[]; SHAPES], used: 0 };
+        let mut candidates = Candidates { lists: [&[]; SHAPES], used: 0, all: 0..0 };
         let mut pending = self.shapes;
         while pending != 0 {
             let shape = pending.trailing_zeros();
@@ -129,9 +130,16 @@ fn key(shape: u8, flag: u32, username: &str, schema: &[u8], digest: u64) -> u64 
 pub(crate) struct Candidates<'a> {
     lists: [&'a [u32]; SHAPES],
     used: usize,
+    /// Positions that no list says.
+    all: Range<u32>,
 }
 
 impl<'a> Candidates<'a> {
+    /// All rules at these positions.
+    pub(crate) fn all(positions: Range<u32>) -> Self {
+        Self { lists: [&[]; SHAPES], used: 0, all: positions }
+    }
+
     fn push(&mut self, list: &'a [u32]) {
         if let Some(free) = self.lists.get_mut(self.used).filter(|_| !list.is_empty()) {
             *free = list;
@@ -144,6 +152,9 @@ impl Iterator for Candidates<'_> {
     type Item = u32;
 
     fn next(&mut self) -> Option<u32> {
+        if self.used == 0 {
+            return self.all.next();
+        }
         let lists = self.lists.get_mut(..self.used)?;
         let mut first: Option<(u32, &mut &[u32])> = None;
         for list in lists {

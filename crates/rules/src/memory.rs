@@ -9,7 +9,7 @@ use std::{
 use foldhash::fast::FixedState;
 
 use crate::{
-    Decision, Hits, Question, RuleSet,
+    Decision, Executed, Hits, Question, RuleSet,
     compile::{Inner, TestedColumns},
     evaluate::Scratch,
 };
@@ -118,7 +118,10 @@ impl Memory {
         let key = Key::of(question, rules.inner.tested);
         let hash = key.hash();
         let set = self.set_of(hash);
-        if let Some(way) = self.find(set, hash, &key) {
+        // The key does not say what else servers carry out.
+        let is_told =
+            question.executed == Executed::AsDigested || !rules.inner.tested.protects_by_digest;
+        if is_told && let Some(way) = self.find(set, hash, &key) {
             self.counters.found += 1;
             let decision = self.entry(set, way).map_or(&self.latest, |entry| &entry.decision);
             hits.add(decision);
@@ -127,7 +130,7 @@ impl Memory {
         self.counters.evaluated += 1;
         rules.inner.evaluate(question, &mut self.scratch, &mut self.latest);
         hits.add(&self.latest);
-        let is_lasting = !self.latest.depends_on_text && !self.latest.depends_on_chance;
+        let is_lasting = is_told && !self.latest.depends_on_text && !self.latest.depends_on_chance;
         if is_lasting && key.len() <= KEY_MAX {
             self.insert(set, hash, &key);
         }

@@ -210,6 +210,7 @@ fn compare(rules: &RuleSet, ask: &Ask) -> Option<String> {
         digest: ask.digests.then_some(digest.hash),
         digest_text: if ask.digests { digest.text } else { b"" },
         query: ask.sql.as_bytes(),
+        executed: Executed::AsDigested,
         may_rewrite: !ask.execute,
         chance: ask.chance,
     };

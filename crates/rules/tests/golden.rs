@@ -223,6 +223,7 @@ fn question_of<'a>(
         digest: digest.map(|digest| digest.hash),
         digest_text: digest.map_or(b"", |digest| digest.text),
         query: step.sql.as_bytes(),
+        executed: Executed::AsDigested,
         may_rewrite: true,
         chance: 0,
     }

@@ -11,7 +11,7 @@ use std::collections::HashSet;
 
 use foldhash::fast::FixedState;
 use trunkline_catalog::Name;
-use trunkline_config::Settings;
+use trunkline_config::Snapshot;
 
 use crate::{prepared::Entries, statement::analysis::Analyses, statement::definition::Orphan};
 
@@ -33,9 +33,9 @@ pub(crate) struct Statements {
 }
 
 impl Statements {
-    pub(crate) fn new(settings: &Settings) -> Self {
+    pub(crate) fn new(snapshot: &Snapshot) -> Self {
         Self {
-            analyses: Analyses::new(settings),
+            analyses: Analyses::of_snapshot(snapshot),
             studies: 0,
             entries: Entries::default(),
             unanswered: HashSet::with_hasher(FixedState::default()),

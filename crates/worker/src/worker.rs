@@ -52,7 +52,7 @@ impl Worker {
         compressor: Box<dyn Compressor>,
     ) -> Self {
         let stats = new_stats(&snapshot.settings, options.seed);
-        let statements = Statements::new(&snapshot.settings);
+        let statements = Statements::new(&snapshot);
         let router = Router::new(&snapshot, options);
         let core = Core {
             clients: Clients {

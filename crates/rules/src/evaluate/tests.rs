@@ -15,6 +15,7 @@ const QUESTION: Question<'static> = Question {
     digest: Some(0xABC),
     digest_text: b"SELECT c FROM t WHERE id=?",
     query: b"SELECT c FROM t WHERE id=5",
+    executed: Executed::AsDigested,
     may_rewrite: true,
     chance: 0,
 };
@@ -241,6 +242,37 @@ fn padding_gets_no_statement_past_a_rule_that_denies() {
             }
         }
     }
+}
+
+#[test]
+fn a_rule_that_protects_looks_at_what_servers_execute() {
+    let executed = |text| Executed::Otherwise { digest: 0xDEF, text };
+    let hidden = executed(b"SELECT p FROM secret");
+    let harmless = executed(b"SELECT a FROM t");
+    let is_denied = |rule: Rule, executed| {
+        let rules = compile(numbered(vec![rule]));
+        let question = Question { executed, ..QUESTION };
+        let mut memory = crate::Memory::new(8);
+        let mut hits = Hits::new(&rules);
+        // What is remembered of another statement with this digest does not count.
+        memory.decide(&rules, &QUESTION, &mut hits);
+        let decision = memory.decide(&rules, &question, &mut hits).clone();
+        assert_eq!(decision.matched(), decide(&rules, &question).matched());
+        decision.effects.destination_hostgroup.is_some()
+    };
+    let by_text =
+        || Rule { match_digest: text("secret"), error_msg: text("no"), ..Rule::default() };
+    let by_hash = || Rule { digest: text("0xDEF"), error_msg: text("no"), ..Rule::default() };
+    for rule in [by_text, by_hash] {
+        assert!(is_denied(rule(), hidden));
+        assert!(is_denied(rule(), Executed::Unknown));
+        assert!(!is_denied(rule(), Executed::AsDigested));
+        assert!(!is_denied(Rule { error_msg: None, ..rule() }, hidden), "it does not protect");
+    }
+    assert!(!is_denied(by_text(), harmless));
+    let other_than = || Rule { match_digest: text("id="), negate_match_pattern: true, ..by_text() };
+    assert!(is_denied(other_than(), harmless));
+    assert!(!is_denied(other_than(), Executed::AsDigested));
 }
 
 #[test]

@@ -13,6 +13,7 @@ const QUESTION: Question<'static> = Question {
     digest: Some(0xABC),
     digest_text: b"SELECT ?",
     query: b"SELECT 1",
+    executed: Executed::AsDigested,
     may_rewrite: true,
     chance: 0,
 };

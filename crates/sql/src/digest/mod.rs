@@ -14,6 +14,7 @@
 //! digest is not clean.
 
 mod class;
+mod executed;
 mod group;
 mod lanes;
 mod scan;
@@ -23,10 +24,8 @@ mod tests;
 
 use core::fmt;
 
-use crate::{
-    spooky,
-    token::{Modes, Tokens},
-};
+use crate::spooky;
+pub use executed::Executed;
 use scan::{Scanner, Seen};
 use space::Spacer;
 
@@ -145,21 +144,6 @@ impl Digester {
         self.finish(seen, settings)
     }
 
-    /// Whether a server carries out nothing of a text that its digest leaves out. A digest may take
-    /// for a comment what is none for the server: what stands in `/*! */`, or behind `--` and the
-    /// end of a line.
-    pub fn says_all(&mut self, text: &[u8], settings: &Settings, modes: &Modes) -> bool {
-        let (whole, is_cut) = {
-            let digest = self.digest(text, settings);
-            if digest.is_clean {
-                return true;
-            }
-            let is_cut = digest.text.len() >= settings.max_digest_length;
-            (digest.text.to_vec(), is_cut || text.len() > settings.max_query_length)
-        };
-        !is_cut && self.digest(&without_comments(text, modes), settings).text == whole
-    }
-
     fn finish<'a>(&'a mut self, seen: Seen<'a>, settings: &Settings) -> Digest<'a> {
         self.spacer.finish();
         let grouper = &self.spacer.grouper;
@@ -176,20 +160,6 @@ impl Digester {
             first_comment: seen.first_comment,
         }
     }
-}
-
-/// What a server carries out of a text: its tokens, apart where they were.
-fn without_comments(text: &[u8], modes: &Modes) -> Vec<u8> {
-    let mut out = Vec::with_capacity(text.len());
-    let mut end = 0;
-    for token in Tokens::new(text, modes) {
-        if token.offset > end {
-            out.push(b' ');
-        }
-        out.extend_from_slice(token.text);
-        end = token.end();
-    }
-    out
 }
 
 /// Without the spaces and semicolons at the end; a text of nothing else is one semicolon.

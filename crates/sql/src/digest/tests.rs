@@ -1,4 +1,5 @@
 use super::*;
+use crate::token::{Encoding, Modes};
 use proptest::prelude::*;
 
 fn text(statement: &str, settings: &Settings) -> String {
@@ -72,6 +73,80 @@ fn padding_changes_no_digest() {
             assert_eq!(text(&padded, &settings), plain, "{} bytes", padded.len());
         }
     }
+}
+
+fn executed(statement: &[u8], modes: &Modes) -> Executed {
+    Digester::new().executed(statement, &Settings::default(), modes)
+}
+
+/// What a digest leaves out as a string, a comment, or behind its end, and a server runs.
+#[test]
+fn what_a_server_runs_beside_the_digest_is_told() {
+    let plain = Modes::default();
+    let no_escapes = Modes { no_backslash_escapes: true, ..plain };
+    let ansi = Modes { ansi_quotes: true, ..plain };
+    let mariadb = Modes { flavor_mariadb: true, ..plain };
+    let of = |encoding| Modes { encoding, ..plain };
+    let long = format!("SELECT {}1, p FROM secret", "a, ".repeat(2_000));
+    let longer = format!("SELECT {}1, p FROM secret", "a, ".repeat(30_000));
+    let told: [(&[u8], Modes, &str); 12] = [
+        (br"SELECT 'a\' UNION SELECT p FROM secret -- '", no_escapes, "UNION SELECT p FROM secret"),
+        (br"DELETE FROM t WHERE s='\' OR 1=1 -- '", no_escapes, "s=? OR ?=?"),
+        (br#"SELECT "secret""#, ansi, "`secret`"),
+        (b"SELECT '\xbf\\' , p FROM secret -- '", of(Encoding::Gbk), "p FROM secret"),
+        (b"SELECT '\x83\\' , p FROM secret -- '", of(Encoding::ShiftJis), "p FROM secret"),
+        (b"SELECT '\xa1\\' , p FROM secret -- '", of(Encoding::Big5), "p FROM secret"),
+        (b"SELECT 1 AS `'`, p FROM secret -- '", plain, "p FROM secret"),
+        (b"SELECT 1 AS `-- `, p FROM secret", plain, "p FROM secret"),
+        (b"SELECT 1 /*M! , p FROM secret */", mariadb, "p FROM secret"),
+        (b"SELECT 1 --\n, p FROM secret", plain, "p FROM secret"),
+        (long.as_bytes(), plain, "p FROM secret"),
+        (longer.as_bytes(), plain, "p FROM secret"),
+    ];
+    for (statement, modes, expected) in told {
+        let shown = String::from_utf8_lossy(statement.get(..60).unwrap_or(statement));
+        let Executed::Otherwise { text, .. } = executed(statement, &modes) else {
+            panic!("{shown}: nothing is told");
+        };
+        let text = String::from_utf8_lossy(&text);
+        assert!(text.contains(expected), "{shown}: {text}");
+    }
+}
+
+#[test]
+fn a_digest_that_says_all_is_believed_under_all_modes() {
+    let plain = Modes::default();
+    let no_escapes = Modes { no_backslash_escapes: true, ..plain };
+    let ansi = Modes { ansi_quotes: true, ..plain };
+    let gbk = Modes { encoding: Encoding::Gbk, ..plain };
+    for modes in [plain, no_escapes, ansi, gbk, Modes { oracle: true, ..plain }] {
+        for statement in [
+            "SELECT a, 'b', N'c', _utf8mb4'd', x'41', @'e', @f, -1.5e3, 0x1f FROM `t` WHERE c = 1",
+            "INSERT INTO t VALUES (1, 'it''s'), (2, '')",
+            "SELECT 1 /* c */ FROM `my-table` -- x",
+            "SELECT a.`b`, 1 - -1, c - 1, f(1,2,3,4,5) -- c",
+            "CALL p(@a, 'x')",
+        ] {
+            let executed = executed(statement.as_bytes(), &modes);
+            assert_eq!(executed, Executed::AsDigested, "{statement} {modes:?}");
+        }
+    }
+    let utf8 = "SELECT 'grüße', `größe` FROM t".as_bytes();
+    assert_eq!(executed(utf8, &plain), Executed::AsDigested);
+    assert_eq!(executed(br"SELECT 'it\'s', 'a\\'", &plain), Executed::AsDigested);
+    assert_eq!(executed(br#"SELECT "x""#, &no_escapes), Executed::AsDigested);
+    assert_eq!(executed("SELECT '汉字'".as_bytes(), &gbk), Executed::AsDigested);
+}
+
+#[test]
+fn what_depends_on_an_unknown_mode_may_run_anything() {
+    let guesses = Modes { guesses_quotes: true, guesses_escapes: true, ..Modes::default() };
+    let unknown = Modes { encoding: Encoding::Unknown, ..Modes::default() };
+    assert_eq!(executed(br#"SELECT "x""#, &guesses), Executed::Unknown);
+    assert_eq!(executed(br"SELECT 'a\''", &guesses), Executed::Unknown);
+    assert_eq!(executed(b"SELECT 'x' FROM t", &guesses), Executed::AsDigested);
+    assert_eq!(executed(b"SELECT '\xbf' FROM t", &unknown), Executed::Unknown);
+    assert_eq!(executed(b"SELECT 'x' FROM t", &unknown), Executed::AsDigested);
 }
 
 #[test]

@@ -3,7 +3,8 @@
 use std::net::IpAddr;
 
 use trunkline_config::Settings;
-use trunkline_rules::{FirewallAsk, Question};
+use trunkline_rules::{Executed, FirewallAsk, Question};
+use trunkline_sql::digest;
 use trunkline_topology::User;
 
 use crate::{action::Peer, clients::client::Session, statement::analysis::Known};
@@ -57,6 +58,13 @@ impl<'a> Asker<'a> {
             proxy_port: self.proxy_port,
             digest: settings.query_digests.then_some(known.digest),
             digest_text: &known.digest_text,
+            executed: match &known.executed {
+                digest::Executed::AsDigested => Executed::AsDigested,
+                digest::Executed::Otherwise { digest, text } => {
+                    Executed::Otherwise { digest: *digest, text }
+                }
+                digest::Executed::Unknown => Executed::Unknown,
+            },
             query: text,
             may_rewrite: true,
             chance,
@@ -75,7 +83,7 @@ impl<'a> Asker<'a> {
             client_addr: self.client_addr,
             schema: self.schema,
             flag,
-            digest: (settings.query_digests && known.says_all)
+            digest: (settings.query_digests && known.executed == digest::Executed::AsDigested)
                 .then_some((known.digest, &*known.digest_text)),
         }
     }

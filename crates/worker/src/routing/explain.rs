@@ -64,7 +64,7 @@ impl Rows {
 
 /// What becomes of a statement of a session that holds no connection, step by step.
 pub fn explain(snapshot: &Snapshot, asking: &Explaining<'_>) -> Vec<ExplainRow> {
-    let mut analyses = Analyses::new(&snapshot.settings);
+    let mut analyses = Analyses::of_snapshot(snapshot);
     analyses.learn_version(asking.modes.version);
     let mut out = Rows::default();
     explain_to(&mut out, snapshot, asking, &mut analyses, Held::nothing(asking.modes));

@@ -4,10 +4,10 @@ use std::{collections::HashMap, rc::Rc};
 
 use foldhash::fast::FixedState;
 use trunkline_catalog::{Proof, prove_nameless};
-use trunkline_config::Settings;
+use trunkline_config::{Settings, Snapshot};
 use trunkline_sql::{
     analysis::{Analysis, Effect, StatementKind, analyse_knowing, may_ask_sequence},
-    digest::{self, Digester},
+    digest::{self, Digester, Executed},
     hint::Hints,
     recall::computes_values,
     routine::Routines,
@@ -29,8 +29,9 @@ use crate::{
 pub(crate) struct Known {
     pub(crate) digest: u64,
     pub(crate) digest_text: Box<[u8]>,
-    /// Whether the digest says all that servers carry out; true where the firewall is off.
-    pub(crate) says_all: bool,
+    /// What servers carry out, as far as the digest does not say it; not looked at where nobody
+    /// is refused by digests.
+    pub(crate) executed: Executed,
     /// Of which settings and servers' version it is ([`Analyses::edition`]).
     pub(crate) edition: u32,
     /// How the text was read, as far as plain texts differ by it ([`reading_of`]).
@@ -67,7 +68,7 @@ impl Known {
         Self {
             digest: self.digest,
             digest_text: self.digest_text.clone(),
-            says_all: self.says_all,
+            executed: self.executed.clone(),
             edition: self.edition,
             reading: self.reading,
             structure: self.structure.clone(),
@@ -117,7 +118,7 @@ impl Known {
         Self {
             digest: self.digest,
             digest_text: self.digest_text.clone(),
-            says_all: self.says_all && other.says_all,
+            executed: self.executed.or(&other.executed),
             edition: self.edition,
             reading: self.reading,
             structure: self.structure.clone(),
@@ -141,7 +142,7 @@ impl Known {
 pub(crate) struct Analyses {
     digester: Digester,
     settings: digest::Settings,
-    /// Whether digests are compared with the firewall's.
+    /// Whether somebody may be refused by a digest: by the firewall, or a rule that protects.
     judges: bool,
     /// Makes digests that keep what the settings leave out, where they leave something out.
     exact: Option<(Digester, digest::Settings)>,
@@ -184,6 +185,13 @@ impl Analyses {
             old: HashMap::with_hasher(FixedState::default()),
             studied: None,
         }
+    }
+
+    /// Those of somebody who reads texts as this configuration says.
+    pub(crate) fn of_snapshot(snapshot: &Snapshot) -> Self {
+        let mut analyses = Self::new(&snapshot.settings);
+        analyses.configure(snapshot);
+        analyses
     }
 
     /// Those of somebody who reads texts for a worker.
@@ -229,10 +237,11 @@ impl Analyses {
 
     /// Takes over changed settings; digests made under other settings are not comparable, and
     /// other routines make other analyses.
-    pub(crate) fn configure(&mut self, settings: &Settings) {
+    pub(crate) fn configure(&mut self, snapshot: &Snapshot) {
+        let settings = &snapshot.settings;
         let routines = &settings.reading_routines;
         let digests = digest_settings(settings);
-        let judges = settings.firewall_whitelist_enabled;
+        let judges = settings.firewall_whitelist_enabled || snapshot.rules.protects_by_digest();
         if digests != self.settings || *routines != self.routines || judges != self.judges {
             self.judges = judges;
             self.routines.clone_from(routines);
@@ -333,12 +342,14 @@ impl Analyses {
         let found_rows = FoundRows::of(&analysis, whole);
         let may_fail_half_way = may_fail_half_way(&analysis, whole);
         let (digest_hash, digest_text) = (digest.hash, Box::from(digest.text));
-        let says_all =
-            digest.is_clean || !self.judges || self.digester.says_all(text, &self.settings, modes);
+        let executed = match self.judges && !is_plain {
+            true => self.digester.executed(text, &self.settings, modes),
+            false => Executed::AsDigested,
+        };
         let known = Rc::new(Known {
             digest: digest_hash,
             digest_text,
-            says_all,
+            executed,
             edition: self.edition,
             reading,
             structure: exact.map(|exact| exact.text.into()),

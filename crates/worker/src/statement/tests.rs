@@ -2,11 +2,13 @@ use std::rc::Rc;
 
 use trunkline_config::Settings;
 use trunkline_sql::{
+    digest::Executed,
     token::{Encoding, Modes},
     version::ServerVersion,
 };
 
 use super::analysis::{Analyses, digest_settings};
+use crate::tests::{TWO_SERVERS, snapshot};
 
 fn analyses() -> Analyses {
     Analyses::new(&Settings::default())
@@ -66,9 +68,9 @@ fn what_a_mode_leaves_open_is_not_remembered_where_it_matters() {
 fn settings_that_make_other_digests_outdate_all() {
     let mut analyses = analyses();
     let before = analyses.know(b"SELECT A FROM t", &Modes::default());
-    analyses.configure(&Settings::default());
+    analyses.configure(&snapshot(TWO_SERVERS));
     assert_eq!(analyses.edition(), before.edition, "nothing has changed");
-    analyses.configure(&Settings { query_digests_lowercase: true, ..Settings::default() });
+    analyses.configure(&snapshot(&format!("query_digests_lowercase = true\n{TWO_SERVERS}")));
     let after = analyses.know(b"SELECT A FROM t", &Modes::default());
     assert_ne!(before.edition, after.edition);
     assert_eq!(&*after.digest_text, b"select a from t");
@@ -160,7 +162,8 @@ fn a_digest_says_all_unless_servers_carry_out_what_it_leaves_out() {
     let settings = Settings { firewall_whitelist_enabled: true, ..Settings::default() };
     let mut judging = Analyses::new(&settings);
     let mariadb = Modes { flavor_mariadb: true, ..Modes::default() };
-    let mut says_all = |text: &str| judging.know(text.as_bytes(), &mariadb).says_all;
+    let mut says_all =
+        |text: &str| judging.know(text.as_bytes(), &mariadb).executed == Executed::AsDigested;
     for whole in [
         "SELECT id FROM t",
         "SELECT /* why */ id FROM t -- because\n WHERE a = 1",
@@ -179,5 +182,12 @@ fn a_digest_says_all_unless_servers_carry_out_what_it_leaves_out() {
     let long = format!("SELECT {}1 FROM t", "a, ".repeat(2_000));
     assert!(!says_all(&long), "the rest of it may be anything");
     let mut not_judging = analyses();
-    assert!(not_judging.know(b"SELECT id FROM t /*! UNION SELECT 1 */", &mariadb).says_all);
+    let known = not_judging.know(b"SELECT id FROM t /*! UNION SELECT 1 */", &mariadb);
+    assert_eq!(known.executed, Executed::AsDigested);
+    // A rule that denies is another one who judges.
+    let denying = "[[rule]]\nid = 1\nmatch_digest = \"secret\"\nerror_msg = \"no\"";
+    let denying = snapshot(&format!("{TWO_SERVERS}\n{denying}"));
+    let mut judging = Analyses::of_snapshot(&denying);
+    let known = judging.know(b"SELECT id FROM t /*! UNION SELECT 1 */", &mariadb);
+    assert!(matches!(known.executed, Executed::Otherwise { .. }), "{:?}", known.executed);
 }

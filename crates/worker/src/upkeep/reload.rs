@@ -44,7 +44,7 @@ impl Servers {
 impl Commands {
     /// See [`Worker::apply_snapshot`](crate::Worker::apply_snapshot).
     pub(crate) fn on_apply_snapshot(&mut self, snapshot: Arc<Snapshot>) {
-        self.exchange.statements.analyses.configure(&snapshot.settings);
+        self.exchange.statements.analyses.configure(&snapshot);
         if !Arc::ptr_eq(&self.exchange.core.env.snapshot.rules, &snapshot.rules) {
             self.router.hits = trunkline_rules::Hits::new(&snapshot.rules);
         }
