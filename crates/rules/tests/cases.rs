@@ -17,7 +17,9 @@ use std::net::IpAddr;
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use trunkline_rules::{Answer, Decision, Effects, Hits, Memory, Options, Question, RuleSet};
+use trunkline_rules::{
+    Answer, Decision, Effects, Executed, Hits, Memory, Options, Question, RuleSet,
+};
 use trunkline_sql::digest::{Digester, Settings};
 
 use rows::{Row, rule_of};

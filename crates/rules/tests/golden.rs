@@ -11,7 +11,9 @@ use std::{collections::BTreeMap, net::IpAddr};
 
 use serde::Deserialize;
 use serde_json::Value;
-use trunkline_rules::{Answer, Column, Decision, Hits, Memory, Options, Question, Rule, RuleSet};
+use trunkline_rules::{
+    Answer, Column, Decision, Executed, Hits, Memory, Options, Question, Rule, RuleSet,
+};
 use trunkline_sql::digest::{Digest, Digester, Settings};
 use trunkline_topology::HostgroupId;
 

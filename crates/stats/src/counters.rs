@@ -165,6 +165,8 @@ counters! {
             "Clients closed because they were idle for longer than wait_timeout."
         traces_fetched: "trunkline_session_traces_total";
             "Times that warnings or a last insert id were fetched for a session before its connection served another one."
+        traces_late: "trunkline_session_traces_late_total";
+            "Times that a statement waited connect_timeout_server_max in vain for what was fetched for its session."
         counts_given: "trunkline_session_counts_total";
             "Times that a connection was given a session's FOUND_ROWS() in place of another session's, before a statement that may ask for it."
         transactions_moved: "trunkline_transactions_moved_total";

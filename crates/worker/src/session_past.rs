@@ -246,11 +246,38 @@ impl LastStatement {
         }
     }
 
+    /// The connection that this is being fetched from.
+    pub(crate) fn awaited_mut(&mut self, trace: Trace) -> &mut Option<ConnId> {
+        match trace {
+            Trace::Warnings => &mut self.conditions.awaits_warnings,
+            Trace::FoundRows => &mut self.awaits_found_rows,
+            Trace::InsertId => &mut self.awaits_insert_id,
+        }
+    }
+
     pub(crate) fn awaits(&self, depends: Depends, runs_code: bool) -> bool {
         let reads = |what| runs_code || depends.contains(what);
         self.conditions.awaits_warnings.is_some() && reads(Depends::DIAGNOSTICS)
             || self.awaits_found_rows.is_some() && reads(Depends::FOUND_ROWS)
             || self.awaits_insert_id.is_some() && reads(Depends::LAST_INSERT_ID)
+    }
+}
+
+impl Session {
+    /// Gives up all that is being fetched for it: it is lost, as if its connection were. True when
+    /// there was any.
+    pub(crate) fn gives_up_fetching(&mut self) -> bool {
+        let fetched = [Trace::Warnings, Trace::FoundRows, Trace::InsertId];
+        let mut given_up = false;
+        for trace in fetched {
+            let Some(conn_id) = self.past.awaited_mut(trace).take() else { continue };
+            given_up = true;
+            let is_there = |place: &(ConnId, u64)| place.0 == conn_id;
+            for place in [&mut self.last_conn, &mut self.insert_conn, &mut self.past.found_conn] {
+                place.take_if(|place| is_there(place));
+            }
+        }
+        given_up
     }
 }
 

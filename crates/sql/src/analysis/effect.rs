@@ -328,15 +328,17 @@ pub enum TransactionEffect {
     Commit {
         /// `AND CHAIN`: another one begins at once.
         chain: bool,
-        /// `RELEASE`: the server closes the connection.
-        release: bool,
+        /// `RELEASE`: the server closes the connection. `NO RELEASE`: it does not. Without either,
+        /// `None`, it does as `completion_type` says.
+        release: Option<bool>,
     },
     /// `ROLLBACK`, but not `ROLLBACK TO`.
     Rollback {
         /// `AND CHAIN`: another one begins at once.
         chain: bool,
-        /// `RELEASE`: the server closes the connection.
-        release: bool,
+        /// `RELEASE`: the server closes the connection. `NO RELEASE`: it does not. Without either,
+        /// `None`, it does as `completion_type` says.
+        release: Option<bool>,
     },
     /// The statement commits an open transaction before it runs. Source: MySQL manual, "Statements
     /// That Cause an Implicit Commit".

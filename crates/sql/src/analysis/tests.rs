@@ -109,13 +109,15 @@ fn transaction_effects_are_found() {
         ("START TRANSACTION READ WRITE", begin_to_write),
         ("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY", begin(true, true)),
         ("START SLAVE", Tx::ImplicitCommit),
-        ("COMMIT", commit(false, false)),
-        ("COMMIT WORK AND CHAIN", commit(true, false)),
-        ("COMMIT AND NO CHAIN RELEASE", commit(false, true)),
-        ("COMMIT AND NO CHAIN NO RELEASE", commit(false, false)),
-        ("ROLLBACK", rollback(false, false)),
-        ("ROLLBACK AND CHAIN NO RELEASE", rollback(true, false)),
-        ("ROLLBACK RELEASE", rollback(false, true)),
+        ("COMMIT", commit(false, None)),
+        ("COMMIT WORK AND CHAIN", commit(true, None)),
+        ("COMMIT AND NO CHAIN RELEASE", commit(false, Some(true))),
+        ("COMMIT AND NO CHAIN NO RELEASE", commit(false, Some(false))),
+        ("COMMIT /* RELEASE */", commit(false, None)),
+        ("COMMIT NO /* NO */ RELEASE", commit(false, Some(false))),
+        ("ROLLBACK", rollback(false, None)),
+        ("ROLLBACK AND CHAIN NO RELEASE", rollback(true, Some(false))),
+        ("ROLLBACK RELEASE", rollback(false, Some(true))),
         ("ROLLBACK TO s", Tx::None),
         ("ROLLBACK WORK TO SAVEPOINT s", Tx::None),
         ("SAVEPOINT s", Tx::None),
@@ -134,8 +136,8 @@ fn transaction_effects_are_found() {
         ("SET PASSWORD='x'", Tx::ImplicitCommit),
         ("LOAD DATA INFILE 'x' INTO TABLE t", Tx::None),
         ("BEGIN; INSERT INTO t VALUES (1)", begin(false, false)),
-        ("BEGIN; SELECT 1; COMMIT", commit(false, false)),
-        ("SET STATEMENT a=1 FOR COMMIT", commit(false, false)),
+        ("BEGIN; SELECT 1; COMMIT", commit(false, None)),
+        ("SET STATEMENT a=1 FOR COMMIT", commit(false, None)),
         ("START TRANSACTION /*!40100 WITH CONSISTENT SNAPSHOT */", begin(false, true)),
         ("START TRANSACTION /*!50605 READ ONLY */", begin(true, false)),
         ("START TRANSACTION /*!80000 READ ONLY */", begin(false, false)),
@@ -445,7 +447,7 @@ fn effects_of_several_statements_keep_their_order() {
     let analysis = analysed("BEGIN; SELECT GET_LOCK('a', 1); COMMIT; USE d");
     let (read_only, read_write, consistent_snapshot) = (false, false, false);
     let begin = TransactionEffect::Begin { read_only, read_write, consistent_snapshot };
-    let commit = TransactionEffect::Commit { chain: false, release: false };
+    let commit = TransactionEffect::Commit { chain: false, release: None };
     assert_eq!(
         analysis.effects,
         [

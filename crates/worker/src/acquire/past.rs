@@ -69,7 +69,23 @@ impl Exchange {
         }
     }
 
-    /// Keeps a statement until what an earlier one left has been fetched.
+    /// A statement goes on whose session's past has not come in time: what was awaited is lost, as
+    /// if its connection were. False for one that does not wait for that, or has run out of its own
+    /// time.
+    pub(crate) fn go_on_without_past(&mut self, client: &mut Client) -> bool {
+        let now_ms = self.core.env.now.ms();
+        let waits = matches!(&client.phase, Phase::Running(statement)
+            if matches!(&statement.stage, Stage::Held(held) if held.awaits == Awaits::Past)
+                && !(1..=now_ms).contains(&statement.deadline_ms));
+        let Some(session) = client.session.as_mut().filter(|_| waits) else { return false };
+        let given_up = session.gives_up_fetching();
+        self.core.fx.stats.counters.traces_late += u64::from(given_up);
+        self.go_on_with_past(client);
+        true
+    }
+
+    /// Keeps a statement until what an earlier one left has been fetched, or for as long as one
+    /// waits for a connection.
     fn hold_for_past(
         &mut self,
         client: &mut Client,
@@ -77,8 +93,15 @@ impl Exchange {
         mut statement: Box<Statement>,
         text_len: usize,
     ) {
+        let wait_ms = self.core.env.snapshot.settings.connect_timeout_server_max;
+        let until_ms = self.core.env.now.ms() + wait_ms;
+        let until_ms = match statement.deadline_ms {
+            0 => until_ms,
+            deadline_ms => until_ms.min(deadline_ms),
+        };
         statement.stage = Stage::held(Awaits::Past, route, text_len);
         self.core.clients.begin(client, statement);
+        self.core.clients.set_timer(client, until_ms);
     }
 
     /// Sets a text on its way that reads what an earlier statement left: where that still is, or

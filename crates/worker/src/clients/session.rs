@@ -1,6 +1,9 @@
 //! The session of a client connection, and what becomes of it when its user changes.
 
+use trunkline_pool::ConnId;
+
 use super::client::Session;
+use crate::session_past::Trace;
 
 /// The session of one client connection.
 #[derive(Debug, Default)]
@@ -61,6 +64,18 @@ impl ClientSession {
             Self::Tried { session, former } => (Some(session), Some(former)),
         };
         [session, former].into_iter().flatten().map(|session| &mut **session)
+    }
+
+    /// The session that awaits this from that connection. Where both do, the former asked first,
+    /// and a connection answers in order.
+    pub(crate) fn awaiting(&mut self, conn: ConnId, trace: Trace) -> Option<&mut Session> {
+        let mut found = None;
+        for session in self.each_mut() {
+            if *session.past.awaited_mut(trace) == Some(conn) {
+                found = Some(session);
+            }
+        }
+        found
     }
 
     /// Ends the session; none goes on.

@@ -13,7 +13,10 @@ use trunkline_protocol::{
     response::ResponseShape,
 };
 use trunkline_session::tracker::SessionState;
-use trunkline_sql::analysis::{Depends, Effect, TableAccess, TableUse};
+use trunkline_sql::{
+    analysis::{Depends, Effect, TableAccess, TableUse},
+    set::{Assignment, Scope},
+};
 
 use crate::{
     clients::client::{Client, Purpose, Session, SessionSettings, Statement},
@@ -59,6 +62,11 @@ pub(crate) fn fit_of<'a>(stmt: &'a ClientStmt, statement: &'a Statement) -> Fit<
     }
 }
 
+/// Whether a statement is an execution for many rows.
+pub(crate) fn is_bulk(statement: &Statement) -> bool {
+    statement.command.frames.get(HEADER_LEN) == Some(&BULK_EXECUTE)
+}
+
 impl ClientStmt {
     /// Appends what decides the answer to an execution; `None` when that is not for the cache:
     /// with a cursor or long data, for many rows, or when the text was read in another state than
@@ -70,8 +78,8 @@ impl ClientStmt {
         key: &mut Vec<u8>,
     ) -> Option<()> {
         let entry = &self.entry;
-        let is_bulk = statement.command.frames.get(HEADER_LEN) == Some(&BULK_EXECUTE);
-        if is_bulk || self.long.is_some() || statement.opens_cursor() || !entry.has_rows {
+        if is_bulk(statement) || self.long.is_some() || statement.opens_cursor() || !entry.has_rows
+        {
             return None;
         }
         if !Arc::ptr_eq(&reading_of(entry.has_literals), &entry.reading) {
@@ -223,11 +231,7 @@ impl Commands {
         if stmt.entry.params == 0 && stmt.types.is_none() {
             stmt.types = Some(Rc::default());
         }
-        if let Ok(Execution { types: Some(types), .. }) = execution
-            && stmt.types.as_deref() != Some(types)
-        {
-            stmt.types = Some(types.into());
-        }
+        stmt.take_types(execution.ok().and_then(|execution| execution.types));
         let known = self.exchange.known_now(client, stmt_id, &entry);
         if !known.is_ordinary && ends_others(&known) {
             return self
@@ -447,12 +451,11 @@ const NOT_PREPARED: &str = "This command is not supported in the prepared statem
 
 /// Whether a server may call something while it prepares a text: MariaDB does with what is
 /// constant, as an argument of some functions, in the text or in the views that it reads. MySQL
-/// assigns user variables.
+/// makes the user variables that are assigned.
 pub(crate) fn may_compute(known: &Known, proof: Proof, flavor: Flavor) -> bool {
     let analysis = &known.analysis;
     if flavor == Flavor::MySql {
-        let assigns = |effect: &Effect| matches!(effect, Effect::UserVariableAssigned(_));
-        return analysis.effects.iter().any(assigns);
+        return assigns(known);
     }
     let calls = |effect: &Effect| {
         matches!(
@@ -470,6 +473,18 @@ pub(crate) fn may_compute(known: &Known, proof: Proof, flavor: Flavor) -> bool {
         || analysis.effects.iter().any(calls)
         // Triggers, defaults and generated columns wait for rows.
         || reads_any && (proof.hidden.may(Hidden::WRITES) || proof.hidden.may(Hidden::LEAVES))
+}
+
+/// Whether it gives a user variable a value.
+fn assigns(known: &Known) -> bool {
+    let is_user_variable = |assignment: &Assignment| {
+        matches!(assignment, Assignment::Variable { scope: Scope::UserVariable, .. })
+    };
+    known.analysis.effects.iter().any(|effect| match effect {
+        Effect::UserVariableAssigned(_) => true,
+        Effect::Set(assignments) => assignments.iter().any(is_user_variable),
+        _ => false,
+    })
 }
 
 /// Whether it is a `KILL`, or may hold one: its number may be a parameter, and is one of ours in

@@ -223,9 +223,10 @@ impl Core {
             let proof = proof_of(&self.env.shared, statement);
             dirt_of(analysis, proof, outcome, trust)
         });
-        let computed = match statement.meaning.proof.hidden.has(Hidden::STAYS) {
-            true => Dirt::Ends,
-            false => Dirt::Reset(ResetReason::Routine),
+        let computed = match (statement.meaning.proof.hidden.has(Hidden::STAYS), over.flavor) {
+            (true, _) => Dirt::Ends,
+            (false, Flavor::MariaDb) => Dirt::Reset(ResetReason::Routine),
+            (false, Flavor::MySql) => Dirt::Reset(ResetReason::UserVariables),
         };
         dirt.max(over.has_computed.then_some(computed))
     }

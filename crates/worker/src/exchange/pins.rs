@@ -291,7 +291,7 @@ fn is_released(session: &Session, statement: &Statement, outcome: &Outcome) -> b
     match known.analysis.transaction {
         TransactionEffect::Commit { release, chain }
         | TransactionEffect::Rollback { release, chain } => {
-            is_run && (release || !chain && releases_by_default(session, statement))
+            is_run && release.unwrap_or_else(|| !chain && releases_by_default(session))
         }
         TransactionEffect::None
         | TransactionEffect::Begin { .. }
@@ -300,17 +300,14 @@ fn is_released(session: &Session, statement: &Statement, outcome: &Outcome) -> b
     }
 }
 
-/// Whether the session has set what `RELEASE` does for each end of a transaction whose text does
-/// not say `NO RELEASE`.
-fn releases_by_default(session: &Session, statement: &Statement) -> bool {
-    let word = b"RELEASE";
-    let is_word = |part: &[u8]| part.eq_ignore_ascii_case(word);
-    let is_set = session.settings.state.variable("completion_type").is_some_and(|value| {
+/// Whether the session has set what `RELEASE` does for each end of a transaction whose text says
+/// neither that nor `NO RELEASE`.
+fn releases_by_default(session: &Session) -> bool {
+    session.settings.state.variable("completion_type").is_some_and(|value| {
         let value = value.trim_ascii();
         let text = value.strip_prefix(b"'").and_then(|rest| rest.strip_suffix(b"'"));
-        value == b"2" || is_word(text.unwrap_or(value))
-    });
-    is_set && !statement.command.frames.windows(word.len()).any(is_word)
+        value == b"2" || text.unwrap_or(value).eq_ignore_ascii_case(b"RELEASE")
+    })
 }
 
 /// Whether a server closes the connection behind this error: it shuts down, was told to, or what

@@ -414,3 +414,24 @@ fn nothing_runs_that_was_sent_ahead_behind_a_refused_kill() {
     assert!(world.answer(client).starts_with("error 1235"));
     assert!(world.is_closed(client) && world.asked().is_empty());
 }
+
+#[test]
+fn the_end_of_a_transaction_releases_its_session_as_completion_type_says() {
+    use crate::tests::{MARIADB, MYSQL, Setup, TWO_SERVERS};
+    for (version, text, is_over) in [
+        (MYSQL, "COMMIT", true),
+        (MARIADB, "ROLLBACK", true),
+        (MYSQL, "COMMIT /* release */", true),
+        (MARIADB, "ROLLBACK -- release", true),
+        (MYSQL, "COMMIT NO RELEASE", false),
+        (MARIADB, "COMMIT AND CHAIN", false),
+        (MARIADB, "ROLLBACK NO /* */ RELEASE", false),
+    ] {
+        let config = TWO_SERVERS;
+        let mut world = TestWorker::of(Setup { config, version, ..Setup::default() });
+        let client = world.log_in();
+        world.run(client, "SET completion_type = 2", Reply::Ok);
+        assert_eq!(world.run(client, text, Reply::Ok), "ok", "{text}");
+        assert_eq!(world.is_closed(client), is_over, "{text}");
+    }
+}

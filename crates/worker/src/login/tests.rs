@@ -162,12 +162,17 @@ fn a_packet_longer_than_a_login_is_known_by_its_header() {
 
 /// A `COM_CHANGE_USER` with this password.
 fn change(user: &str, password: &str) -> Vec<u8> {
+    change_to(user, password, None)
+}
+
+/// A `COM_CHANGE_USER` with this password, to this schema.
+fn change_to(user: &str, password: &str, schema: Option<&str>) -> Vec<u8> {
     let stage1 = trunkline_protocol::auth::native::stage1(password.as_bytes());
     let auth = trunkline_protocol::auth::native::scramble(&stage1, &[b'm'; NONCE_LEN]);
     let change = ChangeUser {
         user: user.as_bytes(),
         auth: &auth,
-        schema: None,
+        schema: schema.map(str::as_bytes),
         collation: Some(45),
         plugin: Some(b"mysql_native_password"),
         attributes: Default::default(),
@@ -268,4 +273,50 @@ fn a_transaction_ends_with_the_user_who_began_it() {
     assert_eq!(world.answer(client), "ok");
     assert_eq!(world.times_heard("RESET"), 1);
     assert!(world.session(client).leases.is_empty());
+}
+
+/// When the connection with a session's `FOUND_ROWS()` tells it, while its client changes its user
+/// in vain.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Told {
+    BeforeRefusal,
+    AfterRefusal,
+    Never,
+}
+
+/// What a server is asked for the `FOUND_ROWS()` of a client who wanted to change to a schema that
+/// is not there, when only a connection of the session before knew it.
+fn found_rows_after_change_in_vain(told: Told) -> String {
+    let mut world = TestWorker::new();
+    let client = world.log_in();
+    assert_eq!(world.run(client, "CALL s.p()", Reply::Ok), "ok");
+    let conn = world.conns()[0];
+    world.is_automatic = false;
+    world.send(client, &change_to("app", "app", Some("gone")));
+    assert_eq!(world.conn_asked("SELECT FOUND_ROWS()"), conn);
+    match told {
+        Told::BeforeRefusal => world.reply("SELECT FOUND_ROWS()", Reply::Rows(&["7"])),
+        Told::Never => world.lose(conn),
+        Told::AfterRefusal => {}
+    }
+    world.is_automatic = true;
+    let other = *world.conns().last().expect("a connection to try the schema on");
+    assert_ne!(other, conn);
+    world.come_up(other);
+    assert_eq!(world.answer(client), "error 1049: Unknown database 'gone'");
+    if told == Told::AfterRefusal {
+        world.reply("SELECT FOUND_ROWS()", Reply::Rows(&["7"]));
+    }
+    world.ask(client, "SELECT FOUND_ROWS()");
+    world.asked().into_iter().find(|text| text.starts_with("SELECT")).unwrap_or_default()
+}
+
+#[test]
+fn what_is_fetched_for_a_session_comes_while_a_change_of_user_is_tried() {
+    for told in [Told::BeforeRefusal, Told::AfterRefusal] {
+        let asked = found_rows_after_change_in_vain(told);
+        assert!(asked.contains("07' AS "), "{told:?}: {asked}");
+    }
+    let asked = found_rows_after_change_in_vain(Told::Never);
+    assert!(asked.contains("00' AS "), "{asked}");
 }

@@ -12,7 +12,7 @@ use trunkline_sql::{analysis::Depends, token::Modes};
 
 use crate::{
     clients::client::{Client, Phase, Statement},
-    commands::prepared::prepared_text,
+    commands::prepared::{is_bulk, prepared_text},
     prepared::{ClientStmts, Entries, Entry, EntryKey, has_literals, server_stmts},
     rooms::{Core, Exchange},
     servers::conn::{Conn, Owner},
@@ -157,6 +157,9 @@ pub(crate) fn stmt_executed(
     client.long_data_used(statement);
     if let Some(stmts) = client.stmts_mut() {
         stmts.columns_sent(stmt_id, outcome);
+        if let Some(error) = outcome.error.as_ref().filter(|_| was_run) {
+            stmts.execution_failed(stmt_id, is_bulk(statement), error.code);
+        }
     }
     if !was_run {
         return;

@@ -1,9 +1,9 @@
-use trunkline_protocol::command::execute::LAST_STMT_ID;
+use trunkline_protocol::{capability::Capabilities, command::execute::LAST_STMT_ID};
 
 use super::client_stmts::LongData;
 use crate::{
     ClientId,
-    tests::{Reply, TWO_SERVERS, TestWorker},
+    tests::{MARIADB, MYSQL, ONE_CONNECTION, Reply, Setup, TWO_SERVERS, TestWorker},
 };
 
 /// A client prepares a text; the server gives it this id.
@@ -252,4 +252,84 @@ fn an_execution_goes_where_its_schema_is_and_not_where_its_sessions_is_by_then()
     let asked = world.asked();
     let at = world.address_asked(&asked[0]).to_owned();
     assert!(!at.contains("3330"), "{asked:?} of {at}");
+}
+
+const NUMBER: &[u8] = &[3, 0];
+const TEXT_TYPE: &[u8] = &[0xFD, 0];
+
+/// The types that a statement of one parameter has behind an execution with a number, for many rows
+/// or one, that fails with this error; `before` it was run with a text or not at all.
+fn types_after(is_bulk: bool, error: u16, before: bool) -> Option<Vec<u8>> {
+    let mut world = TestWorker::new();
+    let client = world.log_in();
+    world.session(client).login.capabilities.insert(Capabilities::STMT_BULK_OPERATIONS);
+    let text = "INSERT INTO s.t VALUES (?)";
+    world.send(client, &[b"\x16", text.as_bytes()].concat());
+    world.reply(&format!("PREPARE {text}"), Reply::Prepared(77, 1));
+    if before {
+        world.send(client, b"\x17\x01\0\0\0\0\x01\0\0\0\0\x01\xFD\0\x01a");
+        world.reply("EXECUTE 77", Reply::Ok);
+    }
+    let payload: &[u8] = match is_bulk {
+        true => b"\xFA\x01\0\0\0\x80\0\x03\0\0\x05\0\0\0",
+        false => b"\x17\x01\0\0\0\0\x01\0\0\0\0\x01\x03\0\x05\0\0\0",
+    };
+    world.send(client, payload);
+    // A server's statement has had other types.
+    if before {
+        world.reply(&format!("PREPARE {text}"), Reply::Prepared(78, 1));
+    }
+    let asked = world.asked();
+    world.reply(&asked[0], Reply::Error(error, "no"));
+    let stmt = world.session(client).prepared.get(1).expect("a statement");
+    stmt.types.as_deref().map(<[u8]>::to_vec)
+}
+
+#[test]
+fn types_are_a_statements_if_its_server_has_read_them() {
+    for (is_bulk, error, are_read) in [
+        (true, 1295, false),
+        (true, 1835, false),
+        (true, 1210, true),
+        (true, 1062, true),
+        (false, 1295, true),
+        (false, 1835, false),
+        (false, 1210, true),
+    ] {
+        let what = format!("bulk: {is_bulk}, error {error}");
+        let expected = are_read.then_some(NUMBER);
+        assert_eq!(types_after(is_bulk, error, false).as_deref(), expected, "{what}");
+        let expected = if are_read { NUMBER } else { TEXT_TYPE };
+        assert_eq!(types_after(is_bulk, error, true).as_deref(), Some(expected), "{what}");
+    }
+}
+
+/// Whether a connection is reset before another session gets it, behind one that has prepared this
+/// in vain or with success.
+fn is_reset_behind(version: &'static str, text: &str, succeeds: bool) -> bool {
+    let config = ONE_CONNECTION;
+    let mut world = TestWorker::of(Setup { config, version, ..Setup::default() });
+    let (one, other) = (world.log_in(), world.log_in());
+    world.send(one, &[b"\x16", text.as_bytes()].concat());
+    let reply = match succeeds {
+        true => Reply::Prepared(77, 1),
+        false => Reply::Error(1054, "Unknown column"),
+    };
+    world.reply(&format!("PREPARE {text}"), reply);
+    world.pass_ms(2_500);
+    world.ask(other, "INSERT INTO s.t VALUES (1)");
+    assert_ne!(world.asked(), [""; 0], "it has the connection");
+    world.times_heard("RESET") > 0
+}
+
+#[test]
+fn user_variables_that_a_mysql_makes_for_a_prepared_statement_are_no_other_sessions() {
+    for text in ["SET @a = ?", "SELECT @a := ?", "SET time_zone = ?, @a = 1"] {
+        assert!(is_reset_behind(MYSQL, text, true), "{text}");
+        assert!(is_reset_behind(MYSQL, text, false), "{text}, in vain");
+    }
+    for text in ["SET time_zone = ?", "INSERT INTO s.t VALUES (?)"] {
+        assert!(!is_reset_behind(MYSQL, text, true), "{text}");
+    }
+    assert!(!is_reset_behind(MARIADB, "SET @a = ?", true));
 }

@@ -60,7 +60,7 @@ impl Exchange {
         let captured = std::mem::take(&mut conn.io.captured);
         let here = (conn.id, conn.holder.turn);
         self.core.with_client(id, |_, client| {
-            if let Some(session) = client.session.as_mut() {
+            if let Some(session) = client.session.awaiting(conn.id, trace) {
                 take_trace(session, here, trace, &captured, outcome);
             }
         });
@@ -129,7 +129,7 @@ impl Exchange {
     }
 }
 
-/// A session takes what was fetched for it, unless it awaits that no more.
+/// A session takes what was fetched for it.
 fn take_trace(
     session: &mut Session,
     here: (ConnId, u64),
@@ -137,16 +137,15 @@ fn take_trace(
     captured: &[u8],
     outcome: &Outcome,
 ) {
-    let conn_id = here.0;
     match trace {
-        Trace::Warnings if session.past.conditions.awaits_warnings == Some(conn_id) => {
+        Trace::Warnings => {
             session.past.conditions.fetched = Warnings::read(captured).map(Box::new);
         }
-        Trace::FoundRows if session.past.awaits_found_rows == Some(conn_id) => {
+        Trace::FoundRows => {
             let rows = Warnings::read(captured);
             session.past.found_rows = rows.and_then(|rows| rows.number(0));
         }
-        Trace::InsertId if session.past.awaits_insert_id == Some(conn_id) => {
+        Trace::InsertId => {
             let given = match Warnings::read(captured) {
                 None => reported_insert_id(outcome),
                 Some(row) => {
@@ -154,8 +153,7 @@ fn take_trace(
                     row.number(0)
                 }
             };
-            take_insert_id(session, conn_id, given);
+            take_insert_id(session, here.0, given);
         }
-        Trace::Warnings | Trace::FoundRows | Trace::InsertId => {}
     }
 }

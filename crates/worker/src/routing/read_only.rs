@@ -79,6 +79,9 @@ fn leaves(
     let Some(lease) = lease.filter(|lease| named != Some(lease.hostgroup)) else {
         return Ok(Leaving::Not);
     };
+    if unlocks_nothing(analysis, session) {
+        return Ok(Leaving::Not);
+    }
     // Of several statements one that comes before the end may fail: then it goes on.
     let ends = may_end && analysis.statements == 1;
     let is_own = |reason| reason == PinReason::Transaction || is_of_reads(reason);
@@ -94,6 +97,14 @@ fn leaves(
     // does one beside which the session holds more.
     let may_move = named.is_none() || case.user.transaction_persistent;
     Ok(if other.is_none() && may_move { Leaving::BeginsAnew } else { Leaving::Not })
+}
+
+/// Whether it is an `UNLOCK TABLES` where the session has locked none: it holds this transaction
+/// only, which would have ended with a lock. Servers commit nothing then (MySQL 9.7 and MariaDB
+/// 10.11).
+fn unlocks_nothing(analysis: &Analysis, session: &Held<'_>) -> bool {
+    let only_unlocks = analysis.kind == StatementKind::UnlockTables && analysis.statements == 1;
+    only_unlocks && session.leases().count() == 1
 }
 
 /// Whether a statement may do something besides reading, also where data can't be changed, or

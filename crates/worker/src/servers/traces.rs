@@ -117,16 +117,8 @@ impl Core {
 
     /// Nothing more will come of a trace that was fetched from this connection.
     pub(crate) fn trace_gone(&mut self, client: &mut Client, conn_id: ConnId, trace: Trace) {
-        let Some(session) = client.session.as_mut() else {
-            return;
-        };
-        let awaits = match trace {
-            Trace::Warnings => &mut session.past.conditions.awaits_warnings,
-            Trace::FoundRows => &mut session.past.awaits_found_rows,
-            Trace::InsertId => &mut session.past.awaits_insert_id,
-        };
-        if *awaits == Some(conn_id) {
-            *awaits = None;
+        if let Some(session) = client.session.awaiting(conn_id, trace) {
+            *session.past.awaited_mut(trace) = None;
         }
         let waits =
             |stage: &Stage| matches!(stage, Stage::Held(held) if held.awaits == Awaits::Past);

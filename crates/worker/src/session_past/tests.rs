@@ -2,6 +2,7 @@ use trunkline_protocol::error::ErrorKind;
 use trunkline_sql::{analysis::Depends, recall::Recalled};
 
 use super::*;
+use crate::ClientId;
 use crate::tests::{ONE_CONNECTION, Reply, TestWorker, tells_gtid};
 
 const HERE: (ConnId, u64) = (ConnId { index: 0, generation: 1 }, 3);
@@ -159,4 +160,40 @@ fn warnings_that_were_lost_are_told_as_lost() {
     let conn = world.conns()[0];
     world.lose(conn);
     assert_eq!(world.answered(client, "SHOW WARNINGS"), "rows Warning");
+}
+
+/// A session whose `FOUND_ROWS()` is being fetched for it, and that waits to read it.
+fn waits_for_found_rows(settings: &str) -> (TestWorker, ClientId) {
+    let two = ONE_CONNECTION.replace("max_connections = 1", "max_connections = 2");
+    let mut world = TestWorker::with(&format!("{settings}{two}"));
+    let (one, other) = (world.log_in(), world.log_in());
+    world.run(one, "INSERT INTO s.t SELECT a FROM s.u", Reply::Ok);
+    world.ask(other, "INSERT INTO s.t VALUES (1)");
+    assert_eq!(world.asked().first().map(String::as_str), Some("SELECT FOUND_ROWS()"));
+    world.ask(one, "SELECT FOUND_ROWS()");
+    assert_eq!(world.asked().iter().filter(|text| text.contains("FOUND_ROWS")).count(), 1);
+    (world, one)
+}
+
+#[test]
+fn what_is_not_told_in_time_is_lost() {
+    let (mut world, client) = waits_for_found_rows("");
+    world.pass_ms(9_990);
+    assert_eq!(world.times_heard("SELECT CAST("), 0);
+    world.pass_ms(20);
+    let told = "SELECT CAST('00000000000000000000' AS SIGNED)";
+    assert_eq!(world.times_heard(told), 1, "{:?}", world.heard());
+    assert_eq!(world.core().fx.stats.counters.traces_late, 1);
+    // What comes late is nobody's.
+    world.reply("SELECT FOUND_ROWS()", Reply::Rows(&["7"]));
+    assert_eq!(world.session(client).past.found_rows, None);
+}
+
+#[test]
+fn a_statement_that_waits_for_the_past_may_run_out_of_its_own_time() {
+    let (mut world, client) = waits_for_found_rows("default_query_timeout = 1000\n");
+    world.pass_ms(1_010);
+    let answer = world.answer(client);
+    assert!(answer.starts_with("error 1907"), "{answer}");
+    assert_eq!(world.core().fx.stats.counters.traces_late, 0);
 }

@@ -335,9 +335,12 @@ impl Analyses {
         let pace = Pace::default();
         let gives_values = matches!(analysis.kind, StatementKind::Insert | StatementKind::Replace);
         let whole = (digest.text.len() < self.settings.max_digest_length
-            && text.len() <= self.settings.max_query_length)
-            .then_some(digest.text);
-        let computes_values = !gives_values || whole.is_none_or(computes_values);
+            && text.len() <= self.settings.max_query_length
+            && ends_strings_alike(text, digest.has_double_quotes, modes))
+        .then_some(digest.text);
+        // What a digest takes for a literal may be a column.
+        let names_columns = digest.has_double_quotes && may_quote_names(modes);
+        let computes_values = !gives_values || names_columns || whole.is_none_or(computes_values);
         let may_leave_insert_id = may_leave_insert_id(&analysis, whole);
         let found_rows = FoundRows::of(&analysis, whole);
         let may_fail_half_way = may_fail_half_way(&analysis, whole);
@@ -380,6 +383,23 @@ impl Analyses {
 fn reading_of(modes: &Modes) -> u16 {
     let flags = u16::from(modes.flavor_mariadb) | u16::from(modes.ignore_space) << 1;
     flags << 8 | modes.encoding as u16
+}
+
+/// Whether double quotes may be around names.
+fn may_quote_names(modes: &Modes) -> bool {
+    modes.ansi_quotes || modes.guesses_quotes
+}
+
+/// Whether a server ends the strings and quoted names of a text where its digest does, for which a
+/// backslash escapes what follows, and each byte is a character.
+fn ends_strings_alike(text: &[u8], has_double_quotes: bool, modes: &Modes) -> bool {
+    let has_no_escapes = modes.no_backslash_escapes
+        || modes.guesses_escapes
+        || has_double_quotes && may_quote_names(modes);
+    let has_tails = !modes.encoding.is_plain() && !text.is_ascii();
+    // Of the bytes that a character may end with, these two are read as something else.
+    !(has_no_escapes && text.contains(&b'\\')
+        || has_tails && text.iter().any(|byte| matches!(byte, b'\\' | b'`')))
 }
 
 /// Whether a statement is certainly for a server: no `KILL`, no question to the proxy, no file of

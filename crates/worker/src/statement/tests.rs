@@ -8,7 +8,10 @@ use trunkline_sql::{
 };
 
 use super::analysis::{Analyses, digest_settings};
-use crate::tests::{TWO_SERVERS, snapshot};
+use crate::{
+    session_past::FoundRows,
+    tests::{TWO_SERVERS, snapshot},
+};
 
 fn analyses() -> Analyses {
     Analyses::new(&Settings::default())
@@ -190,4 +193,61 @@ fn a_digest_says_all_unless_servers_carry_out_what_it_leaves_out() {
     let mut judging = Analyses::of_snapshot(&denying);
     let known = judging.know(b"SELECT id FROM t /*! UNION SELECT 1 */", &mariadb);
     assert!(matches!(known.executed, Executed::Otherwise { .. }), "{:?}", known.executed);
+}
+
+#[test]
+fn what_a_digest_takes_for_a_string_may_say_what_a_statement_leaves() {
+    let mariadb = Modes { flavor_mariadb: true, ..Modes::default() };
+    let without_escapes = Modes { no_backslash_escapes: true, ..mariadb };
+    let guessed = Modes { guesses_escapes: true, ..mariadb };
+    let with_names = Modes { ansi_quotes: true, ..mariadb };
+    let of = |encoding| Modes { encoding, ..mariadb };
+    let returning = "INSERT INTO t (s) VALUES ('a\\') RETURNING id -- '".as_bytes();
+    let double = "INSERT INTO t (\"a\\\") VALUES (1) RETURNING \"id\"".as_bytes();
+    // The second byte of the character is a backslash.
+    let tail = b"INSERT INTO t (s) VALUES ('\x95\x5C') RETURNING id";
+    let tick = b"INSERT INTO t (\x95\x60) VALUES (1) RETURNING `id`";
+    let mut analyses = analyses();
+    for (text, modes) in [
+        (returning, &without_escapes),
+        (returning, &guessed),
+        (double, &with_names),
+        (tail, &of(Encoding::ShiftJis)),
+        (tail, &of(Encoding::Gbk)),
+        (tail, &of(Encoding::Unknown)),
+        (tick, &of(Encoding::Gbk)),
+    ] {
+        let known = analyses.know(text, modes);
+        assert!(known.may_leave_insert_id, "{} {modes:?}", String::from_utf8_lossy(text));
+    }
+    let plain = "INSERT INTO t (s) VALUES ('a\\'b')".as_bytes();
+    for (text, modes) in [
+        (plain, &mariadb),
+        (b"INSERT INTO t (s) VALUES ('a')", &without_escapes),
+        (b"INSERT INTO t (s) VALUES ('\x95\x41')", &of(Encoding::ShiftJis)),
+        (b"INSERT INTO t (s) VALUES ('a\\'b')", &of(Encoding::ShiftJis)),
+    ] {
+        assert!(!analyses.know(text, modes).may_leave_insert_id, "{modes:?}");
+    }
+}
+
+#[test]
+fn rows_found_are_not_known_where_a_digest_may_leave_out_a_union() {
+    let mariadb = Modes { flavor_mariadb: true, ..Modes::default() };
+    let without_escapes = Modes { no_backslash_escapes: true, ..mariadb };
+    let text = "SELECT 'a\\' UNION SELECT a FROM t LIMIT 1 -- '".as_bytes();
+    let mut analyses = analyses();
+    assert_eq!(analyses.know(text, &mariadb).found_rows, FoundRows::Answer);
+    assert_ne!(analyses.know(text, &without_escapes).found_rows, FoundRows::Answer);
+}
+
+#[test]
+fn a_name_in_double_quotes_may_be_a_column_that_is_computed() {
+    let with_names = Modes { ansi_quotes: true, ..Modes::default() };
+    let guessed = Modes { guesses_quotes: true, ..Modes::default() };
+    let text = b"INSERT INTO t (id) VALUES (\"n\")";
+    let mut analyses = analyses();
+    assert!(analyses.know(text, &with_names).computes_values);
+    assert!(analyses.know(text, &guessed).computes_values);
+    assert!(!analyses.know(text, &Modes::default()).computes_values);
 }

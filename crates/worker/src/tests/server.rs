@@ -165,7 +165,11 @@ impl TestServer {
         }
         let format = self.format.unwrap_or(ReplyFormat::PLAIN);
         while let Some(command) = self.asked.pop_front_if(|command| is_own(command)) {
-            let reply = if command.starts_with(FINDS) { Reply::Rows(&["1"]) } else { Reply::Ok };
+            let reply = match &*command {
+                "INIT_DB gone" => Reply::Error(1049, "Unknown database 'gone'"),
+                command if command.starts_with(FINDS) => Reply::Rows(&["1"]),
+                _ => Reply::Ok,
+            };
             put_reply(&mut out, reply, format);
         }
         out

@@ -63,6 +63,9 @@ impl Commands {
             self.names_told(client);
             return None;
         }
+        if self.exchange.go_on_without_past(client) {
+            return None;
+        }
         let Phase::Running(statement) = &mut client.phase else {
             return None;
         };

@@ -60,7 +60,7 @@ fn start(cursor: &mut Cursor<'_>) -> Head {
 }
 
 /// `[WORK] [AND [NO] CHAIN] [[NO] RELEASE]`, as (chain, release).
-fn completion(cursor: &mut Cursor<'_>) -> (bool, bool) {
+fn completion(cursor: &mut Cursor<'_>) -> (bool, Option<bool>) {
     cursor.accept(b"WORK");
     let mut chain = false;
     if cursor.accept(b"AND") {
@@ -68,7 +68,7 @@ fn completion(cursor: &mut Cursor<'_>) -> (bool, bool) {
         chain = cursor.accept(b"CHAIN") && !is_negated;
     }
     let is_negated = cursor.accept(b"NO");
-    let release = cursor.accept(b"RELEASE") && !is_negated;
+    let release = cursor.accept(b"RELEASE").then_some(!is_negated);
     (chain, release)
 }
 

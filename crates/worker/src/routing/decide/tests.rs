@@ -308,6 +308,12 @@ fn a_transaction_that_leaves_its_reader_begins_anew_or_ends() {
     assert_eq!(become_of(reading(app()), SELECT), (false, nothing));
     assert_eq!(become_of(reading(app()), insert), (true, nothing));
     assert_eq!(become_of(reading(app()), "LOCK TABLES t WRITE"), (false, ends));
+    // Nothing is locked, so nothing is committed, unless the session holds more elsewhere.
+    let unlock = "UNLOCK TABLES";
+    assert_eq!(become_of(reading(app()), unlock), (false, nothing));
+    assert_eq!(reading(app()).decide(unlock).place, held(20, Reason::Transaction));
+    let locking = reading(app()).holding(10, &[Pin::TableLock]);
+    assert_eq!(become_of(locking, unlock), (false, ends));
     // A statement that runs says anew whether it does; one that is only prepared does not.
     let begun = || reading(app()).beginning_anew();
     assert_eq!(become_of(begun(), SELECT), (false, nothing));

@@ -12,10 +12,10 @@ pub(super) fn lines(analysis: &Analysis) -> Vec<String> {
 }
 
 fn transaction(effect: TransactionEffect) -> Option<String> {
-    let tail = |chain: bool, release: bool| match (chain, release) {
+    let tail = |chain: bool, release: Option<bool>| match (chain, release) {
         (true, _) => ", another one begins",
-        (false, true) => ", and the connection",
-        (false, false) => "",
+        (false, Some(true)) => ", and the connection",
+        (false, Some(false) | None) => "",
     };
     Some(match effect {
         TransactionEffect::None => return None,
