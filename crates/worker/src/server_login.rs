@@ -172,8 +172,10 @@ impl Exchange {
         let slot_index = slot.index();
         self.core.servers.logins.password_turns.taken(slot_index, conn.login.account);
         self.core.servers.set_state(conn, ConnState::Unlisted);
-        if let Some(slot) = self.core.servers.pool.slot(slot) {
-            slot.server.health.count_success();
+        // One from before a shun is not used: it does not end that, or would be made over and over.
+        let server = self.core.servers.pool.slot(slot).map(|slot| &slot.server.health);
+        if let Some(health) = server.filter(|health| health.epoch() == conn.server.epoch) {
+            health.count_success();
         }
         self.core.learn_autocommit(conn, Some(flags));
         self.core.servers.logins.last_failures.remove(&conn.server.hostgroup);

@@ -189,6 +189,28 @@ fn a_server_that_refuses_connections_is_passed_over_for_the_other() {
 }
 
 #[test]
+fn a_connection_from_before_a_shun_does_not_end_it() {
+    let mut world = TestWorker::with(&format!(
+        "shun_on_failures = 1\n{}",
+        ONE_CONNECTION.replace("max_connections = 1", "max_connections = 2")
+    ));
+    world.is_automatic = false;
+    let one = world.log_in();
+    let other = world.log_in_as(&Login { user: "other", password: "other", ..Login::default() });
+    world.ask(one, WRITES[0]);
+    world.ask(other, WRITES[1]);
+    let conns = world.conns();
+    world.fail(conns[0]);
+    // It is not used, so it would be made again and again, as fast as the server lets in.
+    world.come_up(conns[1]);
+    assert_eq!(world.opened(), 2);
+    let now_ms = world.core().env.now.ms();
+    let core = world.core();
+    let state = core.servers.pool.slots().next().map(|(_, slot)| slot.server.health.state(now_ms));
+    assert_eq!(state, Some(ServerState::Shunned));
+}
+
+#[test]
 fn a_statement_that_names_its_server_goes_to_no_other() {
     let config = TWO_SERVERS.replace(":3307\"", ":3307\"\ncomment = \"second\"");
     let mut world = TestWorker::with(&config);
