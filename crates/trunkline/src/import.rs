@@ -131,3 +131,45 @@ pub fn run_export(args: &ExportArgs) -> Result<ExitCode> {
     show(&text.map_err(|error| anyhow!("{error}"))?);
     Ok(ExitCode::SUCCESS)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CNF: &str = "mysql_servers = ( { address=\"a\", hostgroup=1 } )\n\
+                       mysql_users = ( { username=\"u\", password=\"p\", default_hostgroup=1 } )\n";
+    const TOML: &str = "[[server]]\nhostgroup = 1\naddress = \"a:3306\"\n[[user]]\nname = \"u\"\n\
+                        password = \"p\"\ndefault_hostgroup = 1\n";
+
+    #[test]
+    fn a_file_is_what_its_content_says() {
+        let folder = std::env::temp_dir().join(format!("trunkline-any-{}", std::process::id()));
+        drop(fs::remove_dir_all(&folder));
+        fs::create_dir_all(&folder).expect("a folder");
+        let first = || cnf_rows(CNF, "x.cnf");
+        let data = folder.join("data");
+        let start = Start { folder: data.clone(), is_initial: false, first: &first };
+        drop(service::start_new(start).unwrap_or_else(|error| panic!("{error:?}")));
+        let file = |name: &str, text: &str| {
+            let path = folder.join(name);
+            fs::write(&path, text).expect("written");
+            path
+        };
+        let paths = [
+            file("proxysql.cnf", CNF),
+            file("proxysql.conf", CNF),
+            file("trunkline.toml", TOML),
+            data.join(trunkline_store::open::DISK_FILE),
+        ];
+        for path in paths {
+            let read = read_any(&ConfigFile::new(&path));
+            let read = read.unwrap_or_else(|errors| panic!("{}: {errors:?}", path.display()));
+            let found = (read.config.users.len(), read.config.servers.len());
+            assert_eq!(found, (1, 1), "{}", path.display());
+        }
+        let wrong = file("wrong", "mysql_users = ( { username=\"u\", default_hostgroup=-7 } )");
+        let errors = read_any(&ConfigFile::new(&wrong)).err().expect("it is wrong");
+        assert!(errors.iter().any(|line| line.contains("default_hostgroup")), "{errors:?}");
+        fs::remove_dir_all(&folder).expect("it is ours");
+    }
+}

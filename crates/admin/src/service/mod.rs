@@ -278,13 +278,10 @@ impl AdminService {
             Statement::Move(_) | Statement::LoadUser(_) | Statement::Set(_) if !is_admin => {
                 Err(Refused::denied())
             }
-            Statement::LoadUser(name) => {
-                self.refuse_read_only().await?;
-                self.load_user(session, sql, name).await
-            }
+            Statement::LoadUser(name) => self.load_user(session, sql, name).await,
             Statement::Move(movement) => {
-                // This one may end it.
-                if movement.module != Module::AdminVariables {
+                // Loads change no table, as in ProxySQL, and one of them may end it.
+                if movement.to != Layer::Runtime && movement.module != Module::AdminVariables {
                     self.refuse_read_only().await?;
                 }
                 self.load_or_save(session, sql, movement).await
