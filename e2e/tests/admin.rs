@@ -12,7 +12,7 @@ mod tools;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use anyhow::{Context, Result, ensure};
-use mysql_async::{Opts, OptsBuilder, prelude::Queryable};
+use mysql_async::{Opts, OptsBuilder, consts::ColumnType, prelude::Queryable};
 use trunkline_testkit::{Server, SqlClient, Trunkline, error_code};
 
 use crate::backends::{self, Config, PASSWORD};
@@ -116,7 +116,7 @@ fn what_was_saved_is_there_after_a_crash() -> Result<()> {
     let Some(server) = backends::mariadb("what_was_saved")? else { return Ok(()) };
     let (proxy, mut admin) = begin(server, "adm_saved")?;
     let add = |id: u32| {
-        format!("INSERT INTO mysql_query_rules (rule_id, active, comment) VALUES ({id}, 0, 'r')")
+        format!("INSERT INTO mysql_query_rules (rule_id, active, comment) VALUES ({id}, 1, 'r')")
     };
     admin.sql(&add(1))?;
     admin.sql("SAVE MYSQL QUERY RULES TO DISK")?;
@@ -248,6 +248,21 @@ fn prepared_statements_have_types() -> Result<()> {
         conn.exec_drop("LOAD MYSQL SERVERS FROM DISK", ()).await?;
         let sum: Option<(f64, i64)> = conn.exec_first("SELECT 1.5, count(*) FROM scheduler", ()).await?;
         assert_eq!(sum, Some((1.5, 0)));
+        // Texts, as in ProxySQL, unless real types are asked for.
+        for (types, kind) in [
+            (None, ColumnType::MYSQL_TYPE_VAR_STRING),
+            (Some("real"), ColumnType::MYSQL_TYPE_LONGLONG),
+            (Some("text"), ColumnType::MYSQL_TYPE_VAR_STRING),
+        ] {
+            if let Some(types) = types {
+                conn.query_drop(format!("SET trunkline-admin_types = '{types}'")).await?;
+                conn.query_drop("LOAD TRUNKLINE VARIABLES TO RUNTIME").await?;
+            }
+            let sql = "SELECT hostgroup_id FROM mysql_servers";
+            let row: Option<mysql_async::Row> = conn.query_first(sql).await?;
+            let told = row.and_then(|row| row.columns_ref().first().map(|it| it.column_type()));
+            assert_eq!(told, Some(kind), "{types:?}");
+        }
         conn.disconnect().await?;
         anyhow::Ok(())
     })

@@ -7,6 +7,8 @@ use std::sync::{
 
 use trunkline_stats::{AdminFigures, HttpFigures, Process};
 
+use crate::kernel;
+
 macro_rules! counted {
     ($(#[$doc:meta])+ $name:ident -> $sums:ident { $($field:ident),+ }) => {
         $(#[$doc])+
@@ -27,7 +29,8 @@ counted! {
     /// Those of the admin port.
     AdminCounts -> AdminFigures {
         admins, stats_users, logging_in, held_bytes, displaced, denied, blocked, forgotten, full,
-        idle, stats_limited, stats_busy, handshakes
+        idle, stats_limited, stats_busy, handshakes,
+        tables_bytes
     }
 }
 
@@ -47,6 +50,7 @@ impl Figures {
     /// Writes them into a report.
     pub(crate) fn fill(&self, process: &mut Process) {
         (process.admin, process.http) = (self.admin.now(), self.http.now());
+        process.kernel = kernel::figures();
     }
 }
 
@@ -61,6 +65,10 @@ impl Count {
 
     pub(crate) fn add(&self, more: u64) {
         self.0.fetch_add(more, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set(&self, number: u64) {
+        self.0.store(number, Ordering::Relaxed);
     }
 
     fn take(&self, less: u64) {

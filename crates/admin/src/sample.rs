@@ -30,6 +30,8 @@ pub(crate) fn report(digests: DigestQuery) -> Report {
             users: 2,
             server_users: 0,
             rules: 4,
+            clients_max: 10_000,
+            wait_timeout_ms: 28_800_000,
             last_error: None,
         },
         cache: CacheFigures {
@@ -50,6 +52,7 @@ pub(crate) fn report(digests: DigestQuery) -> Report {
         },
         admin: AdminFigures { admins: 1, denied: 2, ..AdminFigures::default() },
         http: HttpFigures { connections: 1, ..HttpFigures::default() },
+        ..Process::default()
     };
     report
 }
@@ -163,6 +166,9 @@ fn gauges(worker: u32) -> WorkerGauges {
             server(1, 20, "192.168.100.101:3306", ServerState::Online),
             server(2, 20, "unix:/run/mysqld/\"odd\\name\".sock", ServerState::Shunned),
         ],
+        pinned: 3,
+        client_stmts: 5,
+        server_stmts: 7,
         pins: BTreeMap::from([("temporary table".to_owned(), 3), ("lock".to_owned(), 1)]),
         waiting: BTreeMap::from([(10, 2), (20, 0)]),
         limits: BTreeMap::new(),

@@ -50,7 +50,8 @@ pub use guards::Guards;
 pub use listen::{ListenAddress, ListenAllow, ListenTls};
 pub use redis::RedisServer;
 pub use settings::{
-    Given, IoDriver, LogFormat, LogLevel, Reload, Setting, StateFile, TlsDefault, TlsVersionMin,
+    AdminTypes, Given, IoDriver, LogFormat, LogLevel, Reload, Setting, StateFile, TlsDefault,
+    TlsVersionMin,
 };
 pub use snapshot::{Hostgroup, Snapshot};
 pub use tcp::{TcpEntry, TcpFront};

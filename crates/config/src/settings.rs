@@ -472,6 +472,18 @@ words! {
 choice!(LogFormat, "text or json");
 
 words! {
+    /// What types the columns of answers on the admin port have.
+    AdminTypes {
+        /// All are texts, as in ProxySQL.
+        #[default] Text = "text",
+        /// Those that their values have.
+        Real = "real",
+    }
+}
+
+choice!(AdminTypes, "text or real");
+
+words! {
     /// How workers receive.
     IoDriver {
         /// What costs less here.

@@ -3,15 +3,14 @@
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
-use trunkline_rules::ITERATIONS_MAX;
 use trunkline_sql::routine::Routines;
 use trunkline_topology::Origins;
 
 use crate::{
     ListenAddress, ListenAllow, ListenTls, RedisServer, WorkerCpus, Wrong,
     settings::{
-        Given, IoDriver, KeySource, LogFormat, LogLevel, Range, Reload, Setting, SettingValue,
-        StateFile, TlsDefault, TlsVersionMin,
+        AdminTypes, Given, IoDriver, KeySource, LogFormat, LogLevel, Range, Reload, Setting,
+        SettingValue, StateFile, TlsDefault, TlsVersionMin,
     },
 };
 
@@ -169,6 +168,11 @@ settings! {
 
     /// How long a client of the admin port may be idle before it is disconnected.
     admin_wait_timeout: u64 = 3_600_000, Range::Numbers(1_000, 20 * DAY_MS), "ms", Live, "0.1.0";
+
+    /// The types of columns that clients of the admin port are told: `text` for all, as ProxySQL
+    /// has it, so that programs which compare or join strings work on; with `real`, numbers are
+    /// numbers. Values that are no text are bytes either way.
+    admin_types: AdminTypes = AdminTypes::Text, Range::All, "", Live, "0.1.0";
 
     /// Failed logins in a row to the admin port, of one name from one address, before further ones
     /// have to wait as `failed_login_delay` says; 0 is no limit. Over a Unix socket the account of
@@ -384,7 +388,7 @@ settings! {
     shun_on_failures: u32 = 5, Range::Numbers(0, 10_000_000), "failures", Live, "0.1.0";
 
     /// How long a shunned server is left alone before it is tried again.
-    shun_recovery_time_sec: u64 = 10, Range::Numbers(1, 31_536_000), "s", Live, "0.1.0";
+    shun_recovery_time_sec: u64 = 10, Range::Numbers(0, 31_536_000), "s", Live, "0.1.0";
 
     /// The most statements that wait for a connection, per hostgroup and worker. One more is
     /// refused at once.
@@ -432,7 +436,7 @@ settings! {
 
     /// How many times the flag that a rule sets (`flagOUT`) may start the rules again from the
     /// top. 0 only goes forward.
-    query_processor_iterations: u32 = 0, Range::Numbers(0, ITERATIONS_MAX as u64), "", Live,
+    query_processor_iterations: u32 = 0, Range::Numbers(0, 1_000_000), "", Live,
         "0.1.0";
 
     /// A file of fast routing rules, beside those in `[[fast_routing]]`: a line for each with user,
@@ -614,6 +618,10 @@ settings! {
 
     /// How long a statement must take to be in the query log.
     query_log_threshold: u64 = 0, Range::Numbers(0, DAY_MS), "ms", Live, "0.1.0";
+
+    /// How long a statement must take to count as slow (`Slow_queries`,
+    /// `trunkline_statement_slow_total`): longer than this.
+    long_query_time: u64 = 1_000, Range::Numbers(0, 20 * DAY_MS), "ms", Live, "0.1.0";
 
     /// One of so many statements is in the query log; those with an error always are.
     query_log_sample: u32 = 1, Range::Numbers(1, 1_000_000), "statements", Live, "0.1.0";

@@ -235,6 +235,19 @@ counters! {
             "Statements that came to an end, with a result or an error."
         statement_errors: "trunkline_statement_errors_total";
             "Statements that ended with an error, the server's or the proxy's."
+        statements_slow: "trunkline_statement_slow_total";
+            "Statements that took longer than long_query_time."
+        stmts_prepared:
+            "trunkline_client_statement_commands_total", command = "prepare";
+            "Commands of clients for prepared statements, by command."
+        stmts_executed:
+            "trunkline_client_statement_commands_total", command = "execute";
+            "Executions of prepared statements that clients asked for."
+        stmts_closed:
+            "trunkline_client_statement_commands_total", command = "close";
+            "Prepared statements that clients closed."
+        schemas_chosen: "trunkline_client_schema_commands_total";
+            "Schemas that clients chose by COM_INIT_DB."
         statements_answered: "trunkline_statement_local_answers_total";
             "Statements that the proxy answered itself, without a server."
         statements_retried: "trunkline_statement_retries_total";
@@ -404,7 +417,25 @@ counters! {
     }
 }
 
+/// `COM_QUERY`, which is not told apart from others here.
+const QUERY: u8 = 0x03;
+
 impl Counters {
+    /// Counts a command of a client by its first byte.
+    #[inline]
+    pub fn command(&mut self, kind: Option<u8>) {
+        self.commands += 1;
+        match kind {
+            Some(QUERY) | None => {}
+            Some(0x02) => self.schemas_chosen += 1,
+            Some(0x16) => self.stmts_prepared += 1,
+            // The second one is MariaDB's bulk execution.
+            Some(0x17 | 0xFA) => self.stmts_executed += 1,
+            Some(0x19) => self.stmts_closed += 1,
+            Some(_) => {}
+        }
+    }
+
     /// Counts a statement that was refused, under its cause.
     pub(crate) fn statement_refused(&mut self, cause: RefusalCause) {
         let counter = match cause {

@@ -16,7 +16,9 @@ pub mod digest;
 pub mod errors;
 pub mod histogram;
 pub mod inventory;
+pub mod kernel;
 pub mod metrics;
+
 pub mod mirror;
 pub mod report;
 pub mod sessions;
@@ -29,6 +31,7 @@ pub use digest::{DigestOrder, DigestQuery, DigestRow, DigestSums};
 pub use errors::{ErrorRow, ErrorSample};
 pub use histogram::Histogram;
 pub use inventory::{IdleConn, Inventory, PreparedRow};
+pub use kernel::KernelFigures;
 pub use mirror::{MirrorRow, MirrorSample, MirrorSums};
 pub use report::{
     AdminFigures, CacheFigures, CacheSums, CatalogFigures, CommandRow, Configuration, Connections,

@@ -11,6 +11,7 @@ use crate::{
     digest::{DigestOrder, DigestRow, DigestSums},
     errors::ErrorRow,
     histogram::Histogram,
+    kernel::KernelFigures,
     mirror::MirrorRow,
     sketch::LatencySketch,
     tcp::TcpListenerRow,
@@ -51,6 +52,12 @@ pub struct Report {
     pub tcp: Vec<TcpListenerRow>,
     /// Sessions pinned now, by reason.
     pub pins: BTreeMap<String, u64>,
+    /// Sessions pinned now, each once.
+    pub pinned: u64,
+    /// Prepared statements that clients have now.
+    pub client_stmts: u64,
+    /// Prepared statements on server connections now.
+    pub server_stmts: u64,
     /// Statements waiting for a connection now, by hostgroup.
     pub waiting: BTreeMap<u32, u64>,
     /// Clients that are encrypted now.
@@ -113,6 +120,10 @@ pub struct Process {
     pub admin: AdminFigures,
     /// How many connections ask over HTTP, and what was refused there.
     pub http: HttpFigures,
+    /// What the kernel says of the process.
+    pub kernel: KernelFigures,
+    /// Whether clients are not accepted for now.
+    pub is_paused: bool,
 }
 
 /// The memory that bytes from outside take.
@@ -163,6 +174,8 @@ pub struct AdminFigures {
     pub stats_busy: u64,
     /// Clients closed because too many TLS handshakes were begun from where they come.
     pub handshakes: u64,
+    /// Memory of the tables, bytes, as it was when it was last looked at.
+    pub tables_bytes: u64,
 }
 
 /// Connections for HTTP now, and what was refused there since the start.
@@ -250,6 +263,10 @@ pub struct Configuration {
     pub server_users: u64,
     /// Active rules in it.
     pub rules: u64,
+    /// Its `max_connections`.
+    pub clients_max: u64,
+    /// Its `wait_timeout`, ms.
+    pub wait_timeout_ms: u64,
     /// Why the last attempt to change it failed, if it did.
     pub last_error: Option<String>,
 }
@@ -496,6 +513,9 @@ impl Report {
             merged.clients_encrypted += report.clients_encrypted;
             merged.server_connections_encrypted += report.server_connections_encrypted;
             merge_sums(&mut merged.pins, report.pins);
+            merged.pinned += report.pinned;
+            merged.client_stmts += report.client_stmts;
+            merged.server_stmts += report.server_stmts;
             merge_sums(&mut merged.waiting, report.waiting);
             merged.clients_half_open += report.clients_half_open;
             merge_sums(&mut merged.rule_hits, report.rule_hits);

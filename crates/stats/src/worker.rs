@@ -77,6 +77,8 @@ pub struct WorkerStats {
     /// Plain counters. [`WorkerStats::statement`] adds to `statements`, `statement_errors`,
     /// `rows_sent`, `rows_affected` and the bytes of clients; all others are the caller's.
     pub counters: Counters,
+    /// Statements that take longer than this count as slow, µs.
+    pub slow_above_us: u64,
     commands: Vec<CommandSums>,
     command_names: &'static [&'static str],
     latency: Histogram,
@@ -96,6 +98,7 @@ impl WorkerStats {
     pub fn new(settings: Settings) -> Self {
         Self {
             counters: Counters::default(),
+            slow_above_us: u64::MAX,
             commands: vec![CommandSums::default(); settings.commands.len()],
             command_names: settings.commands,
             latency: Histogram::default(),
@@ -122,6 +125,7 @@ impl WorkerStats {
         let counters = &mut self.counters;
         counters.statements += 1;
         counters.statement_errors += failed;
+        counters.statements_slow += u64::from(sample.latency_us > self.slow_above_us);
         counters.rows_sent = counters.rows_sent.saturating_add(sample.rows_sent);
         counters.rows_affected = counters.rows_affected.saturating_add(sample.rows_affected);
         counters.client_bytes_received += sample.bytes_in;
@@ -236,6 +240,9 @@ impl WorkerStats {
             commands: self.command_rows(),
             servers: gauges.servers.into_iter().map(server).collect(),
             pins: gauges.pins,
+            pinned: gauges.pinned,
+            client_stmts: gauges.client_stmts,
+            server_stmts: gauges.server_stmts,
             waiting: gauges.waiting,
             clients_encrypted: gauges.clients_encrypted,
             server_connections_encrypted: gauges.server_connections_encrypted,
@@ -281,6 +288,12 @@ pub struct WorkerGauges {
     pub servers: Vec<ServerGauges>,
     /// Sessions pinned now, by reason.
     pub pins: BTreeMap<String, u64>,
+    /// Sessions pinned now, for whatever reason.
+    pub pinned: u64,
+    /// Prepared statements that clients have.
+    pub client_stmts: u64,
+    /// Prepared statements on server connections.
+    pub server_stmts: u64,
     /// Statements that wait for a connection now, by hostgroup.
     pub waiting: BTreeMap<u32, u64>,
     /// Clients that are encrypted now.

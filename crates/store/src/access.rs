@@ -103,6 +103,7 @@ const DESCRIBED: &str = "information_schema";
 fn is_edited(table: &str, schema: Option<&str>) -> bool {
     let is_in = |wanted: Schema| schema == Some(wanted.name());
     let is_made = table.starts_with("runtime_")
+        || table.starts_with("loaded_")
         || matches!(
             table,
             "trunkline_variables" | "config_history" | "mysql_collations" | "global_settings"

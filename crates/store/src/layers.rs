@@ -19,7 +19,7 @@ pub enum Layer {
     Memory,
     /// What is kept: tables of `disk`.
     Disk,
-    /// What runs: tables `runtime_*` of `main`.
+    /// What runs: tables `runtime_*` of `main`, or `loaded_*` where those are views.
     Runtime,
 }
 
@@ -29,6 +29,7 @@ impl Layer {
         match self {
             Self::Memory => format!("main.{name}"),
             Self::Disk => format!("disk.{name}"),
+            Self::Runtime if tables::shown_rows(name).is_some() => format!("main.loaded_{name}"),
             Self::Runtime => format!("main.runtime_{name}"),
         }
     }

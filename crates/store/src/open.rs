@@ -145,6 +145,31 @@ impl Store {
         Ok(make_tables(&self.conn)?)
     }
 
+    /// Removes the files of a folder in which no configuration has begun, and the folder if nothing
+    /// else is there. Its store must be closed.
+    ///
+    /// # Errors
+    /// When another process has the folder, or a file can't be removed.
+    pub fn discard_new(folder: &Path) -> Result<(), StoreError> {
+        let _lock = take_folder(folder)?;
+        for name in [DISK_FILE, STATS_FILE] {
+            for suffix in ["", "-wal", "-shm"] {
+                let path = folder.join(format!("{name}{suffix}"));
+                match fs::remove_file(&path) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                        return Err(at(&path, error));
+                    }
+                    Ok(()) | Err(_) => {}
+                }
+            }
+        }
+        let lock = folder.join(LOCK_FILE);
+        fs::remove_file(&lock).map_err(|source| at(&lock, source))?;
+        // It fails when something else is there, and then it stays.
+        drop(fs::remove_dir(folder));
+        Ok(())
+    }
+
     /// Renames the files of a folder, so that the next [`Self::open`] begins anew. The new name of
     /// the first one, when there was any.
     ///
@@ -279,6 +304,17 @@ const DESCRIBED: &str = "
     CREATE TABLE information_schema.TABLES (
         TABLE_CATALOG, TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, ENGINE, TABLE_ROWS, CREATE_TIME,
         TABLE_COLLATION, TABLE_COMMENT);
+    CREATE TABLE information_schema.FILES (
+        LOGFILE_GROUP_NAME, FILE_NAME, FILE_TYPE, TOTAL_EXTENTS, INITIAL_SIZE, ENGINE, EXTRA,
+        TABLESPACE_NAME, EXTENT_SIZE);
+    CREATE TABLE information_schema.TRIGGERS (
+        TRIGGER_SCHEMA, TRIGGER_NAME, EVENT_OBJECT_SCHEMA, EVENT_OBJECT_TABLE);
+    CREATE TABLE information_schema.EVENTS (EVENT_SCHEMA, EVENT_NAME);
+    CREATE TABLE information_schema.ROUTINES (
+        ROUTINE_SCHEMA, ROUTINE_NAME, ROUTINE_TYPE, SPECIFIC_NAME);
+    CREATE TABLE information_schema.VIEWS (TABLE_SCHEMA, TABLE_NAME, VIEW_DEFINITION);
+    CREATE TABLE information_schema.PARTITIONS (
+        TABLE_SCHEMA, TABLE_NAME, PARTITION_NAME, TABLESPACE_NAME);
     CREATE TABLE information_schema.COLUMNS (
         TABLE_CATALOG, TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, ORDINAL_POSITION, COLUMN_DEFAULT,
         IS_NULLABLE, DATA_TYPE, CHARACTER_MAXIMUM_LENGTH, NUMERIC_PRECISION, NUMERIC_SCALE,

@@ -10,6 +10,7 @@ use crate::{
     cli::CheckArgs,
     complain,
     config_file::{ConfigFile, Read, summary},
+    import::read_any,
     show,
 };
 
@@ -26,7 +27,7 @@ fn show_json(checked: Result<Read, Vec<String>>) -> ExitCode {
 /// Says that the file is valid and what is in it, or everything that is wrong with it.
 pub fn run(args: &CheckArgs) -> Result<ExitCode> {
     let file = ConfigFile::new(&args.file);
-    let checked = file.read().and_then(|mut read| {
+    let checked = read_any(&file).and_then(|mut read| {
         read.warnings.extend(TlsSetup::check(&read.config, &file.tls_folders())?);
         Ok(read)
     });

@@ -12,7 +12,7 @@ use trunkline_sql::token::Modes;
 use trunkline_topology::User;
 use trunkline_worker::{Asker, ExplainRow, Explaining};
 
-use crate::{cli::ExplainArgs, config_file::ConfigFile, show};
+use crate::{cli::ExplainArgs, config_file::ConfigFile, import::read_any, show};
 
 #[cfg(test)]
 mod tests;
@@ -20,7 +20,7 @@ mod tests;
 /// Shows what a new session's statement would meet.
 pub fn run(args: &ExplainArgs) -> Result<ExitCode> {
     let file = ConfigFile::new(&args.config);
-    let read = file.read().map_err(|errors| anyhow!(errors.join("\n")))?;
+    let read = read_any(&file).map_err(|errors| anyhow!(errors.join("\n")))?;
     let snapshot = read.config.snapshot(None);
     let user = snapshot
         .user(&args.user)

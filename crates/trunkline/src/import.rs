@@ -1,6 +1,6 @@
 //! `trunkline import` and `trunkline export`.
 
-use std::{fs, io::Read, path::Path, process::ExitCode};
+use std::{fs, io::Read as _, path::Path, process::ExitCode};
 
 use anyhow::{Context, Result, anyhow};
 use trunkline_admin::{
@@ -9,11 +9,12 @@ use trunkline_admin::{
 };
 use trunkline_config::variable;
 use trunkline_store::{Layer, Place, Store, Value, foreign};
+use trunkline_topology::Secret;
 
 use crate::{
     cli::{ExportArgs, ImportArgs},
     complain,
-    config_file::{ConfigFile, summary},
+    config_file::{ConfigFile, Read, summary},
     show,
 };
 
@@ -30,11 +31,44 @@ pub fn rows_of(path: &Path) -> Result<Imported, Vec<String>> {
     if head == foreign::MAGIC {
         return database_rows(path);
     }
-    if path.extension().is_some_and(|extension| extension == "cnf") {
-        let text = fs::read_to_string(path).map_err(unreadable)?;
-        return cnf_rows(&text, &name.to_string());
+    let text = Secret::new(fs::read_to_string(path).map_err(unreadable)?);
+    if is_cnf(path, text.expose()) {
+        return cnf_rows(text.expose(), &name.to_string());
     }
     Ok(Imported { rows: ConfigFile::new(path).rows()?, warnings: Vec::new() })
+}
+
+/// Whether a file is one of ProxySQL's, by its name or by what is in it: no key of Trunkline's own
+/// files has one of these names.
+fn is_cnf(path: &Path, text: &str) -> bool {
+    const KEYS: [&str; 5] =
+        ["admin_variables", "mysql_variables", "mysql_servers", "mysql_users", "mysql_query_rules"];
+    let is_key = |line: &str| KEYS.iter().any(|key| line.trim_start().starts_with(key));
+    path.extension().is_some_and(|extension| extension == "cnf") || text.lines().any(is_key)
+}
+
+/// Reads a file of any kind as the configuration that it makes.
+///
+/// # Errors
+/// Every error as one line that names the file.
+pub fn read_any(file: &ConfigFile) -> Result<Read, Vec<String>> {
+    let is_own = match fs::read(file.path()) {
+        Ok(bytes) if bytes.starts_with(foreign::MAGIC) => false,
+        Ok(bytes) => {
+            let text = Secret::new(String::from_utf8_lossy(&bytes).into_owned());
+            !is_cnf(file.path(), text.expose())
+        }
+        // That it can't be read is said below.
+        Err(_) => true,
+    };
+    if is_own {
+        return file.read();
+    }
+    let mut imported = rows_of(file.path())?;
+    let mut warnings = std::mem::take(&mut imported.warnings);
+    let (config, more) = service::config_of(imported).map_err(|error| error.0)?;
+    warnings.extend(more);
+    Ok(Read { config, warnings })
 }
 
 fn database_rows(path: &Path) -> Result<Imported, Vec<String>> {
@@ -96,4 +130,46 @@ pub fn run_export(args: &ExportArgs) -> Result<ExitCode> {
     let text = export(&store, Layer::Disk, args.format.into());
     show(&text.map_err(|error| anyhow!("{error}"))?);
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CNF: &str = "mysql_servers = ( { address=\"a\", hostgroup=1 } )\n\
+                       mysql_users = ( { username=\"u\", password=\"p\", default_hostgroup=1 } )\n";
+    const TOML: &str = "[[server]]\nhostgroup = 1\naddress = \"a:3306\"\n[[user]]\nname = \"u\"\n\
+                        password = \"p\"\ndefault_hostgroup = 1\n";
+
+    #[test]
+    fn a_file_is_what_its_content_says() {
+        let folder = std::env::temp_dir().join(format!("trunkline-any-{}", std::process::id()));
+        drop(fs::remove_dir_all(&folder));
+        fs::create_dir_all(&folder).expect("a folder");
+        let first = || cnf_rows(CNF, "x.cnf");
+        let data = folder.join("data");
+        let start = Start { folder: data.clone(), is_initial: false, first: &first };
+        drop(service::start_new(start).unwrap_or_else(|error| panic!("{error:?}")));
+        let file = |name: &str, text: &str| {
+            let path = folder.join(name);
+            fs::write(&path, text).expect("written");
+            path
+        };
+        let paths = [
+            file("proxysql.cnf", CNF),
+            file("proxysql.conf", CNF),
+            file("trunkline.toml", TOML),
+            data.join(trunkline_store::open::DISK_FILE),
+        ];
+        for path in paths {
+            let read = read_any(&ConfigFile::new(&path));
+            let read = read.unwrap_or_else(|errors| panic!("{}: {errors:?}", path.display()));
+            let found = (read.config.users.len(), read.config.servers.len());
+            assert_eq!(found, (1, 1), "{}", path.display());
+        }
+        let wrong = file("wrong", "mysql_users = ( { username=\"u\", default_hostgroup=-7 } )");
+        let errors = read_any(&ConfigFile::new(&wrong)).err().expect("it is wrong");
+        assert!(errors.iter().any(|line| line.contains("default_hostgroup")), "{errors:?}");
+        fs::remove_dir_all(&folder).expect("it is ours");
+    }
 }

@@ -59,7 +59,12 @@ fn token(reach: &ReachArgs) -> Result<String> {
         None => String::new(),
     };
     if of_file.is_empty() {
-        bail!("a token is needed: --token, TRUNKLINE_TOKEN, or http_api_token in the file of -c");
+        bail!(
+            "a token is needed: --token, TRUNKLINE_TOKEN, or http_api_token in the file of -c. If \
+             the proxy has none yet, set http_api_token in its file and restart it (serve -c); or, \
+             on the admin port (serve -D), SET trunkline-http_api_token = '…', LOAD TRUNKLINE \
+             VARIABLES TO RUNTIME, SAVE TRUNKLINE VARIABLES TO DISK"
+        );
     }
     Ok(of_file)
 }

@@ -16,6 +16,7 @@ use trunkline_stats::Report;
 use crate::{
     cli::{ProxyArgs, StatusArgs},
     config_file::ConfigFile,
+    import::read_any,
     paint::painted,
     show,
 };
@@ -86,7 +87,7 @@ pub fn url_of(proxy: &ProxyArgs) -> Result<String> {
 
 /// The settings of a configuration file.
 pub fn settings_of(file: &Path) -> Result<Settings> {
-    let read = ConfigFile::new(file).read().map_err(|errors| anyhow!(errors.join("\n")))?;
+    let read = read_any(&ConfigFile::new(file)).map_err(|errors| anyhow!(errors.join("\n")))?;
     Ok(read.config.settings.clone())
 }
 

@@ -162,7 +162,7 @@ fn a_disk_that_can_not_be_written_stops_the_start_and_no_traffic() -> Result<()>
         trunkline_testkit::skipped(TEST, "nothing can be mounted here");
         return Ok(());
     };
-    admin.sql("INSERT INTO mysql_query_rules (rule_id, active, comment) VALUES (1, 0, 'kept')")?;
+    admin.sql("INSERT INTO mysql_query_rules (rule_id, active, comment) VALUES (1, 1, 'kept')")?;
     admin.sql("SAVE MYSQL QUERY RULES TO DISK")?;
     // What was saved goes from the log to the file when that is let go.
     admin.sql("PROXYSQL FLUSH CONFIGDB")?;

@@ -45,6 +45,45 @@ fn the_command_line_of_mariadb_works() -> Result<()> {
     Ok(())
 }
 
+/// What `mariadb-dump` writes of tables is what `mariadb` puts back.
+#[test]
+fn a_dump_of_tables_is_put_back() -> Result<()> {
+    const TEST: &str = "a_dump_of_tables_is_put_back";
+    let Some(server) = backends::mariadb(TEST)? else { return Ok(()) };
+    let (proxy, mut admin) = begin(server, "adm_dump")?;
+    let port = format!("-P{}", proxy.admin_port());
+    let login = ["-h127.0.0.1", &port, "-uadmin", "-padmin", "main"];
+    let tables = ["mysql_servers", "mysql_users", "mysql_query_rules", "global_variables"];
+    admin.sql("INSERT INTO mysql_query_rules (rule_id, comment) VALUES (5, 'it''s \\ here')")?;
+    admin.sql("SET mysql-wait_timeout = 77000")?;
+    let Ok(dumped) = Command::new("mariadb-dump").args(login).args(tables).output() else {
+        skipped(TEST, "there is no mariadb-dump");
+        return Ok(());
+    };
+    ensure!(dumped.status.success(), "{dumped:?}");
+    let folder = TempFolder::new("dump")?;
+    let file = folder.path().join("dump.sql");
+    std::fs::write(&file, &dumped.stdout)?;
+    for change in [
+        "DELETE FROM mysql_query_rules",
+        "UPDATE mysql_users SET username = 'other'",
+        "SET mysql-wait_timeout = 5000",
+    ] {
+        admin.sql(change)?;
+    }
+    let restore =
+        Command::new("mariadb").args(login).stdin(std::fs::File::open(&file)?).output()?;
+    ensure!(restore.status.success(), "{restore:?}");
+    let rule = "SELECT comment FROM mysql_query_rules WHERE rule_id = 5";
+    assert_eq!(admin.value(rule)?.as_deref(), Some("it's \\ here"));
+    let users = "SELECT group_concat(username) FROM mysql_users";
+    assert_eq!(admin.value(users)?.as_deref(), Some("adm_dump"));
+    let timeout = "SELECT variable_value FROM global_variables WHERE variable_name = \
+                   'mysql-wait_timeout'";
+    assert_eq!(admin.value(timeout)?.as_deref(), Some("77000"));
+    Ok(())
+}
+
 /// `MySQL`'s own client, which knows no passwords but those of `caching_sha2_password`.
 #[test]
 fn the_command_line_of_mysql_works() -> Result<()> {

@@ -77,6 +77,7 @@ fn admit(
     };
     let access = access(&service, caller, headers)?;
     let session = Session {
+        warnings: Vec::new(),
         user: "http".to_owned(),
         peer: "api".to_owned(),
         id: 0,
@@ -288,7 +289,7 @@ async fn statement(
     match service.answer(&mut session, sql, &given).await {
         Reply::Rows(rows) => Ok(answer(StatusCode::OK, &rows_as_json(&rows))),
         Reply::Ok { affected, info, warnings } => {
-            let done = json!({ "affected": affected, "info": info, "warnings": warnings });
+            let done = json!({ "affected": affected, "info": info, "warnings": warnings.len() });
             Ok(answer(StatusCode::OK, &done))
         }
         Reply::Error(refused) => Err(refused.into()),

@@ -18,14 +18,14 @@ use trunkline_protocol::{
         status,
     },
 };
-use trunkline_store::{Access, RowSet, Value};
+use trunkline_store::{Access, Column, RowSet, Value};
 
 use super::{
     door::Held,
     half_open::Ticket,
     listener::Peer,
     login::{LoggedIn, log_in},
-    packet::{Form, STATUS, ok, put_columns, put_head, put_refusal, put_row},
+    packet::{Form, STATUS, ok, put_columns, put_head, put_refusal, put_row, told},
     parameter,
     wire::{End, Wire},
 };
@@ -259,6 +259,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
                 Err(refused) => put_refusal(&mut self.wire.out, seq, &refused),
             },
             Reply::Ok { affected, info, warnings } => {
+                let warnings = u16::try_from(warnings.len()).unwrap_or(u16::MAX);
                 let packet = OkPacket { warnings, status, ..ok(affected, &info) };
                 put_ok(&mut self.wire.out, seq, &packet, self.format)
             }
@@ -276,6 +277,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         status: u16,
     ) -> Result<u8, End> {
         let RowSet { columns, rows } = rows;
+        let columns = self.told(columns);
         let mut seq = put_head(&mut self.wire.out, seq, self.format, status, &columns);
         for row in rows {
             seq = put_row(&mut self.wire.out, seq, form, &row, &columns);
@@ -301,6 +303,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         }
     }
 
+    /// Columns with the types that `admin_types` says.
+    fn told(&self, columns: Vec<Column>) -> Vec<Column> {
+        told(columns, self.service.snapshot().settings.admin_types)
+    }
+
     fn refuse(&mut self, refused: &Refused) {
         put_refusal(&mut self.wire.out, 1, refused);
     }
@@ -311,7 +318,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         let sql = format!("SELECT * FROM \"{name}\" LIMIT 0");
         match self.service.describe(&self.session, &sql).await {
             Ok(described) => {
-                let seq = put_columns(&mut self.wire.out, 1, &described.columns);
+                let columns = self.told(described.columns);
+                let seq = put_columns(&mut self.wire.out, 1, &columns);
                 put_eof(&mut self.wire.out, seq, EofPacket { warnings: 0, status: STATUS });
             }
             Err(refused) => self.refuse(&refused),
@@ -331,10 +339,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         if let Err(refused) = held.grow(text.len(), self.service.budget()) {
             return self.refuse(&refused);
         }
-        let described = match self.service.describe(&self.session, &text).await {
+        let mut described = match self.service.describe(&self.session, &text).await {
             Ok(described) => described,
             Err(refused) => return self.refuse(&refused),
         };
+        described.columns = self.told(described.columns);
         let counts = (u16::try_from(described.params), u16::try_from(described.columns.len()));
         let (Ok(params), Ok(columns)) = counts else { return self.refuse(&malformed()) };
         self.last_stmt = self.last_stmt.wrapping_add(1).clamp(1, LAST_STMT_ID - 1);

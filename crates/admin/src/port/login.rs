@@ -209,6 +209,7 @@ async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
     let schema = identity.schema.map(|name| String::from_utf8_lossy(&name).into_owned());
     let schema = schema.filter(|name| !name.is_empty()).unwrap_or_else(|| default.to_owned());
     let room = Room::of(service.budget(), access);
-    let session = Session { user, peer: asked.host, id, access, schema, room };
+    let (peer, warnings) = (asked.host, Vec::new());
+    let session = Session { user, peer, id, access, schema, warnings, room };
     Ok(LoggedIn { session, format, takes_many, place })
 }

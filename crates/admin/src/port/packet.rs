@@ -2,6 +2,7 @@
 //!
 //! Source: MySQL internals "Text Resultset", "Binary Protocol Resultset", "Column Definition".
 
+use trunkline_config::AdminTypes;
 use trunkline_protocol::{
     codec::{frame::put_payload, put_lenenc_bytes, put_lenenc_int, put_u16, put_u32},
     packet::{
@@ -89,12 +90,32 @@ pub fn put_columns(out: &mut Vec<u8>, seq: u8, columns: &[Column]) -> u8 {
     })
 }
 
+/// Columns with the types that clients are told.
+pub fn told(mut columns: Vec<Column>, types: AdminTypes) -> Vec<Column> {
+    if types == AdminTypes::Text {
+        for column in &mut columns {
+            column.kind = match column.kind {
+                ColumnKind::Integer | ColumnKind::Real | ColumnKind::Text => ColumnKind::Text,
+                // Drivers would fail to decode them as texts.
+                ColumnKind::Bytes => ColumnKind::Bytes,
+            };
+        }
+    }
+    columns
+}
+
+/// A number with a fraction: as short as it is read back the same, always with a point, as SQLite
+/// writes those that people have.
+fn real_text(number: f64) -> String {
+    format!("{number:?}")
+}
+
 /// A value as text; `None` for NULL.
 fn text_of(value: &Value) -> Option<Vec<u8>> {
     match value {
         Value::Null => None,
         Value::Integer(number) => Some(number.to_string().into_bytes()),
-        Value::Real(number) => Some(number.to_string().into_bytes()),
+        Value::Real(number) => Some(real_text(*number).into_bytes()),
         Value::Text(text) => Some(text.clone().into_bytes()),
         Value::Blob(bytes) => Some(bytes.clone()),
     }
@@ -145,4 +166,53 @@ pub(super) fn ok(affected_rows: u64, info: &str) -> OkPacket<'_> {
 /// Appends an error; gives the number of the packet that comes next.
 pub(super) fn put_refusal(out: &mut Vec<u8>, seq: u8, refused: &Refused) -> u8 {
     put_err(out, seq, refused.code, refused.state, &refused.message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_with_a_fraction_are_written_as_sqlite_writes_them() {
+        for number in [0.0, 1.0, -1.0, 0.1, 1.5, -2.25, 100.0, 1e14, 123_456_789.125, 0.001, 99.9] {
+            assert_eq!(real_text(number), sqlite_text(number));
+        }
+    }
+
+    /// What SQLite makes of it.
+    fn sqlite_text(number: f64) -> String {
+        let place = trunkline_store::Place::Memory;
+        let mut store =
+            trunkline_store::Store::open(&place, Box::new(|_, _| Ok(()))).expect("a store");
+        let sql = "SELECT CAST(? AS TEXT)";
+        let access = trunkline_store::Access::Internal;
+        match store.run(sql, &[Value::Real(number)], access).expect("a row") {
+            trunkline_store::Answer::Rows(rows) => {
+                match rows.rows.first().and_then(|r| r.first()) {
+                    Some(Value::Text(text)) => text.clone(),
+                    other => panic!("{other:?}"),
+                }
+            }
+            trunkline_store::Answer::Done(_) => panic!("no rows"),
+        }
+    }
+
+    #[test]
+    fn columns_are_texts_unless_real_types_are_asked_for() {
+        let kinds = [ColumnKind::Text, ColumnKind::Integer, ColumnKind::Real, ColumnKind::Bytes];
+        let columns: Vec<Column> =
+            kinds.into_iter().map(|kind| Column { name: "c".to_owned(), kind }).collect();
+        let shown = |types| -> Vec<ColumnKind> {
+            told(columns.clone(), types).into_iter().map(|column| column.kind).collect()
+        };
+        let text = ColumnKind::Text;
+        assert_eq!(shown(AdminTypes::Text), [text, text, text, ColumnKind::Bytes]);
+        assert_eq!(shown(AdminTypes::Real), kinds);
+        // An execution's row is written by what was told.
+        let mut out = Vec::new();
+        let row = [Value::Integer(12), Value::Null, Value::Real(1.0)];
+        let three = told(columns.get(..3).unwrap_or_default().to_vec(), AdminTypes::Text);
+        put_binary_row(&mut out, &row, &three);
+        assert_eq!(out, [0, 0b1000, 2, b'1', b'2', 3, b'1', b'.', b'0']);
+    }
 }

@@ -77,7 +77,7 @@ impl AdminService {
             })
             .await?;
         *self.digests_before() = sums;
-        Ok(Reply::Ok { affected, info: String::new(), warnings: 0 })
+        Ok(Reply::Ok { affected, info: String::new(), warnings: Vec::new() })
     }
 
     fn digests_before(&self) -> MutexGuard<'_, HashMap<DigestKey, DigestSums>> {

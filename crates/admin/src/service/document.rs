@@ -24,6 +24,8 @@ const WITHOUT_EFFECT: [(Module, &str); 6] = [
     (Module::ProxysqlServers, "proxysql_servers"),
     (Module::ClickhouseUsers, "clickhouse_users"),
 ];
+/// What is looked at, and does less than in ProxySQL.
+const REPLICATION: (Module, &str) = (Module::MysqlServers, "mysql_replication_hostgroups");
 const USERS: &str = "mysql_users";
 
 /// A configuration made of tables.
@@ -176,7 +178,7 @@ impl Document {
     }
 
     fn variable(&mut self, name: &str, value: &str) {
-        let row = variable::find(name).filter(|row| row.default_value() != value);
+        let row = variable::find(name).filter(|row| row.default_value() != row.spelled(value));
         if let Some((setting, given)) = row.and_then(|row| row.given(value)) {
             self.tables.set(setting, given);
         }
@@ -285,17 +287,24 @@ impl Document {
 
     /// Warns of tables and variables that are loaded and have no effect.
     fn warn_without_effect(&mut self, store: &Store, loading: &[Module]) -> Result<(), SqlError> {
+        let (module, table) = REPLICATION;
+        if loading.contains(&module) && store.count(Layer::Memory, table)? > 0 {
+            let text = "servers stay in their hostgroups, as read_only is not checked yet";
+            self.warnings.push((table, format!("{table}: {text}")));
+        }
         for (module, table) in WITHOUT_EFFECT {
             if loading.contains(&module) && store.count(Layer::Memory, table)? > 0 {
                 self.warnings.push((table, format!("{table}: its rows have no effect yet")));
             }
         }
         for prefix in loading.iter().filter_map(|module| module.prefix()) {
+            let running = store.variables(Layer::Runtime, prefix)?;
             for (name, value) in store.variables(Layer::Memory, prefix)? {
-                let is_set = variable::find(&name).is_some_and(|row| {
-                    row.support_word() == "ignored" && row.default_value() != value
-                });
-                if is_set {
+                let Some(row) = variable::find(&name) else { continue };
+                let value = row.spelled(&value);
+                let is_set = row.support_word() == "ignored" && row.default_value() != value;
+                // It is told when it is new, not at every load.
+                if is_set && !running.contains(&(name.clone(), value)) {
                     self.warnings.push((VARIABLES, format!("{name} has no effect")));
                 }
             }

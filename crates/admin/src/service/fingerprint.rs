@@ -19,7 +19,11 @@ impl Default for Fingerprint {
 
 impl Display for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "0x{:016X}", self.0)
+        match self.0 == Self::default().0 {
+            // As in ProxySQL.
+            true => f.write_str("0x00"),
+            false => write!(f, "0x{:016X}", self.0),
+        }
     }
 }
 

@@ -14,6 +14,7 @@ use super::{
     AdminService, FirstRow, Refused, Reply, Session,
     document::{self, LoadedConfig, MakeError},
     fingerprint::Fingerprint,
+    is_secret,
     reply::texts,
 };
 use crate::sql::{Movement, Origin};
@@ -38,13 +39,14 @@ impl AdminService {
                 self.load_to_runtime(session, sql, module).await
             }
             (Origin::Layer(from), to) => {
-                let rows = self.with_store(move |store| Ok(store.copy(module, from, to)?)).await?;
-                Ok(Reply::Ok { affected: rows, info: String::new(), warnings: 0 })
+                // ProxySQL tells of no rows here either.
+                self.with_store(move |store| Ok(store.copy(module, from, to)?)).await?;
+                Ok(Reply::ok())
             }
             (Origin::Revision(revision), _) => {
                 let rows =
                     self.with_store(move |store| Ok(store.restore(module, revision)?)).await?;
-                Ok(Reply::Ok { affected: rows, info: String::new(), warnings: 0 })
+                Ok(Reply::Ok { affected: rows, info: String::new(), warnings: Vec::new() })
             }
             (Origin::ConfigFile, _) => self.load_from_file(module).await,
         }
@@ -101,7 +103,8 @@ impl AdminService {
         what: Loaded,
     ) -> Result<Reply, Refused> {
         let name = what.module.name();
-        let changes = self
+        let module = what.module;
+        let mut changes = self
             .runtime
             .apply(made.config, format!("{name} (memory)"))
             .await
@@ -109,7 +112,9 @@ impl AdminService {
         for warning in &made.warnings {
             tracing::warn!("{name}: {warning}");
         }
-        let info = said(changes.len(), &made.warnings);
+        let own = self.with_store(move |store| Ok(changed_admin_variables(store, module)?)).await?;
+        changes.extend(own);
+        let info = said(&changes, &made.warnings);
         let (author, command) = (session.author(), sql.trim().to_owned());
         self.with_store(move |store| {
             what.copy(store)?;
@@ -131,8 +136,7 @@ impl AdminService {
             Ok(())
         })
         .await?;
-        let warnings = u16::try_from(made.warnings.len()).unwrap_or(u16::MAX);
-        Ok(Reply::Ok { affected: 0, info, warnings })
+        Ok(Reply::Ok { affected: 0, info, warnings: made.warnings })
     }
 
     /// Puts the file's rows of a module into MEMORY, all or none; others stay there.
@@ -161,7 +165,7 @@ impl AdminService {
             Ok(store.insert_named(Layer::Memory, &rows)?)
         })
         .await?;
-        Ok(Reply::Ok { affected, info: String::new(), warnings: 0 })
+        Ok(Reply::Ok { affected, info: String::new(), warnings: Vec::new() })
     }
 
     /// What runs, as the text of a configuration file.
@@ -236,8 +240,24 @@ impl Loaded {
         let waiting = needs_restart(store, self.module)?;
         store.copy(self.module, Layer::Memory, Layer::Runtime)?;
         let pairs = waiting.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        store.put_variables(Layer::Runtime, pairs)
+        store.put_variables(Layer::Runtime, pairs)?;
+        spell(store, self.module)
     }
+}
+
+/// Has the variables of a module that run spelled in one way, whatever was written.
+pub(super) fn spell(store: &mut Store, module: Module) -> Result<(), SqlError> {
+    let Some(prefix) = module.prefix() else { return Ok(()) };
+    let others: Vec<(String, String)> = store
+        .variables(Layer::Runtime, prefix)?
+        .into_iter()
+        .filter_map(|(name, value)| {
+            let spelled = variable::find(&name)?.spelled(&value);
+            (spelled != value).then_some((name, spelled))
+        })
+        .collect();
+    let pairs = others.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    store.put_variables(Layer::Runtime, pairs)
 }
 
 /// Variables of a module that only a restart changes, as they run.
@@ -258,20 +278,50 @@ fn noted(changes: &[String]) -> String {
     }
 }
 
+/// Variables of the admin port itself that a load changes: they are no settings of the data plane.
+fn changed_admin_variables(store: &Store, module: Module) -> Result<Vec<String>, SqlError> {
+    if module != Module::AdminVariables {
+        return Ok(Vec::new());
+    }
+    let running = store.variables(Layer::Runtime, "admin-")?;
+    let mut changes = Vec::new();
+    for (name, value) in store.variables(Layer::Memory, "admin-")? {
+        let Some(row) = variable::find(&name).filter(|row| row.setting().is_none()) else {
+            continue;
+        };
+        let before = running.iter().find(|(known, _)| *known == name);
+        let before = before.map_or("", |(_, value)| value.as_str());
+        let is_same = row.spelled(before) == row.spelled(&value);
+        match is_secret(&name) {
+            _ if is_same => {}
+            true => changes.push(format!("{name}: changed")),
+            false => changes.push(format!("{name}: {before} -> {value}")),
+        }
+    }
+    Ok(changes)
+}
+
+/// How a change ends that only a restart brings.
+const NEEDS_RESTART: &str = " (needs a restart)";
+
 /// What a `LOAD` says in its answer.
-fn said(changes: usize, warnings: &[String]) -> String {
+fn said(changes: &[String], warnings: &[String]) -> String {
     let counted = |count: usize, noun: &str| match count {
         1 => format!("1 {noun}"),
         count => format!("{count} {noun}s"),
     };
-    match warnings.first() {
-        None => counted(changes, "change"),
-        Some(first) => format!(
-            "{}; {}, the first one: {first}",
-            counted(changes, "change"),
-            counted(warnings.len(), "warning")
-        ),
+    let mut text = counted(changes.len(), "change");
+    let waiting: Vec<&str> =
+        changes.iter().filter_map(|change| change.strip_suffix(NEEDS_RESTART)).collect();
+    if let Some(first) = waiting.first() {
+        let count = counted(waiting.len(), "change");
+        text.push_str(&format!("; {count} after a restart, the first one: {first}"));
     }
+    if let Some(first) = warnings.first() {
+        let count = counted(warnings.len(), "warning");
+        text.push_str(&format!("; {count}, the first one: {first}"));
+    }
+    text
 }
 
 /// The error for rows that make no configuration.
@@ -327,6 +377,10 @@ pub(super) fn note_checksum(store: &mut Store, module: Module) -> Result<(), Sql
     let Some(name) = checksum_name(module) else { return Ok(()) };
     let mut sum = Fingerprint::default();
     sum.eat_module(store, Layer::Runtime, module)?;
+    if module == Module::MysqlServers {
+        // ProxySQL's name for the servers as they were configured; no monitor changes them here.
+        store.note_checksum("mysql_servers_v2", unix_sec(), &sum.to_string())?;
+    }
     store.note_checksum(name, unix_sec(), &sum.to_string())
 }
 

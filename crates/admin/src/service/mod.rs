@@ -39,10 +39,14 @@ use trunkline_stats::{DigestSums, ServerCounters};
 use trunkline_store::{Access, Layer, Module, Prepared, Store, Value};
 
 pub(crate) use numbers::host_and_port;
+#[cfg(test)]
+pub(crate) use present::MEMORY_UNMEASURED;
 pub use reply::{Refused, Reply};
 pub(crate) use room::{Room, class_of};
 pub use session::{Session, VERSION};
-pub use start::{FirstRow, Start, StartError, Started, start, start_new, start_of_file};
+pub use start::{
+    FirstRow, Start, StartError, Started, config_of, differs, start, start_new, start_of_file,
+};
 
 use crate::{
     figures::Figures,
@@ -178,10 +182,20 @@ impl AdminService {
         }
     }
 
+    /// The process serves: what an empty database began with is kept from now on.
+    ///
+    /// # Errors
+    /// Why it can't be kept.
+    pub async fn has_begun(&self) -> Result<(), String> {
+        let kept = self.with_store(|store| Ok(start::keep_first(store)?)).await;
+        kept.map_err(|refused| refused.message)
+    }
+
     /// Answers one statement.
     pub async fn answer(&self, session: &mut Session, sql: &str, params: &[Value]) -> Reply {
         let parsed = sql::parse(sql);
         let is_change = audit::is_change(&parsed);
+        let keeps_warnings = matches!(&parsed, Ok(Statement::Show(sql::Show::Warnings { .. })));
         let answered = match parsed {
             Ok(statement) => self.execute(session, sql, statement, params).await,
             Err(message) => Err(Refused::syntax(message)),
@@ -190,7 +204,14 @@ impl AdminService {
             let errno = answered.as_ref().err().map_or(0, |refused| refused.code);
             self.runtime.audit(audit::statement_line(session, sql, errno));
         }
-        answered.unwrap_or_else(Reply::Error)
+        let reply = answered.unwrap_or_else(Reply::Error);
+        if !keeps_warnings {
+            session.warnings = match &reply {
+                Reply::Ok { warnings, .. } => warnings.clone(),
+                Reply::Rows(_) | Reply::Error(_) => Vec::new(),
+            };
+        }
+        reply
     }
 
     /// What a statement has for columns and parameters.
@@ -257,13 +278,10 @@ impl AdminService {
             Statement::Move(_) | Statement::LoadUser(_) | Statement::Set(_) if !is_admin => {
                 Err(Refused::denied())
             }
-            Statement::LoadUser(name) => {
-                self.refuse_read_only().await?;
-                self.load_user(session, sql, name).await
-            }
+            Statement::LoadUser(name) => self.load_user(session, sql, name).await,
             Statement::Move(movement) => {
-                // This one may end it.
-                if movement.module != Module::AdminVariables {
+                // Loads change no table, as in ProxySQL, and one of them may end it.
+                if movement.to != Layer::Runtime && movement.module != Module::AdminVariables {
                     self.refuse_read_only().await?;
                 }
                 self.load_or_save(session, sql, movement).await
@@ -311,6 +329,8 @@ impl AdminService {
         };
         row.check(&value).map_err(Refused::wrong_value)?;
         let name = row.name();
+        let has_effect = row.support_word() != "ignored" || row.default_value() == value;
+        let warnings = if has_effect { Vec::new() } else { vec![format!("{name} has no effect")] };
         // Only this may be set while the admin port refuses writes: it ends that.
         if name != "admin-read_only" {
             self.refuse_read_only().await?;
@@ -320,7 +340,8 @@ impl AdminService {
             store.put_variables(Layer::Memory, given.into_iter()).map_err(Refused::from)
         })
         .await?;
-        Ok(Reply::Ok { affected: 1, info: String::new(), warnings: 0 })
+        let info = warnings.first().cloned().unwrap_or_default();
+        Ok(Reply::Ok { affected: 1, info, warnings })
     }
 
     /// `admin-read_only` as it runs refuses changes.
@@ -384,8 +405,14 @@ impl AdminService {
         if session.access == Access::Stats {
             variables.retain(|(name, _)| !is_secret(name));
         }
-        let asked = Asked { session, variables: &variables };
-        select::rewrite(&Text::new(sql), &asked).map_err(Refused::unknown_variable)
+        let text = Text::new(sql);
+        let asked = Asked { session, variables: &variables, figures: &[] };
+        if let Ok(rewritten) = select::rewrite(&text, &asked) {
+            return Ok(rewritten);
+        }
+        let figures = self.global_figures().await;
+        let asked = Asked { session, variables: &variables, figures: &figures };
+        select::rewrite(&text, &asked).map_err(Refused::unknown_variable)
     }
 
     /// Works with the store on a thread that may wait.
@@ -443,7 +470,7 @@ impl AdminService {
             Command::SetReadOnly(is_read_only) => self.set_read_only(is_read_only).await,
             Command::FlushHosts => {
                 let affected = self.runtime.forget_failed_logins() + self.door.forget_failed();
-                Ok(Reply::Ok { affected, info: String::new(), warnings: 0 })
+                Ok(Reply::Ok { affected, info: String::new(), warnings: Vec::new() })
             }
             Command::FlushConfigDb => {
                 let opened = |store: &mut Store| {
@@ -455,7 +482,7 @@ impl AdminService {
             Command::PullVersion { above, within_ms } => self.pull_version(above, within_ms).await,
             Command::FlushCache => {
                 let affected = self.runtime.flush_cache();
-                Ok(Reply::Ok { affected, info: String::new(), warnings: 0 })
+                Ok(Reply::Ok { affected, info: String::new(), warnings: Vec::new() })
             }
             Command::ReloadTls => match self.runtime.reload_tls().await {
                 Ok(lines) => Ok(Reply::said(lines.join("; "))),

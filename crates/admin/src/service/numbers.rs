@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, sync::PoisonError};
 
 use trunkline_config::Snapshot;
 use trunkline_rules::{Limit, LimitScope};
+use trunkline_sql::analysis::StatementKind;
 use trunkline_stats::{
     CacheSums, DigestQuery, MirrorRow, Report, SessionQuery, SessionRow, report::state_name,
 };
@@ -11,6 +12,7 @@ use trunkline_store::{Layer, Value, tables::Schema};
 use trunkline_topology::{Address, ServerState};
 
 use super::{AdminService, Refused, is_secret, present, target::SharedStore};
+use crate::proxysql::{Figure, Texts};
 
 /// The most sessions that are read.
 const SESSIONS_MAX: usize = 200_000;
@@ -65,9 +67,15 @@ impl AdminService {
             "stats_memory_metrics",
         ];
         if from_report.iter().any(|name| names(name)) {
-            let report = self.runtime.report(DigestQuery::NONE).await;
+            let mut report = self.runtime.report(DigestQuery::NONE).await;
+            self.note_tables_bytes().await?;
+            self.figures().fill(&mut report.process);
             let snapshot = self.runtime.snapshot();
             filled.extend(tables_of(&report, &snapshot));
+            if names("stats_mysql_global") {
+                let inventory = self.runtime.inventory(present::INVENTORY_MAX).await;
+                filled.push(("stats_mysql_global", global(&report, &Texts::of(&inventory))));
+            }
             if names("stats_mysql_connection_pool_reset") {
                 filled.push(("stats_mysql_connection_pool_reset", self.pool_since_reset(&report)));
             }
@@ -84,12 +92,30 @@ impl AdminService {
                 filled.push(("stats_latency", present::latencies(&report, &digests)));
             }
             if names("stats_memory_metrics") {
-                let bytes = self.with_store(|store| Ok(store.memory_bytes()?)).await?;
-                filled.push(("stats_memory_metrics", present::memory(&report, bytes)));
+                filled.push(("stats_memory_metrics", present::memory(&report)));
             }
         }
         self.fill_present(&names, &mut filled).await;
         to.with(move |store| Ok(store.fill(Schema::Stats, &filled)?)).await
+    }
+
+    /// `stats_mysql_global` as pairs.
+    pub(super) async fn global_figures(&self) -> Vec<(String, String)> {
+        let mut report = self.runtime.report(DigestQuery::NONE).await;
+        self.figures().fill(&mut report.process);
+        let rows = global(&report, &Texts::default()).into_iter();
+        let pairs = rows.filter_map(|row| match <[Value; 2]>::try_from(row) {
+            Ok([Value::Text(name), Value::Text(value)]) => Some((name, value)),
+            Ok(_) | Err(_) => None,
+        });
+        pairs.collect()
+    }
+
+    /// Notes how much memory the tables take.
+    pub(super) async fn note_tables_bytes(&self) -> Result<(), Refused> {
+        let bytes = self.with_store(|store| Ok(store.memory_bytes()?)).await?;
+        self.figures().admin.tables_bytes.set(bytes);
+        Ok(())
     }
 
     /// Tables of what there is at the moment.
@@ -270,7 +296,6 @@ fn users(rows: &[SessionRow], snapshot: &Snapshot) -> Vec<Vec<Value>> {
 
 fn tables_of(report: &Report, snapshot: &Snapshot) -> Filled {
     vec![
-        ("stats_mysql_global", global(report, snapshot)),
         ("stats_mysql_connection_pool", connection_pool(report)),
         ("stats_mysql_commands_counters", commands(report)),
         ("stats_mysql_query_rules", rule_hits(report, snapshot)),
@@ -282,54 +307,14 @@ fn tables_of(report: &Report, snapshot: &Snapshot) -> Filled {
     ]
 }
 
-/// ProxySQL's names for what is counted here, then every counter by its own name.
-fn global(report: &Report, snapshot: &Snapshot) -> Vec<Vec<Value>> {
-    let (process, counters) = (&report.process, &report.counters);
-    let servers =
-        |sum: fn(&trunkline_stats::ServerRow) -> u64| report.servers.iter().map(sum).sum::<u64>();
-    let transactions = report.pins.get("transaction").copied().unwrap_or(0);
-    let rows = [
-        ("ProxySQL_Uptime", process.now_unix_sec.saturating_sub(process.started_unix_sec)),
-        ("Active_Transactions", transactions),
-        ("Client_Connections_aborted", counters.clients_refused_handshake),
-        ("Client_Connections_connected", report.clients_connected()),
-        ("Client_Connections_created", counters.clients_accepted),
-        ("Server_Connections_aborted", servers(|row| row.counters.connect_err)),
-        (
-            "Server_Connections_connected",
-            servers(|row| row.connections.by_state().iter().map(|(_, count)| count).sum()),
-        ),
-        ("Server_Connections_created", servers(|row| row.counters.connect_ok)),
-        ("Questions", counters.statements),
-        ("Backend_query_time_nsec", report.latency.sum_us().saturating_mul(1_000)),
-        ("Queries_backends_bytes_recv", servers(|row| row.counters.bytes_received)),
-        ("Queries_backends_bytes_sent", servers(|row| row.counters.bytes_sent)),
-        ("Queries_frontends_bytes_recv", counters.client_bytes_received),
-        ("Queries_frontends_bytes_sent", counters.client_bytes_sent),
-        ("Access_Denied_Wrong_Password", counters.clients_refused_access_denied),
-        ("Access_Denied_Max_Connections", counters.clients_refused_too_many),
-        ("Access_Denied_Max_User_Connections", counters.clients_refused_user_limit),
-        ("MySQL_Thread_Workers", u64::from(process.workers)),
-        ("Servers_table_version", snapshot.version),
-        ("Query_Cache_Memory_bytes", process.cache.bytes),
-        ("Query_Cache_count_GET", counters.cache_lookups),
-        ("Query_Cache_count_GET_OK", counters.cache_hits),
-        ("Query_Cache_count_SET", counters.cache_stored),
-        ("Query_Cache_bytes_IN", counters.cache_stored_bytes),
-        ("Query_Cache_bytes_OUT", counters.cache_sent_bytes),
-        ("Query_Cache_Purged", process.cache.purged),
-        ("Query_Cache_Entries", process.cache.entries),
-        ("Mirror_concurrency", report.mirrors_running),
-        ("Mirror_queue_length", report.mirrors_waiting),
-        ("mysql_killed_backend_connections", counters.clients_killed),
-        ("mysql_killed_backend_queries", counters.statements_killed),
-    ];
-    let own = counters.iter().map(|(spec, value)| (format!("Trunkline_{}", spec.field), value));
-    rows.into_iter()
-        .map(|(name, value)| (name.to_owned(), value))
-        .chain(own)
-        .map(|(name, value)| vec![Value::Text(name), Value::Text(value.to_string())])
-        .collect()
+/// ProxySQL's names, then every counter by its own name.
+fn global(report: &Report, texts: &Texts) -> Vec<Vec<Value>> {
+    let figures = Figure::all().filter(|figure| !figure.global.is_empty());
+    let figures = figures.map(|figure| (figure.global.to_owned(), figure.value(report, texts)));
+    let own = report.counters.iter();
+    let own = own.map(|(spec, value)| (format!("Trunkline_{}", spec.field), value));
+    let rows = figures.chain(own);
+    rows.map(|(name, value)| vec![Value::Text(name), Value::Text(value.to_string())]).collect()
 }
 
 fn connection_pool(report: &Report) -> Vec<Vec<Value>> {
@@ -357,11 +342,14 @@ fn connection_pool(report: &Report) -> Vec<Vec<Value>> {
 }
 
 fn commands(report: &Report) -> Vec<Vec<Value>> {
-    let row = |row: &trunkline_stats::CommandRow| {
-        let head = [text(&row.command), number(row.time_us), number(row.count)];
-        head.into_iter().chain(row.buckets.into_iter().map(number)).collect()
+    let row = |name: &str| {
+        let found = report.commands.iter().find(|row| row.command == name);
+        let (time_us, count) = found.map_or((0, 0), |row| (row.time_us, row.count));
+        let buckets = found.map(|row| row.buckets).unwrap_or_default();
+        let head = [text(name), number(time_us), number(count)];
+        head.into_iter().chain(buckets.into_iter().map(number)).collect()
     };
-    report.commands.iter().map(row).collect()
+    StatementKind::ALL.into_iter().map(|kind| row(kind.name())).collect()
 }
 
 fn rule_hits(report: &Report, snapshot: &Snapshot) -> Vec<Vec<Value>> {

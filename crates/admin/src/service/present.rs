@@ -1,6 +1,6 @@
 //! Tables of what there is at the moment, and of errors and latency: filled when they are named.
 
-use std::{collections::BTreeMap, fs, sync::PoisonError};
+use std::{collections::BTreeMap, sync::PoisonError};
 
 use serde_json::json;
 use trunkline_stats::{
@@ -123,26 +123,41 @@ pub(super) fn client_hosts(rows: &[FailedLogins]) -> Vec<Vec<Value>> {
 }
 
 /// `stats_memory_metrics`: what the kernel says of the process, and what is counted here.
-pub(super) fn memory(report: &Report, sqlite_bytes: u64) -> Vec<Vec<Value>> {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let of_kernel = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-        let kib = line.and_then(|rest| rest.trim().trim_end_matches(" kB").parse::<u64>().ok());
-        kib.unwrap_or_default().saturating_mul(1_024)
-    };
-    let rows = [
-        ("SQLite3_memory_bytes", sqlite_bytes),
+pub(super) fn memory(report: &Report) -> Vec<Vec<Value>> {
+    let kernel = report.process.kernel;
+    let known = [
+        ("SQLite3_memory_bytes", report.process.admin.tables_bytes),
         // ProxySQL's allocator is another one; tools read these names.
-        ("jemalloc_resident", of_kernel("VmRSS")),
-        ("jemalloc_mapped", of_kernel("VmSize")),
-        ("jemalloc_allocated", of_kernel("RssAnon")),
+        ("jemalloc_resident", kernel.resident),
+        ("jemalloc_active", kernel.anonymous),
+        ("jemalloc_allocated", kernel.anonymous),
+        ("jemalloc_mapped", kernel.mapped),
         ("Query_Cache_Memory_bytes", report.process.cache.bytes),
-        ("Trunkline_resident_max_bytes", of_kernel("VmHWM")),
+        ("Trunkline_resident_max_bytes", kernel.resident_max),
         ("Trunkline_memory_max_bytes", report.process.memory.max),
         ("Trunkline_memory_used_bytes", report.process.memory.total),
     ];
-    rows.map(|(name, value)| vec![text(name), text(&value.to_string())]).to_vec()
+    let rows = known.into_iter().chain(MEMORY_UNMEASURED.map(|name| (name, 0)));
+    rows.map(|(name, value)| vec![text(name), text(&value.to_string())]).collect()
 }
+
+/// ProxySQL's names for memory that is not measured apart here.
+pub(crate) const MEMORY_UNMEASURED: [&str; 14] = [
+    "jemalloc_metadata",
+    "jemalloc_retained",
+    "Auth_memory",
+    "query_digest_memory",
+    "mysql_query_rules_memory",
+    "prepare_stmt_metadata_memory",
+    "prepare_stmt_backend_memory",
+    "mysql_firewall_users_table",
+    "mysql_firewall_users_config",
+    "mysql_firewall_rules_table",
+    "mysql_firewall_rules_config",
+    "stack_memory_mysql_threads",
+    "stack_memory_admin_threads",
+    "stack_memory_cluster_threads",
+];
 
 fn exact(histogram: &Histogram) -> [Value; 6] {
     [

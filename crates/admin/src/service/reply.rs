@@ -15,8 +15,8 @@ pub enum Reply {
         affected: u64,
         /// A line for people.
         info: String,
-        /// How many warnings the line tells of.
-        warnings: u16,
+        /// What an operator should hear of it; `SHOW WARNINGS` gives it again.
+        warnings: Vec<String>,
     },
     /// It was not done, and nothing has changed.
     Error(Refused),
@@ -104,12 +104,12 @@ impl From<SqlError> for Refused {
 impl Reply {
     /// Nothing to say.
     pub fn ok() -> Self {
-        Self::Ok { affected: 0, info: String::new(), warnings: 0 }
+        Self::Ok { affected: 0, info: String::new(), warnings: Vec::new() }
     }
 
     /// A line for people.
     pub fn said(info: impl Into<String>) -> Self {
-        Self::Ok { affected: 0, info: info.into(), warnings: 0 }
+        Self::Ok { affected: 0, info: info.into(), warnings: Vec::new() }
     }
 }
 

@@ -7,8 +7,7 @@ use trunkline_store::Access;
 use super::Room;
 use crate::sql::select;
 
-/// ProxySQL's version that names and tables are of, then Trunkline's: tools read the first.
-pub const VERSION: &str = concat!("2.7.1-trunkline-", env!("CARGO_PKG_VERSION"));
+pub use trunkline_config::variable::VERSION;
 
 /// One client.
 #[derive(Debug, Clone)]
@@ -23,6 +22,8 @@ pub struct Session {
     pub access: Access,
     /// The schema that it has chosen.
     pub schema: String,
+    /// What the last statement warned of.
+    pub(crate) warnings: Vec<String>,
     /// The memory of its answer's rows, until they are read.
     pub(crate) room: Arc<Room>,
 }
@@ -80,6 +81,30 @@ pub struct Asked<'a> {
     pub session: &'a Session,
     /// Variables that run.
     pub variables: &'a [(String, String)],
+    /// Numbers of `stats_mysql_global`, for who asks for one as for a variable.
+    pub figures: &'a [(String, String)],
+}
+
+/// Variables of MySQL that drivers ask for at connect, beside [`KNOWN`].
+const DERIVED: [&str; 5] =
+    ["version", "read_only", "wait_timeout", "interactive_timeout", "language"];
+
+impl Asked<'_> {
+    /// What a server would say of its variables, as far as drivers ask.
+    pub(super) fn of_servers(&self) -> Vec<(String, String)> {
+        let names = KNOWN.iter().map(|(name, _)| *name).chain(DERIVED);
+        let found = names.filter_map(|name| {
+            let value = select::Session::variable(self, name)?;
+            let is_flag = matches!(name, "autocommit" | "read_only");
+            let value = match (is_flag, value.as_str()) {
+                (true, "1") => "ON".to_owned(),
+                (true, "0") => "OFF".to_owned(),
+                _ => value,
+            };
+            Some((name.to_owned(), value))
+        });
+        found.collect()
+    }
 }
 
 impl Asked<'_> {
@@ -94,6 +119,7 @@ impl select::Session for Asked<'_> {
         let name = name.replace('`', "");
         let value = match name.to_ascii_lowercase().as_str() {
             "version" => VERSION.to_owned(),
+            "language" => "english".to_owned(),
             "read_only" => match self.running("admin-read_only") {
                 Some("true" | "1") => "1".to_owned(),
                 _ => "0".to_owned(),
@@ -105,10 +131,16 @@ impl select::Session for Asked<'_> {
             }
             lower => {
                 let known = KNOWN.iter().find(|(known, _)| *known == lower);
+                let figures = self.figures.iter();
+                let figure = || {
+                    let mut figures =
+                        figures.filter(|(known, _)| known.eq_ignore_ascii_case(lower));
+                    figures.next().map(|(_, value)| value.as_str())
+                };
                 let prefixed = || self.running(&format!("mysql-{lower}"));
                 let running = self.running(&name).or_else(|| match known {
                     Some((_, value)) => Some(*value),
-                    None => prefixed(),
+                    None => prefixed().or_else(figure),
                 });
                 return running.map(str::to_owned);
             }

@@ -1,11 +1,14 @@
 //! `SHOW` and `HELP`.
 
+use trunkline_config::variable;
 use trunkline_store::{
-    Access, Answer, Layer, Module, Store, Value,
+    Access, Answer, Difference, Layer, Module, RowSet, SqlError, Store, Value,
     tables::{self, Schema},
 };
 
-use super::{AdminService, Refused, Reply, Session, is_secret, reply::texts, target::Target};
+use super::{
+    AdminService, Refused, Reply, Session, is_secret, reply::texts, session::Asked, target::Target,
+};
 use crate::{
     exposition,
     sql::{Filter, Show, text::literal},
@@ -56,6 +59,9 @@ const HELP: &[(&str, &str)] = &[
     ("HELP [word]", "this; only what has the word"),
 ];
 
+/// MySQL's number of a warning that has none of its own.
+const WARNING: &str = "1105";
+
 /// The commands there are; only those that have the word, if there is one.
 pub(super) fn help(word: Option<&str>) -> Reply {
     let word = word.unwrap_or_default().to_uppercase();
@@ -87,7 +93,7 @@ impl AdminService {
             Show::Columns(name) => columns_of(&name),
             Show::TableStatus(filter) => table_status(&filter),
             Show::Variables(prefix, filter) => {
-                self.show_variables(session.access, target, prefix, &filter).await
+                self.show_variables(session, target, prefix, &filter).await
             }
             Show::Status(filter) => {
                 self.fill_tables(&target.store, "stats_mysql_global").await?;
@@ -122,6 +128,7 @@ impl AdminService {
                 let text = exposition::metrics_text(&report, 0);
                 Ok(Reply::Rows(texts(&["Data"], vec![vec![text]])))
             }
+            Show::Warnings { is_count } => Ok(Reply::Rows(warnings(session, is_count))),
             Show::Nothing(columns) => Ok(Reply::Rows(texts(columns, Vec::new()))),
         }
     }
@@ -156,7 +163,8 @@ impl AdminService {
         };
         let source = format!(
             "SELECT name AS tables FROM {}.sqlite_master \
-             WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'",
+             WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' \
+             AND name NOT LIKE 'loaded\\_%' ESCAPE '\\'",
             schema.name()
         );
         let sql = format!("{} ORDER BY tables", filtered(&source, "tables", filter));
@@ -165,12 +173,12 @@ impl AdminService {
 
     async fn show_variables(
         &self,
-        access: Access,
+        session: &Session,
         target: Target,
         prefix: &str,
         filter: &Filter,
     ) -> Result<Reply, Refused> {
-        let table = match access {
+        let table = match session.access {
             Access::Stats => {
                 self.fill_tables(&target.store, "global_variables").await?;
                 "stats.global_variables"
@@ -185,8 +193,27 @@ impl AdminService {
              FROM {table} WHERE variable_name = 'admin-read_only' AND '{prefix}' = ''",
             literal(super::VERSION),
         );
+        let source = match filter {
+            // Drivers ask for a server's variables by name.
+            Filter::Like(_) | Filter::Where(_) if prefix.is_empty() => {
+                format!("{source}{}", self.known_variables(session).await?)
+            }
+            Filter::None | Filter::Like(_) | Filter::Where(_) => source,
+        };
         let sql = filtered(&source, "Variable_name", filter);
         target.run(format!("{sql} ORDER BY Variable_name"), Vec::new()).await
+    }
+
+    /// Variables of servers that drivers ask for, as more rows of a query.
+    async fn known_variables(&self, session: &Session) -> Result<String, Refused> {
+        let variables = self.with_store(|store| Ok(store.variables(Layer::Runtime, "")?)).await?;
+        let asked = Asked { session, variables: &variables, figures: &[] };
+        let known = asked.of_servers().into_iter();
+        let known = known.filter(|(name, _)| !["version", "read_only"].contains(&name.as_str()));
+        let row = |(name, value): (String, String)| {
+            format!(" UNION ALL SELECT {}, {}", literal(&name), literal(&value))
+        };
+        Ok(known.map(row).collect())
     }
 
     async fn show_diff(
@@ -200,7 +227,7 @@ impl AdminService {
             .with_store(move |store| {
                 let mut rows = Vec::new();
                 for module in modules {
-                    for found in store.differences(module, first, second)? {
+                    for found in differences(store, module, first, second)? {
                         let layer = if found.is_in_first { first } else { second };
                         let shown = row_text(found.table, &found.row);
                         rows.push(vec![found.table.into(), layer.name().into(), shown]);
@@ -211,6 +238,39 @@ impl AdminService {
             .await?;
         Ok(Reply::Rows(texts(&["table", "only_in", "row"], rows)))
     }
+}
+
+/// Rows that two layers do not share; a variable that means the same is none.
+fn differences(
+    store: &Store,
+    module: Module,
+    first: Layer,
+    second: Layer,
+) -> Result<Vec<Difference>, SqlError> {
+    let mut found = store.differences(module, first, second)?;
+    if module.prefix().is_some() {
+        let meaning = |difference: &Difference| match difference.row.as_slice() {
+            [Value::Text(name), Value::Text(value)] => {
+                let spelled = variable::find(name.as_str()).map(|row| row.spelled(value.as_str()));
+                Some((name.clone(), spelled.unwrap_or_else(|| value.clone())))
+            }
+            _ => None,
+        };
+        let all: Vec<_> = found.iter().map(|it| (it.is_in_first, meaning(it))).collect();
+        found.retain(|it| !all.contains(&(!it.is_in_first, meaning(it))));
+    }
+    Ok(found)
+}
+
+/// What a session's last statement warned of, or how many times.
+fn warnings(session: &Session, is_count: bool) -> RowSet {
+    if is_count {
+        let count = session.warnings.len().to_string();
+        return texts(&["@@session.warning_count"], vec![vec![count]]);
+    }
+    let rows = session.warnings.iter();
+    let rows = rows.map(|text| vec!["Warning".to_owned(), WARNING.to_owned(), text.clone()]);
+    texts(&["Level", "Code", "Message"], rows.collect())
 }
 
 /// A row as `column=value, …`, without passwords.

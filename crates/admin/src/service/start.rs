@@ -1,14 +1,14 @@
 //! What runs first: what was saved, or what a file says.
 
-use std::path::PathBuf;
+use std::{cell::RefCell, path::PathBuf};
 
-use trunkline_config::{Config, variable};
+use trunkline_config::{Config, Snapshot, difference, variable};
 use trunkline_protocol::{collation, packet::greeting::Flavor};
 use trunkline_store::{Layer, Module, Place, Store, StoreError, Value, tables::Schema};
 
 use super::{
     document::{self, MakeError},
-    load::{note_checksum, unix_sec},
+    load::{note_checksum, spell, unix_sec},
 };
 use crate::{import::Imported, port::Accounts};
 
@@ -41,6 +41,8 @@ pub struct Started {
     pub listen: Vec<String>,
     /// What an operator should hear.
     pub warnings: Vec<String>,
+    /// Whether the database was empty, and the file has been read.
+    pub is_first: bool,
 }
 
 /// Why nothing has started.
@@ -67,7 +69,13 @@ impl From<trunkline_store::SqlError> for StartError {
 /// open to anybody.
 pub fn start(start: Start<'_>) -> Result<Started, StartError> {
     let (store, warnings) = open(&start)?;
-    run(store, &start, warnings)
+    let is_new = store.is_new();
+    let started = run(store, &start, warnings);
+    if started.is_err() && is_new {
+        // The store is closed: nothing of it is kept for the next start.
+        drop(Store::discard_new(&start.folder));
+    }
+    started
 }
 
 /// Opens the store and makes its configuration the one that runs, for an empty database only, such
@@ -83,7 +91,9 @@ pub fn start_new(start: Start<'_>) -> Result<Started, StartError> {
             "{folder} holds a configuration already; --initial keeps it aside and begins anew"
         )]));
     }
-    run(store, &start, warnings)
+    let mut started = run(store, &start, warnings)?;
+    keep_first(&mut started.store)?;
+    Ok(started)
 }
 
 /// A store for file mode, where the layers show a file and nothing is kept; and where the admin
@@ -109,6 +119,29 @@ pub fn start_of_file(imported: &Imported) -> Result<(Store, Vec<String>), StartE
     accounts.check_public(&variables).map_err(refuse)?;
     let listen = accounts.listen(&variables);
     Ok((store, listen))
+}
+
+/// The configuration that rows make in an empty database, and what an operator should hear of it.
+///
+/// # Errors
+/// Every row that is wrong.
+pub fn config_of(imported: Imported) -> Result<(Config, Vec<String>), StartError> {
+    let store = Store::open(&Place::Memory, Box::new(variable::check))?;
+    let rows = RefCell::new(Some(imported));
+    let first = || Ok(rows.take().unwrap_or_default());
+    let start = Start { folder: PathBuf::new(), is_initial: false, first: &first };
+    let started = run(store, &start, Vec::new())?;
+    Ok((started.config, started.warnings))
+}
+
+/// What a file would change that is not read, since a configuration has begun: a line for each.
+///
+/// # Errors
+/// Every row that is wrong.
+pub fn differs(running: &Config, imported: Imported) -> Result<Vec<String>, StartError> {
+    let (other, _) = config_of(imported)?;
+    let running = Snapshot::build(running.clone(), None);
+    Ok(difference(&running, &other).iter().map(ToString::to_string).collect())
 }
 
 /// Fills MEMORY and DISK with the rows of a file. Passwords are not shown.
@@ -147,6 +180,7 @@ pub(super) fn show_file(
 pub(super) fn show_running(store: &mut Store) -> Result<(), trunkline_store::SqlError> {
     for module in Module::ALL {
         store.copy(module, Layer::Memory, Layer::Runtime)?;
+        spell(store, module)?;
         note_checksum(store, module)?;
     }
     Ok(())
@@ -159,7 +193,9 @@ pub(super) fn in_memory(
     first: &dyn Fn() -> Result<Imported, Vec<String>>,
 ) -> Result<Started, StartError> {
     let start = Start { folder: PathBuf::new(), is_initial: false, first };
-    run(store, &start, Vec::new())
+    let mut started = run(store, &start, Vec::new())?;
+    keep_first(&mut started.store)?;
+    Ok(started)
 }
 
 fn open(start: &Start<'_>) -> Result<(Store, Vec<String>), StartError> {
@@ -209,16 +245,26 @@ fn run(
     }
     for module in Module::ALL {
         store.copy(module, Layer::Memory, Layer::Runtime)?;
+        spell(&mut store, module)?;
         note_checksum(&mut store, module)?;
-        if is_new {
-            store.copy(module, Layer::Memory, Layer::Disk)?;
-        }
-    }
-    if is_new {
-        store.begin()?;
     }
     let listen = accounts.listen(&store.variables(Layer::Memory, "admin-")?);
-    Ok(Started { store, config: made.config, listen, warnings })
+    Ok(Started { store, config: made.config, listen, warnings, is_first: is_new })
+}
+
+/// Keeps what an empty database began with, once it is sure that the process serves by it: a start
+/// that fails leaves the next one to read the file anew.
+///
+/// # Errors
+/// Those of the database.
+pub(super) fn keep_first(store: &mut Store) -> Result<(), trunkline_store::SqlError> {
+    if !store.is_new() {
+        return Ok(());
+    }
+    for module in Module::ALL {
+        store.copy(module, Layer::Memory, Layer::Disk)?;
+    }
+    store.begin()
 }
 
 /// Fills MEMORY with every variable's default.
@@ -268,8 +314,11 @@ fn describe_variables(store: &mut Store) -> Result<(), StartError> {
         .collect();
     let collations = (1..=u16::from(u8::MAX)).chain(256..=400).filter_map(|id| {
         let (charset, name) = collation::lookup(Flavor::MySql, id)?;
+        // ProxySQL's name of it, which clients compare with.
+        let charset = if charset == "utf8mb3" { "utf8" } else { charset };
+        let name = name.replacen("utf8mb3_", "utf8_", 1);
         let is_default = if name.ends_with("_general_ci") { "Yes" } else { "" };
-        Some(vec![Value::Integer(i64::from(id)), text(name), text(charset), text(is_default)])
+        Some(vec![Value::Integer(i64::from(id)), text(&name), text(charset), text(is_default)])
     });
     let collations = collations.collect();
     let filled = [("trunkline_variables", rows), ("mysql_collations", collations)];

@@ -166,7 +166,9 @@ impl Target {
         }
         Ok(match answer.map_err(|error| self.refused(error))? {
             Answer::Rows(rows) => Reply::Rows(rows),
-            Answer::Done(affected) => Reply::Ok { affected, info: String::new(), warnings: 0 },
+            Answer::Done(affected) => {
+                Reply::Ok { affected, info: String::new(), warnings: Vec::new() }
+            }
         })
     }
 

@@ -68,7 +68,7 @@ pub fn parse(sql: &str) -> Result<Statement, String> {
     let parsed = match first.as_str() {
         "LOAD" | "SAVE" => match movement::user(&text, &words)? {
             Some(name) => Some(Statement::LoadUser(name)),
-            None => movement::parse(&words).map(Some)?,
+            None => movement::parse(&text, &words).map(Some)?,
         },
         "SHOW" | "DESCRIBE" | "DESC" => show::parse(&text, &words)?.map(Statement::Show),
         "EXPLAIN" => command::explain(&text, &words).or_else(|| show::explain(&words)),
@@ -83,11 +83,34 @@ pub fn parse(sql: &str) -> Result<Statement, String> {
         }
         "SELECT" => select::parse(&text, &words),
         "TRUNCATE" => truncate(&text),
+        "DROP" | "CREATE" => restored(&text, &words),
         "PROXYSQL" | "KILL" | "HELP" | "?" | "CHECKSUM" | "PULL" | "SIGNAL" | "LOGENTRY"
         | "FLUSH" => command::parse(&text, &words)?.map(Statement::Command),
         _ => None,
     };
     Ok(parsed.unwrap_or_else(|| Statement::Sql(text.as_str().to_owned())))
+}
+
+/// What the dump of a table of ours begins with when it is restored: `DROP TABLE IF EXISTS t`
+/// empties the table, and `CREATE TABLE t` finds it there. Variables are never gone; their rows
+/// are replaced.
+fn restored(text: &Text, words: &[String]) -> Option<Statement> {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let (at, is_drop) = match words.as_slice() {
+        ["DROP", "TABLE", "IF", "EXISTS", _] => (4, true),
+        ["CREATE", "TABLE", "IF", "NOT", "EXISTS", ..] => (5, false),
+        ["CREATE", "TABLE", ..] => (2, false),
+        _ => return None,
+    };
+    let spelled = text.spelled();
+    let name = spelled.get(at)?.split('(').next()?;
+    let table = trunkline_store::tables::find(text::unquoted(name))?;
+    match is_drop {
+        true if !table.name.starts_with("runtime_") => {
+            Some(Statement::Sql(format!("DELETE FROM {}", table.name)))
+        }
+        true | false => Some(Statement::NoEffect),
+    }
 }
 
 /// `TRUNCATE [TABLE] t` is `DELETE FROM t` in SQLite.

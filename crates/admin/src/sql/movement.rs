@@ -30,11 +30,14 @@ pub struct Movement {
 ///
 /// # Errors
 /// What there is instead of what was written.
-pub fn parse(words: &[String]) -> Result<Statement, String> {
+pub fn parse(text: &Text, words: &[String]) -> Result<Statement, String> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let [verb, rest @ ..] = words.as_slice() else { return Ok(Statement::Empty) };
-    if let ["CONFIG", "TO", "FILE", path] = rest {
-        return Ok(Statement::Command(Command::SaveConfig(super::text::unquoted(path).to_owned())));
+    if let ["CONFIG", "TO", "FILE", _] = rest {
+        // As it is written: a path is no word.
+        let path = text.spelled().pop().unwrap_or_default();
+        let path = super::text::unquoted(&path).to_owned();
+        return Ok(Statement::Command(Command::SaveConfig(path)));
     }
     if let (&"SAVE", ["MYSQL", "DIGEST", "TO", "DISK"]) = (verb, rest) {
         return Ok(Statement::Command(Command::SaveDigests));

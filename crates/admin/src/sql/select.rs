@@ -39,7 +39,9 @@ pub fn parse(text: &Text, words: &[String]) -> Option<Statement> {
     match words.as_slice() {
         ["SELECT", "CONFIG", "FILE"] => return Some(Statement::Command(Command::SelectConfig)),
         ["SELECT", "CONFIG", "INTO", "OUTFILE", path] => {
-            let path = super::text::unquoted(path).to_owned();
+            // As it is written: a path is no word.
+            let spelled = text.spelled().pop().unwrap_or_else(|| (*path).to_owned());
+            let path = super::text::unquoted(&spelled).to_owned();
             return Some(Statement::Command(Command::SaveConfig(path)));
         }
         ["SELECT", "GLOBAL_CHECKSUM()"] => {

@@ -62,7 +62,12 @@ pub enum Show {
     History,
     /// Metrics in Prometheus's format.
     Metrics,
-    /// A list that is always empty here: warnings, engines, plug-ins, grants.
+    /// What the last statement warned of.
+    Warnings {
+        /// Only how many there are.
+        is_count: bool,
+    },
+    /// A list that is always empty here: engines, plug-ins, grants.
     Nothing(&'static [&'static str]),
 }
 
@@ -103,7 +108,9 @@ pub fn parse(text: &Text, words: &[String]) -> Result<Option<Show>, String> {
         ["PROMETHEUS", "METRICS"] => Some(Show::Metrics),
         ["HISTORY"] => Some(Show::History),
         ["DIFF", rest @ ..] => Some(diff(rest)?),
-        ["WARNINGS" | "ERRORS", ..] => Some(Show::Nothing(&["Level", "Code", "Message"])),
+        ["WARNINGS", ..] => Some(Show::Warnings { is_count: false }),
+        ["COUNT(*)", "WARNINGS"] => Some(Show::Warnings { is_count: true }),
+        ["ERRORS", ..] => Some(Show::Nothing(&["Level", "Code", "Message"])),
         ["ENGINES" | "STORAGE", ..] => Some(Show::Nothing(&["Engine", "Support", "Comment"])),
         ["PLUGINS"] => Some(Show::Nothing(&["Name", "Status", "Type", "Library", "License"])),
         ["GRANTS", ..] => Some(Show::Nothing(&["Grants"])),

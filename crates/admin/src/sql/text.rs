@@ -5,13 +5,12 @@
 pub struct Text(String);
 
 impl Text {
-    /// Takes comments out and presses spaces together, outside of quotes; `/*!NNNNN … */` keeps
-    /// what is in it, as servers read it.
+    /// Takes comments out and presses spaces together, outside of quotes. `/*!NNNNN … */` is a
+    /// comment too, as for ProxySQL: what programs hide there is for servers.
     pub fn new(sql: &str) -> Self {
         let mut out = String::with_capacity(sql.len());
         let mut chars = sql.char_indices().peekable();
         let mut quote: Option<char> = None;
-        let mut inside_versioned = false;
         while let Some((at, char)) = chars.next() {
             if let Some(open) = quote {
                 out.push(char);
@@ -26,20 +25,9 @@ impl Text {
                     quote = Some(char);
                     out.push(char);
                 }
-                '/' if rest.starts_with("/*!") => {
-                    inside_versioned = true;
-                    let digits = rest.bytes().skip(3).take_while(u8::is_ascii_digit).count();
-                    skip(&mut chars, at + 3 + digits);
-                    space(&mut out);
-                }
                 '/' if rest.starts_with("/*") => {
                     let len = rest.find("*/").map_or(rest.len(), |end| end + 2);
                     skip(&mut chars, at + len);
-                    space(&mut out);
-                }
-                '*' if inside_versioned && rest.starts_with("*/") => {
-                    inside_versioned = false;
-                    skip(&mut chars, at + 2);
                     space(&mut out);
                 }
                 '#' => {

@@ -63,7 +63,7 @@ fn head(text: &mut String, report: &Report) {
         (answered, all) => format!("{answered} of {all} answered"),
     };
     let clients = count(report.clients_connected());
-    let pinned = count(report.pins.values().sum());
+    let pinned = count(report.pinned);
     let waiting = count(report.waiting.values().sum());
     line(
         text,

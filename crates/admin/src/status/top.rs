@@ -117,7 +117,7 @@ fn head(text: &mut String, span: &Span<'_>) {
     );
     line(text, &format!("latency     {}", quantiles(&span.latency(|report| &report.latency))));
     let clients = count(span.now.clients_connected());
-    let pinned = count(span.now.pins.values().sum());
+    let pinned = count(span.now.pinned);
     let waiting = count(span.now.waiting.values().sum());
     let arriving = rate(|report| report.counters.clients_accepted);
     line(

@@ -67,6 +67,9 @@ pub struct Variable {
     pub meaning: &'static str,
 }
 
+/// ProxySQL's version that names and tables are of, then Trunkline's: tools read the first.
+pub const VERSION: &str = concat!("2.7.1-trunkline-", env!("CARGO_PKG_VERSION"));
+
 /// One variable as the admin port shows it.
 #[derive(Debug, Clone, Copy)]
 pub enum Row {
@@ -153,9 +156,27 @@ impl Row {
     /// Its value until it is set.
     pub fn default_value(&self) -> String {
         match (self, self.setting()) {
-            (_, Some(setting)) => value_of(setting, &Settings::default()),
+            (_, Some(setting)) => self.spelled(&value_of(setting, &Settings::default())),
             (Self::Shared(variable), None) => variable.default.to_owned(),
             (Self::Own(_), None) => String::new(),
+        }
+    }
+
+    /// A value that it takes, as it is shown once it runs: `true` or `false`, or 0 or 1, for what
+    /// is on or off, whatever was written.
+    pub fn spelled(&self, value: &str) -> String {
+        let is_flag = match self.setting() {
+            Some(setting) => setting.kind == "boolean",
+            None => {
+                matches!(self, Self::Shared(Variable { values: Values::Flag | Values::Off(_), .. }))
+            }
+        };
+        let is_numbered =
+            matches!(self, Self::Shared(Variable { values: Values::Numbers(0, 1), .. }));
+        match flag(value).filter(|_| is_flag) {
+            Some(is_on) if is_numbered => u8::from(is_on).to_string(),
+            Some(is_on) => is_on.to_string(),
+            None => value.to_owned(),
         }
     }
 
@@ -195,6 +216,8 @@ impl Row {
             Values::Words(words) => words.contains(&value),
             Values::Needed => !value.is_empty(),
             Values::Text => true,
+            // What a dump of this version has for it.
+            Values::ReadOnly if value == VERSION => true,
             Values::ReadOnly => return complain("can't be set: it is read-only".to_owned()),
         };
         match is_right {

@@ -26,6 +26,9 @@ fn server(slot: usize, hostgroup: u32) -> ServerGauges {
 
 fn gauges(worker: u32) -> WorkerGauges {
     WorkerGauges {
+        pinned: 1,
+        client_stmts: 2,
+        server_stmts: 3,
         clients_encrypted: 2,
         clients_half_open: 4,
         server_connections_encrypted: 1,
@@ -187,4 +190,26 @@ proptest! {
         swapped.workers.clear();
         prop_assert_eq!(swapped, merged);
     }
+}
+
+#[test]
+fn statements_beyond_long_query_time_are_slow_and_commands_are_told_apart() {
+    let mut stats = WorkerStats::new(Settings { digests_max: 10, commands: &["A"], hash_seed: 1 });
+    let run = |stats: &mut WorkerStats, latency_us| {
+        stats.statement(&StatementSample { latency_us, ..StatementSample::default() });
+    };
+    run(&mut stats, 5_000_000);
+    stats.slow_above_us = 1_000;
+    for latency_us in [0, 1_000, 1_001, 9_999] {
+        run(&mut stats, latency_us);
+    }
+    assert_eq!(stats.counters.statements_slow, 2);
+    for kind in [0x02, 0x03, 0x16, 0x17, 0x17, 0xFA, 0x19, 0x0E] {
+        stats.counters.command(Some(kind));
+    }
+    stats.counters.command(None);
+    let counters = &stats.counters;
+    assert_eq!((counters.commands, counters.schemas_chosen), (9, 1));
+    let stmts = (counters.stmts_prepared, counters.stmts_executed, counters.stmts_closed);
+    assert_eq!(stmts, (1, 3, 1));
 }

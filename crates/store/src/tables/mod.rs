@@ -231,11 +231,19 @@ impl Table {
         let is_made_anew = schema == Schema::Stats && self.name.contains("query_digest");
         let constraints = if is_made_anew { &[][..] } else { self.constraints };
         let create = Self { constraints, ..*self }.create();
-        create.replacen(
-            "CREATE TABLE ",
-            &format!("CREATE TABLE IF NOT EXISTS {}.", schema.name()),
-            1,
-        )
+        let made = format!("CREATE TABLE IF NOT EXISTS {}.", schema.name());
+        let create = create.replacen("CREATE TABLE ", &made, 1);
+        let of = self.name.strip_prefix("runtime_");
+        match of.and_then(|of| Some((of, shown_rows(of)?))) {
+            Some((of, condition)) => format!(
+                "{};\nCREATE VIEW IF NOT EXISTS {schema}.{name} AS \
+                 SELECT * FROM loaded_{of} WHERE {condition}",
+                create.replacen(self.name, &format!("loaded_{of}"), 1),
+                schema = schema.name(),
+                name = self.name,
+            ),
+            None => create,
+        }
     }
 
     /// The names of its columns as SQL takes them, separated by commas.
@@ -246,6 +254,16 @@ impl Table {
     /// The column called `name`.
     pub fn column(&self, name: &str) -> Option<&'static ColumnDef> {
         self.columns.iter().find(|column| column.name == name)
+    }
+}
+
+/// The condition on rows of RUNTIME that `runtime_*` shows of a table, when it does not show all,
+/// as in ProxySQL. All rows are in `loaded_*`, of which `runtime_*` is a view.
+pub(crate) fn shown_rows(table: &str) -> Option<&'static str> {
+    match table {
+        "mysql_users" | "mysql_query_rules" => Some("active = 1"),
+        "mysql_servers" => Some("upper(status) <> 'OFFLINE_HARD'"),
+        _ => None,
     }
 }
 

@@ -9,6 +9,7 @@ use trunkline_admin::{
     import::Imported,
     service::{self, Start},
 };
+use trunkline_config::Config;
 use trunkline_proxy::TlsFolders;
 use trunkline_store::Store;
 use trunkline_topology::Secret;
@@ -101,6 +102,23 @@ fn shown(path: &Path, read: &mut Read) -> Result<Option<Database>, Vec<String>> 
     Ok(Some(Database { store, listen, file: Some(path.to_owned()), is_of_file: true }))
 }
 
+/// Says that a file is not read, since the folder has a configuration, and what it would change.
+fn unused(file: &Path, folder: &Path, running: &Config) -> String {
+    let changes =
+        rows_of(file).and_then(|rows| service::differs(running, rows).map_err(|error| error.0));
+    let found = match changes.as_deref() {
+        Ok([]) => "they say the same".to_owned(),
+        Ok([only]) => format!("one thing differs: {only}"),
+        Ok(all @ [first, ..]) => format!("{} things differ, the first one: {first}", all.len()),
+        Err(lines) => format!("it is wrong: {}", lines.first().map_or("", String::as_str)),
+    };
+    let (file, folder) = (file.display(), folder.display());
+    format!(
+        "{file} is not used, because {folder} holds a configuration; {found}. LOAD … FROM CONFIG \
+         on the admin port reads it into MEMORY, and --initial begins anew with it"
+    )
+}
+
 fn open(
     folder: &Path,
     first: Option<&Path>,
@@ -112,7 +130,10 @@ fn open(
     };
     let start = Start { folder: folder.to_owned(), is_initial, first: &read_first };
     let started = service::start(start).map_err(|error| error.0)?;
-    let read = Read { config: started.config, warnings: started.warnings };
+    let mut read = Read { config: started.config, warnings: started.warnings };
+    if let Some(file) = first.filter(|_| !started.is_first) {
+        read.warnings.push(unused(file, folder, &read.config));
+    }
     let file = first.map(Path::to_owned);
     let (store, listen) = (started.store, started.listen);
     let database = Database { store, listen, file, is_of_file: false };

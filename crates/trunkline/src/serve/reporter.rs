@@ -80,6 +80,8 @@ impl Reporter {
         configuration.last_error = None;
         configuration.users = u64::try_from(snapshot.users.len()).unwrap_or(u64::MAX);
         configuration.rules = u64::try_from(snapshot.rules.len()).unwrap_or(u64::MAX);
+        configuration.clients_max = u64::from(snapshot.settings.max_connections);
+        configuration.wait_timeout_ms = snapshot.settings.wait_timeout;
         configuration.version = snapshot.version;
     }
 
@@ -172,6 +174,7 @@ impl StatusSource for Reporter {
             });
             let mut report = Report::merge(asked.await.unwrap_or_default());
             report.process = self.known().process.clone();
+            report.process.is_paused = self.health() == Health::NotReady(PAUSED.to_owned());
             let (figures, shared) = (self.cache.figures(), self.cache.shared().figures());
             report.process.cache = CacheFigures {
                 entries: figures.entries,

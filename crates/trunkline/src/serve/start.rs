@@ -106,6 +106,9 @@ pub(super) async fn start(
     let control = Arc::new(control);
     tokio::spawn(glb::keep_serving(Arc::clone(&control) as _, snapshots.subscribe()));
     let service = database.map(|database| Arc::new(admin_service(database, control)));
+    if let Some(service) = &service {
+        service.has_begun().await.map_err(|error| anyhow!(error))?;
+    }
     open_ports(http, admin, &reporter, service.as_ref(), &snapshot.settings)?;
     let notifier = Notifier::of_environment();
     notifier.ready(&format!("serving {summary}"));

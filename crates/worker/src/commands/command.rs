@@ -211,7 +211,7 @@ impl Commands {
             self.exchange.refuse(client, 1, ErrorKind::StateLost.says(cause));
             return;
         }
-        self.exchange.core.fx.stats.counters.commands += 1;
+        self.exchange.core.fx.stats.counters.command(payload.first().copied());
         self.run_command(client, frames, payload);
     }
 

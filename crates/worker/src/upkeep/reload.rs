@@ -45,6 +45,8 @@ impl Commands {
     /// See [`Worker::apply_snapshot`](crate::Worker::apply_snapshot).
     pub(crate) fn on_apply_snapshot(&mut self, snapshot: Arc<Snapshot>) {
         self.exchange.statements.analyses.configure(&snapshot);
+        self.exchange.core.fx.stats.slow_above_us =
+            snapshot.settings.long_query_time.saturating_mul(1_000);
         if !Arc::ptr_eq(&self.exchange.core.env.snapshot.rules, &snapshot.rules) {
             self.router.hits = trunkline_rules::Hits::new(&snapshot.rules);
         }

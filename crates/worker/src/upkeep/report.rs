@@ -9,7 +9,7 @@ use trunkline_sql::analysis::StatementKind;
 use trunkline_stats::{DigestQuery, DigestRow, Report, ServerGauges, WorkerGauges, WorkerStats};
 
 use crate::{
-    clients::Clients,
+    clients::{Clients, client::Session},
     rooms::{Commands, Core},
 };
 
@@ -18,11 +18,13 @@ static COMMANDS: LazyLock<Vec<&'static str>> =
     LazyLock::new(|| StatementKind::ALL.into_iter().map(StatementKind::name).collect());
 
 pub(crate) fn new_stats(settings: &Settings, seed: u64) -> WorkerStats {
-    WorkerStats::new(trunkline_stats::Settings {
+    let mut stats = WorkerStats::new(trunkline_stats::Settings {
         digests_max: settings.query_digests_max,
         commands: &COMMANDS,
         hash_seed: seed,
-    })
+    });
+    stats.slow_above_us = settings.long_query_time.saturating_mul(1_000);
+    stats
 }
 
 impl Commands {
@@ -53,12 +55,16 @@ impl Commands {
             .map(|(id, waiters)| (id.0, waiters.len() as u64));
         let (clients_encrypted, server_connections_encrypted) = self.exchange.core.encrypted();
         let rules = &self.exchange.core.env.snapshot.rules;
+        let conns = self.exchange.core.servers.conns.values();
         let gauges = WorkerGauges {
             clients_encrypted,
             server_connections_encrypted,
             worker: u32::try_from(self.exchange.core.env.options.index).unwrap_or(u32::MAX),
             servers: servers.collect(),
             pins: self.exchange.core.clients.pins(),
+            pinned: self.exchange.core.clients.pinned(),
+            client_stmts: self.exchange.core.clients.stmts(),
+            server_stmts: conns.map(|conn| conn.stmts.len() as u64).sum(),
             waiting: waiting.collect::<BTreeMap<_, _>>(),
             limits: self.limit_sums(),
             mirrors_running: self.exchange.core.clients.copies.running as u64,
@@ -84,6 +90,20 @@ impl Core {
 }
 
 impl Clients {
+    /// How many sessions are pinned, for whatever reason.
+    fn pinned(&self) -> u64 {
+        let sessions = self.table.values().filter_map(|client| client.session.as_ref());
+        let is_pinned =
+            |session: &&Session| session.leases.iter().any(|lease| !lease.pins.is_empty());
+        sessions.filter(is_pinned).count() as u64
+    }
+
+    /// Prepared statements that clients have.
+    fn stmts(&self) -> u64 {
+        let sessions = self.table.values().filter_map(|client| client.session.as_ref());
+        sessions.map(|session| session.prepared.len() as u64).sum()
+    }
+
     /// How many sessions are pinned for each reason.
     fn pins(&self) -> std::collections::BTreeMap<String, u64> {
         let mut pins = std::collections::BTreeMap::new();

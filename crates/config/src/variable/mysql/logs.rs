@@ -77,7 +77,7 @@ pub(super) const VARIABLES: &[Variable] = &[
         name: "mysql-long_query_time",
         default: "1000",
         values: Values::Numbers(0, 1_728_000_000),
-        support: Support::Ignored,
+        support: Support::Setting("long_query_time"),
         meaning: "ms; counts Slow_queries",
     },
     Variable {

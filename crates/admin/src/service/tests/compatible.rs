@@ -1,0 +1,272 @@
+//! What scripts and people who know ProxySQL expect.
+
+use super::*;
+
+#[test]
+fn runtime_shows_rows_that_work_and_keeps_the_others() {
+    let mut fixture = Fixture::new();
+    fixture.done(
+        "INSERT INTO mysql_users (username, password, active) VALUES ('on', 'p', 1), ('off', 'p', 0)",
+    );
+    fixture.done(
+        "INSERT INTO mysql_query_rules (rule_id, active, match_digest) VALUES (1, 1, 'a'), (2, 0, 'b')",
+    );
+    fixture.done(
+        "INSERT INTO mysql_servers (hostname, status) VALUES ('a', 'ONLINE'), ('b', 'OFFLINE_HARD')",
+    );
+    for module in ["USERS", "QUERY RULES", "SERVERS"] {
+        fixture.done(&format!("LOAD MYSQL {module} TO RUNTIME"));
+        assert!(fixture.rows(&format!("SHOW DIFF MYSQL {module}")).rows.is_empty(), "{module}");
+    }
+    let mut shown = |sql: &str| fixture.value(sql);
+    assert_eq!(shown("SELECT group_concat(username) FROM runtime_mysql_users"), text("on"));
+    assert_eq!(shown("SELECT group_concat(rule_id) FROM runtime_mysql_query_rules"), text("1"));
+    assert_eq!(shown("SELECT group_concat(hostname) FROM runtime_mysql_servers"), text("a"));
+    // Nothing is lost on the way back.
+    fixture.done("SAVE MYSQL USERS FROM RUNTIME");
+    assert_eq!(fixture.value("SELECT count(*) FROM mysql_users"), Value::Integer(2));
+    let tables = fixture.rows("SHOW TABLES LIKE '%mysql_users'").rows;
+    assert_eq!(tables, [[text("mysql_users")], [text("runtime_mysql_users")]]);
+    assert!(fixture.refused("DELETE FROM runtime_mysql_users").contains("runtime_mysql_users"));
+    assert!(fixture.refused("DELETE FROM loaded_mysql_users").contains("not authorized"));
+}
+
+#[test]
+fn what_is_on_or_off_is_spelled_in_one_way() {
+    let mut fixture = Fixture::new();
+    let given = [
+        ("mysql-have_compress", "0", "false"),
+        ("mysql-eventslog_default_log", "true", "1"),
+        ("mysql-connection_warming", "TRUE", "true"),
+        ("mysql-wait_timeout", "5000", "5000"),
+    ];
+    for (name, value, _) in given {
+        fixture.done(&format!("SET {name} = '{value}'"));
+    }
+    fixture.done("LOAD MYSQL VARIABLES TO RUNTIME");
+    for (name, value, shown) in given {
+        let of = |layer: &str| {
+            format!(
+                "SELECT variable_value FROM {layer}global_variables WHERE variable_name = '{name}'"
+            )
+        };
+        assert_eq!(fixture.value(&of("runtime_")), text(shown), "{name}");
+        assert_eq!(fixture.value(&of("")), text(value), "{name}");
+    }
+    assert!(fixture.rows("SHOW DIFF MYSQL VARIABLES").rows.is_empty(), "they mean the same");
+    let untouched = "SELECT variable_value FROM runtime_global_variables WHERE variable_name = \
+                     'mysql-query_digests'";
+    assert_eq!(fixture.value(untouched), text("true"));
+}
+
+#[test]
+fn values_that_proxysql_takes_are_taken() {
+    let mut fixture = Fixture::new();
+    fixture.done("SET mysql-query_processor_iterations = 500000");
+    fixture.done("SET mysql-shun_recovery_time_sec = 0");
+    fixture.done("LOAD MYSQL VARIABLES TO RUNTIME");
+    let settings = &fixture.config().settings.clone();
+    let values = (settings.query_processor_iterations, settings.shun_recovery_time_sec);
+    assert_eq!(values, (500_000, 0));
+}
+
+#[test]
+fn drivers_get_the_variables_that_they_ask_for() {
+    let mut fixture = Fixture::new();
+    // MariaDB Connector/J 1.5 and MySQL Connector/J 5.1.
+    let asked = "SHOW VARIABLES WHERE Variable_name IN ('max_allowed_packet', 'system_time_zone', \
+                 'time_zone', 'sql_mode')";
+    assert_eq!(fixture.rows(asked).rows.len(), 4);
+    let asked = "SHOW VARIABLES WHERE Variable_name ='language' OR Variable_name = \
+                 'net_write_timeout' OR Variable_name = 'wait_timeout' OR Variable_name = \
+                 'character_set_client' OR Variable_name = 'tx_isolation' OR Variable_name = \
+                 'lower_case_table_names' OR Variable_name = 'autocommit'";
+    let rows = fixture.rows(asked).rows;
+    assert_eq!(rows.len(), 7);
+    assert_eq!(rows.first(), Some(&vec![text("autocommit"), text("ON")]));
+    assert_eq!(fixture.rows("SHOW VARIABLES LIKE 'mysql-wait_timeout'").rows.len(), 1);
+    assert_eq!(fixture.rows("SHOW GLOBAL VARIABLES LIKE 'version'").rows.len(), 1);
+    let all = fixture.rows("SHOW VARIABLES").rows;
+    assert!(!all.iter().any(|row| row.first() == Some(&text("time_zone"))), "as in ProxySQL");
+    assert_eq!(fixture.value("SELECT @@ProxySQL_Uptime"), Value::Integer(7_260));
+    assert!(fixture.refused("SELECT @@nothing").contains("nothing"));
+    assert_eq!(
+        fixture.value("SELECT count(*) > 0 FROM mysql_collations WHERE Charset = 'utf8'"),
+        Value::Integer(1)
+    );
+}
+
+#[test]
+fn checksums_have_the_names_and_forms_of_proxysql() {
+    let mut fixture = Fixture::new();
+    let names =
+        "SELECT group_concat(name) FROM (SELECT name FROM runtime_checksums_values ORDER BY 1)";
+    let expected = "admin_variables,mysql_query_rules,mysql_servers,mysql_servers_v2,mysql_users,\
+                    mysql_variables,proxysql_servers";
+    assert_eq!(fixture.value(names), text(expected));
+    let row = |fixture: &mut Fixture, sql: &str| fixture.rows(sql).rows.remove(0);
+    assert_eq!(row(&mut fixture, "CHECKSUM MYSQL USERS"), [text("mysql_users"), text("0x00")]);
+    fixture.done("INSERT INTO mysql_users (username, password) VALUES ('u', 'p')");
+    let [_, Value::Text(sum)] = &*row(&mut fixture, "CHECKSUM MEMORY MYSQL USERS") else {
+        panic!("no checksum")
+    };
+    assert!(sum.len() == 18 && sum.starts_with("0x"), "{sum}");
+    assert_eq!(row(&mut fixture, "CHECKSUM DISK MYSQL USERS")[1], text("0x00"));
+}
+
+#[test]
+fn a_dump_of_tables_is_restored() {
+    let mut fixture = Fixture::new();
+    fixture.done("INSERT INTO mysql_users (username, password) VALUES ('old', 'p')");
+    let version = format!("('admin-version','{VERSION}')");
+    for sql in [
+        "/*M!999999\\- enable the sandbox mode */",
+        "/*!40101 SET @OLD_SQL_MODE=@@SQL_MODE, SQL_MODE='NO_AUTO_VALUE_ON_ZERO' */",
+        "DROP TABLE IF EXISTS `mysql_users`",
+        "CREATE TABLE mysql_users (\n    username VARCHAR NOT NULL,\n    PRIMARY KEY (username, backend)\n)",
+        "LOCK TABLES `mysql_users` WRITE",
+        "/*!40000 ALTER TABLE `mysql_users` DISABLE KEYS */",
+        "INSERT INTO `mysql_users` (username, password) VALUES ('new','p')",
+        "DROP TABLE IF EXISTS `global_variables`",
+        "CREATE TABLE global_variables (variable_name VARCHAR NOT NULL PRIMARY KEY)",
+        &format!("INSERT INTO `global_variables` VALUES {version},('mysql-wait_timeout','7000')"),
+        "UNLOCK TABLES",
+    ] {
+        fixture.done(sql);
+    }
+    assert_eq!(fixture.value("SELECT group_concat(username) FROM mysql_users"), text("new"));
+    assert_eq!(
+        fixture.value("SELECT @@global.mysql-wait_timeout IS NULL").clone(),
+        Value::Integer(0)
+    );
+    // What a tool asks beside.
+    let rows = fixture.rows("SELECT /*!40001 SQL_NO_CACHE */ username FROM mysql_users").rows;
+    assert_eq!(rows, [[text("new")]]);
+    assert!(fixture.rows("SELECT DISTINCT ENGINE FROM INFORMATION_SCHEMA.FILES").rows.is_empty());
+    let triggers = "SELECT TRIGGER_NAME FROM INFORMATION_SCHEMA.TRIGGERS WHERE \
+                    EVENT_OBJECT_SCHEMA = DATABASE() AND EVENT_OBJECT_TABLE = 'mysql_users'";
+    assert!(fixture.rows(triggers).rows.is_empty());
+    // Nothing else is dropped or made.
+    assert!(fixture.refused("DROP TABLE mysql_users").contains("not authorized"));
+    assert!(fixture.refused("CREATE TABLE mine (a INT)").contains("not authorized"));
+}
+
+#[test]
+fn a_load_says_what_waits_for_a_restart_and_what_does_nothing() {
+    let mut fixture = Fixture::new();
+    fixture.done("SET mysql-threads = 3");
+    let said = fixture.done("LOAD MYSQL VARIABLES TO RUNTIME");
+    let expected = "1 change; 1 change after a restart, the first one: setting workers: 0 -> 3";
+    assert_eq!(said, expected);
+    // Once, when it is set.
+    assert_eq!(
+        fixture.done("SET mysql-connection_warming = true"),
+        "mysql-connection_warming has no effect"
+    );
+    let shown = [[text("Warning"), text("1105"), text("mysql-connection_warming has no effect")]];
+    assert_eq!(fixture.rows("SHOW WARNINGS").rows, shown);
+    assert_eq!(fixture.rows("SHOW WARNINGS").rows, shown, "asking changes nothing");
+    assert_eq!(fixture.value("SHOW COUNT(*) WARNINGS"), text("1"));
+    let said = fixture.done("LOAD MYSQL VARIABLES TO RUNTIME");
+    assert!(
+        said.contains("1 warning, the first one: mysql-connection_warming has no effect"),
+        "{said}"
+    );
+    assert_eq!(fixture.done("LOAD MYSQL VARIABLES TO RUNTIME"), expected, "it still waits");
+    assert!(fixture.rows("SHOW WARNINGS").rows.is_empty());
+    fixture.done("INSERT INTO mysql_replication_hostgroups VALUES (1, 2, 'read_only', '')");
+    let said = fixture.done("LOAD MYSQL SERVERS TO RUNTIME");
+    assert!(said.contains("mysql_replication_hostgroups: servers stay"), "{said}");
+    let Reply::Ok { affected, .. } = fixture.reply("SAVE MYSQL SERVERS TO DISK") else {
+        panic!("not saved")
+    };
+    assert_eq!(affected, 0, "as in ProxySQL");
+}
+
+#[test]
+fn other_credentials_are_a_change_without_their_values() {
+    let mut fixture = Fixture::new();
+    fixture.done("SET admin-admin_credentials = 'admin:other'");
+    fixture.done("SET admin-refresh_interval = 3000");
+    assert_eq!(
+        fixture.done("LOAD ADMIN VARIABLES TO RUNTIME"),
+        "2 changes; 1 warning, the first one: admin-refresh_interval has no effect"
+    );
+    let Value::Text(changes) = fixture.value("SELECT changes FROM disk.config_history") else {
+        panic!("no row")
+    };
+    assert_eq!(changes, "admin-admin_credentials: changed\nadmin-refresh_interval: 2000 -> 3000");
+    assert_eq!(fixture.done("LOAD ADMIN VARIABLES TO RUNTIME"), "0 changes");
+}
+
+#[test]
+fn a_path_is_taken_as_it_is_written() {
+    let parsed = |sql: &str| sql::parse(sql);
+    let expected = Ok(Statement::Command(Command::SaveConfig("/tmp/New.Cnf".to_owned())));
+    for sql in [
+        "SELECT CONFIG INTO OUTFILE /tmp/New.Cnf",
+        "select config into outfile '/tmp/New.Cnf'",
+        "SAVE CONFIG TO FILE /tmp/New.Cnf;",
+    ] {
+        assert_eq!(parsed(sql), expected, "{sql}");
+    }
+}
+
+#[test]
+fn each_kind_of_statement_has_its_row() {
+    let mut fixture = Fixture::new();
+    let count = fixture.value("SELECT count(*) FROM stats_mysql_commands_counters");
+    let kinds = trunkline_sql::analysis::StatementKind::ALL.len();
+    assert_eq!(count, Value::Integer(i64::try_from(kinds).expect("few")));
+    let counted = "SELECT Total_cnt FROM stats_mysql_commands_counters WHERE Command = ";
+    assert_eq!(fixture.value(&format!("{counted} 'SELECT'")), Value::Integer(8_040));
+    assert_eq!(fixture.value(&format!("{counted} 'GRANT'")), Value::Integer(0));
+}
+
+/// A folder of this test's own, which is not there yet.
+fn folder(name: &str) -> std::path::PathBuf {
+    let folder = std::env::temp_dir().join(format!("trunkline-{name}-{}", std::process::id()));
+    drop(std::fs::remove_dir_all(&folder));
+    folder
+}
+
+#[test]
+fn a_first_start_that_fails_leaves_nothing_behind() {
+    let folder = folder("first");
+    let begin = |text: &'static str| {
+        let first = move || crate::import::cnf_rows(text, "first.cnf");
+        let first: &dyn Fn() -> Result<crate::import::Imported, Vec<String>> = &first;
+        start::start(Start { folder: folder.clone(), is_initial: false, first })
+    };
+    let users = |config: &Config| {
+        let names = config.users.iter().map(|user| user.name.clone());
+        names.collect::<Vec<String>>()
+    };
+    assert!(begin("mysql_users = ( { username=\"wrong\", default_hostgroup=-7 } )").is_err());
+    assert!(!folder.exists(), "the folder was not there before");
+    // It can't listen, say: the process ends before it serves.
+    let started = begin("mysql_users = ( { username=\"early\", password=\"p\" } )").expect("valid");
+    assert!(started.is_first);
+    drop(started);
+    let started = begin("mysql_users = ( { username=\"late\", password=\"p\" } )").expect("valid");
+    assert_eq!((users(&started.config), started.is_first), (vec!["late".to_owned()], true));
+    // It serves, and that is kept.
+    let mut store = started.store;
+    start::keep_first(&mut store).expect("kept");
+    drop(store);
+    let started = begin("mysql_users = ( { username=\"other\", password=\"p\" } )").expect("valid");
+    assert_eq!((users(&started.config), started.is_first), (vec!["late".to_owned()], false));
+    drop(started.store);
+    std::fs::remove_dir_all(&folder).expect("it is ours");
+}
+
+#[test]
+fn what_a_file_would_change_that_is_not_read_is_told() {
+    let rows = |text: &str| crate::import::cnf_rows(text, "x.cnf").expect("rows");
+    let (running, _) = start::config_of(rows(FILE)).unwrap_or_else(|error| panic!("{error:?}"));
+    let changes = |text: &str| start::differs(&running, rows(text)).map_err(|error| error.0);
+    assert_eq!(changes(FILE), Ok(Vec::new()));
+    let other = FILE.replace("weight=7", "weight=8");
+    let found = changes(&other).expect("valid");
+    assert!(matches!(found.as_slice(), [only] if only.contains("weight")), "{found:?}");
+}
