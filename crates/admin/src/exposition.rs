@@ -116,6 +116,7 @@ fn put_memory<'a>(out: &mut Exposition<'a>, memory: &'a MemoryFigures) {
     let by = |sums: &'a BTreeMap<String, u64>| sums.iter().map(|(name, sum)| (name.clone(), *sum));
     out.single(&metrics::MEMORY_MAX, memory.max);
     out.single(&metrics::MEMORY_TOTAL, memory.total);
+    out.single(&metrics::MEMORY_FREED, memory.freed);
     out.labelled(&metrics::MEMORY_CHARGED, by(&memory.charged));
     out.single(&metrics::MEMORY_WAITING, memory.waiting);
     out.single(&metrics::MEMORY_WAITS, memory.waits);
@@ -198,6 +199,8 @@ fn latency<'a>(out: &mut Exposition<'a>, report: &'a Report) {
     out.histogram(&[], &report.latency);
     out.head(&metrics::QUEUE_WAIT);
     out.histogram(&[], &report.queue_wait);
+    out.head(&metrics::BATCH);
+    out.histogram(&[], &report.batch);
     out.head(&metrics::COMMAND_LATENCY);
     for row in &report.commands {
         command(out, row);

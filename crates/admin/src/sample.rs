@@ -49,6 +49,7 @@ pub(crate) fn report(digests: DigestQuery) -> Report {
             waiting: 1,
             waits: 5,
             refusals: [("greediest".to_owned(), 2)].into(),
+            freed: 0,
         },
         admin: AdminFigures { admins: 1, denied: 2, ..AdminFigures::default() },
         http: HttpFigures { connections: 1, ..HttpFigures::default() },

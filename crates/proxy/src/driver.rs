@@ -18,6 +18,8 @@ use crate::{
 
 /// Events taken from the kernel in one wait.
 const EVENTS_MAX: usize = 1_024;
+/// How long a reading of the calendar's time holds, µs.
+const CALENDAR_US: u64 = 10_000;
 /// Ends a wait when mail has come.
 pub(crate) const WAKE: Token = Token(0);
 
@@ -45,11 +47,27 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// The time since the workers' clock began, and the calendar's.
-    pub(crate) fn now(&self) -> Now {
-        let us = self.started.elapsed().as_micros();
-        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Now { us: u64::try_from(us).unwrap_or(u64::MAX), unix_sec: unix.as_secs() }
+    /// The time since the workers' clock began, µs.
+    pub(crate) fn now_us(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+}
+
+/// The calendar's time, which is not asked for with every batch.
+#[derive(Default)]
+struct Calendar {
+    unix_sec: u64,
+    /// When it is asked for again, by the workers' clock, µs.
+    until_us: u64,
+}
+
+impl Calendar {
+    fn at(&mut self, us: u64) -> Now {
+        if us >= self.until_us {
+            let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            *self = Self { unix_sec: unix.as_secs(), until_us: us + CALENDAR_US };
+        }
+        Now { us, unix_sec: self.unix_sec }
     }
 }
 
@@ -57,11 +75,16 @@ impl Parts {
 pub(crate) struct Driver {
     shell: Shell<Socket>,
     outside: Outside,
+    calendar: Calendar,
 }
 
 impl Driver {
     pub(crate) fn new(worker: Worker, parts: Parts) -> Self {
-        Self { shell: Shell::new(worker, parts.options), outside: Outside::new(parts) }
+        Self {
+            shell: Shell::new(worker, parts.options),
+            outside: Outside::new(parts),
+            calendar: Calendar::default(),
+        }
     }
 
     /// Runs until the worker has stopped. The snapshot is the first configuration.
@@ -84,10 +107,12 @@ impl Driver {
     }
 
     fn batch(&mut self, events: &Events) {
-        let now = self.outside.parts.now();
+        let now = self.calendar.at(self.outside.parts.now_us());
         self.outside.begin_batch(now, events);
         self.shell.batch(&mut self.outside, now);
-        self.outside.end_batch(self.shell.worker_mut());
+        let worker = self.shell.worker_mut();
+        self.outside.end_batch(worker);
+        worker.batch_took(self.outside.parts.now_us().saturating_sub(now.us));
     }
 
     /// Leaves the sockets alone for a moment, if the worker expects more to come meanwhile.

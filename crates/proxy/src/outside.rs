@@ -165,7 +165,7 @@ impl Outside {
     fn stop(&mut self, within_ms: u64) -> u64 {
         self.is_stopping = true;
         self.remove_listeners();
-        let deadline_ms = self.parts.now().ms() + within_ms;
+        let deadline_ms = self.parts.now_us() / 1_000 + within_ms;
         let (relays, mut means) = self.relaying();
         relays.stop(deadline_ms, &mut means);
         deadline_ms

@@ -12,8 +12,9 @@ use trunkline_stats::TcpListenerRow;
 use trunkline_tcp::{Accepted, Action, End, ListenerId, PairId, Relay};
 use trunkline_topology::{Address, Server};
 
-/// Clients accepted in one batch, and reads from one socket in one batch: as in `driver`.
-const ACCEPTS_PER_BATCH: usize = 256;
+/// Clients that a listener accepts in one batch: nobody else is served meanwhile.
+const ACCEPTS_PER_BATCH: usize = 16;
+/// Reads from one socket in one batch, for the same reason.
 const READS_PER_BATCH: usize = 16;
 
 /// Tokens of relayed sockets and their listeners have this bit; others have not.

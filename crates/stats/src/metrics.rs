@@ -117,6 +117,8 @@ metrics! {
         "The most memory that everything clients and administrators can make grow may take (memory_max)."
     MEMORY_TOTAL: Gauge "trunkline_memory_used_bytes" []
         "What is taken of it, with what workers keep ready."
+    MEMORY_FREED: Gauge "trunkline_memory_freed_bytes" []
+        "Large blocks that were freed and are yet to be given back to the system, by the thread that does that."
     MEMORY_CHARGED: Gauge "trunkline_memory_charged_bytes" ["kind"]
         "What is in use of it, by what for; up to a second old."
     MEMORY_WAITING: Gauge "trunkline_memory_clients_waiting" []
@@ -153,6 +155,8 @@ metrics! {
         "Statements for which it could not be decided whether the rule's pattern matches. They match a rule that protects, and no other."
     STATEMENT_LATENCY: Histogram "trunkline_statement_latency_seconds" []
         "From the statement's last byte received to its answer's last byte passed on."
+    BATCH: Histogram "trunkline_worker_batch_seconds" []
+        "How long the rounds of workers' loops took. A worker serves nobody else meanwhile."
     QUEUE_WAIT: Histogram "trunkline_queue_wait_seconds" []
         "How long statements waited for a server connection, of those that waited."
     COMMAND_LATENCY: Histogram "trunkline_command_latency_seconds" ["command"]

@@ -41,6 +41,8 @@ pub struct Report {
     pub server_wait: Histogram,
     /// How long servers were held back because their clients did not read.
     pub client_wait: Histogram,
+    /// How long the rounds of workers' loops took.
+    pub batch: Histogram,
     /// Errors that servers answered with; not in JSON, as their texts may hold values.
     #[serde(skip)]
     pub errors: Vec<ErrorRow>,
@@ -142,6 +144,8 @@ pub struct MemoryFigures {
     pub waits: u64,
     /// How often memory was refused, by why.
     pub refusals: BTreeMap<String, u64>,
+    /// Large blocks that were freed and are yet to be given back to the system, bytes.
+    pub freed: u64,
 }
 
 /// Who is on the admin port now, and what was refused there since the start.
@@ -509,6 +513,7 @@ impl Report {
             merged.connect_wait.merge(&report.connect_wait);
             merged.server_wait.merge(&report.server_wait);
             merged.client_wait.merge(&report.client_wait);
+            merged.batch.merge(&report.batch);
             errors.extend(report.errors);
             merged.clients_encrypted += report.clients_encrypted;
             merged.server_connections_encrypted += report.server_connections_encrypted;

@@ -86,6 +86,7 @@ pub struct WorkerStats {
     connect_wait: Histogram,
     server_wait: Histogram,
     client_wait: Histogram,
+    batch: Histogram,
     errors: ErrorTable,
     servers: Vec<ServerStats>,
     digests: DigestTable,
@@ -106,6 +107,7 @@ impl WorkerStats {
             connect_wait: Histogram::default(),
             server_wait: Histogram::default(),
             client_wait: Histogram::default(),
+            batch: Histogram::default(),
             errors: ErrorTable::default(),
             servers: Vec::new(),
             digests: DigestTable::new(settings.digests_max, settings.hash_seed),
@@ -163,6 +165,12 @@ impl WorkerStats {
     /// Counts a time that a server was held back because its client did not read, µs.
     pub fn held_back(&mut self, us: u64) {
         self.client_wait.record(us);
+    }
+
+    /// Counts a round of the worker's loop, µs.
+    #[inline]
+    pub fn batch_took(&mut self, us: u64) {
+        self.batch.record(us);
     }
 
     /// Counts a statement and its copy, whose answers were compared.
@@ -236,6 +244,7 @@ impl WorkerStats {
             connect_wait: self.connect_wait.clone(),
             server_wait: self.server_wait.clone(),
             client_wait: self.client_wait.clone(),
+            batch: self.batch.clone(),
             errors: self.errors.rows(),
             commands: self.command_rows(),
             servers: gauges.servers.into_iter().map(server).collect(),

@@ -1,10 +1,33 @@
 //! The allocator, and how it gives freed memory back to the system.
-#![expect(unsafe_code, reason = "the allocator's options are set by a function of its library")]
+#![expect(unsafe_code, reason = "an allocator is unsafe code, and so are its library's options")]
+
+#[cfg(target_os = "linux")]
+mod large;
 
 use std::ffi::{c_int, c_long};
 
+#[cfg(target_os = "linux")]
+pub use large::{give_back_beside, waiting_len};
+
+#[cfg(target_os = "linux")]
+#[global_allocator]
+static ALLOCATOR: large::Allocator = large::Allocator;
+
+#[cfg(not(target_os = "linux"))]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Elsewhere, whoever frees a large block gives it back.
+#[cfg(not(target_os = "linux"))]
+pub fn give_back_beside() -> std::io::Result<()> {
+    Ok(())
+}
+
+/// Elsewhere, nothing waits to be given back.
+#[cfg(not(target_os = "linux"))]
+pub fn waiting_len() -> u64 {
+    0
+}
 
 /// `mi_option_purge_delay`, ms: how long pages that nobody uses are kept.
 const PURGE_DELAY: c_int = 15;

@@ -14,7 +14,9 @@ use crate::{
 };
 
 /// Bytes that are unpacked for one client before others have their turn.
-const UNPACKED_PER_EVENT: usize = 16 * PIECE_MAX;
+const UNPACKED_PER_EVENT: usize = 4 * PIECE_MAX;
+/// Bytes that are unpacked in one tick for all that wait for it, so that others are served.
+const UNPACKED_PER_TICK: usize = 8 * PIECE_MAX;
 
 impl Core {
     /// See [`Worker::wrote`](crate::Worker::wrote).
@@ -60,7 +62,7 @@ impl Commands {
         client.active_ms = self.exchange.core.env.now.ms();
         match client.io.packing.is_some() {
             false => self.client_read_plain(client, bytes),
-            true => self.packed_client_read(client, bytes),
+            true => _ = self.packed_client_read(client, bytes),
         }
         client.io.follows = false;
         if client.io.memory.is_some() || client.io.inbox.len() > FREE_LEN {
@@ -104,8 +106,8 @@ impl Commands {
         }
     }
 
-    /// Bytes of a client that compresses.
-    fn packed_client_read(&mut self, client: &mut Client, bytes: &[u8]) {
+    /// Bytes of a client that compresses; how many they were, as far as they were unpacked.
+    fn packed_client_read(&mut self, client: &mut Client, bytes: &[u8]) -> usize {
         let received = match client.phase {
             Phase::Closing => None,
             _ => client.io.packing.as_mut(),
@@ -114,7 +116,7 @@ impl Commands {
             (std::mem::take(&mut packing.received), std::mem::take(&mut packing.unpacked))
         });
         let Some((mut received, (mut plain, mut used))) = taken else {
-            return;
+            return 0;
         };
         let input = joined(&mut received, bytes);
         let more_follows = client.io.follows;
@@ -140,7 +142,10 @@ impl Commands {
                     at += len;
                     unpacked_len += plain.len();
                 }
-                Err(fault) => return self.exchange.refuse_packed(client, fault),
+                Err(fault) => {
+                    self.exchange.refuse_packed(client, fault);
+                    return unpacked_len;
+                }
             }
         }
         if used == plain.len() {
@@ -150,12 +155,17 @@ impl Commands {
         let rest = remaining(received, bytes, at);
         let has_more = unpacked_len >= UNPACKED_PER_EVENT;
         self.exchange.core.keep_received(client, rest, (plain, used), has_more);
+        unpacked_len
     }
 
     /// Unpacks for those that wait for it.
     #[inline]
     pub(crate) fn unpack_waiting(&mut self) {
+        let mut unpacked_len = 0;
         for _ in 0..self.exchange.core.fx.unpacking.len() {
+            if unpacked_len >= UNPACKED_PER_TICK {
+                return;
+            }
             let Some(side) = self.exchange.core.fx.unpacking.pop_front() else {
                 return;
             };
@@ -164,7 +174,7 @@ impl Commands {
                     self.with_client(id, |commands, client| {
                         if let Some(packing) = client.io.packing.as_deref_mut() {
                             packing.is_listed = false;
-                            commands.packed_client_read(client, &[]);
+                            unpacked_len += commands.packed_client_read(client, &[]);
                         }
                     });
                 }

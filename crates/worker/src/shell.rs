@@ -23,15 +23,26 @@ pub use io::{
 };
 pub use mail::{Mail, Travelling};
 
+use std::collections::VecDeque;
+
 use crate::{Now, Side, Worker, WorkerOptions};
 use sockets::{Socket, Sockets};
 use writing::WriteBatch;
 
-/// Clients that one listener accepts in one batch, so that those connected already are not kept
-/// waiting.
-pub const ACCEPTS_PER_BATCH: usize = 256;
+/// Clients that a batch accepts at least, where so many wait: it takes some tenths of a millisecond
+/// to greet them and to close those that give way for them, and who is connected already waits for
+/// it.
+pub const ACCEPTS_MIN: usize = 8;
+/// The most that it accepts.
+pub const ACCEPTS_MAX: usize = 256;
+/// For so many reads in a batch, it accepts one client more: what it does for those who are
+/// connected takes as long.
+const READS_PER_ACCEPT: u64 = 4;
 /// Reads from one socket in one batch, for the same reason: 16 × 64 KiB.
 pub const READS_PER_BATCH: usize = 16;
+/// Reads in one batch from all sockets that have filled the memory before, for the same reason:
+/// they take turns.
+pub const LONG_READS_PER_BATCH: usize = 16;
 
 /// One worker with its sockets.
 pub struct Shell<S: Stream> {
@@ -39,10 +50,13 @@ pub struct Shell<S: Stream> {
     index: usize,
     workers: usize,
     sockets: Sockets<S>,
-    /// Sockets that may have more to read than one batch took.
-    unfinished: Vec<Side>,
-    /// Listeners with more clients than one batch accepts.
-    accepting: Vec<usize>,
+    /// Sockets that may have more to read than one batch took, each once, in the order in which
+    /// they are read.
+    unfinished: VecDeque<Side>,
+    /// Reads that are left to them in this batch.
+    long_reads_left: usize,
+    /// Listeners at which clients may wait, each once; those behind get their turn first.
+    accepting: VecDeque<usize>,
     writing: WriteBatch,
     /// Records on their way to a socket.
     records: <S::Seal as Seal>::Records,
@@ -57,8 +71,9 @@ impl<S: Stream> Shell<S> {
             index: options.index,
             workers: options.workers,
             sockets: Sockets::default(),
-            unfinished: Vec::new(),
-            accepting: Vec::new(),
+            unfinished: VecDeque::new(),
+            long_reads_left: 0,
+            accepting: VecDeque::new(),
             writing: WriteBatch::default(),
             records: Default::default(),
             is_stopped: false,
@@ -107,11 +122,17 @@ impl<S: Stream> Shell<S> {
     /// whatever follows from them, until nothing is left to do.
     pub fn batch(&mut self, io: &mut impl Io<Stream = S>, now: Now) {
         self.worker.begin_batch(now);
-        self.worker.counters_mut().batches += 1;
+        let counters = self.worker.counters_mut();
+        counters.batches += 1;
+        let reads_before = counters.socket_reads;
+        self.long_reads_left = LONG_READS_PER_BATCH;
         self.go_on_reading(io);
-        self.go_on_accepting(io);
         while let Some(event) = io.next_event() {
             self.happen(io, event);
+        }
+        if !self.accepting.is_empty() {
+            let reads = self.worker.counters_mut().socket_reads - reads_before;
+            self.accept_some(io, reads);
         }
         self.worker.tick();
         self.settle(io);
@@ -119,30 +140,37 @@ impl<S: Stream> Shell<S> {
 
     /// Reads that the last batch left. What these leave over again is the next batch's.
     fn go_on_reading(&mut self, io: &mut impl Io<Stream = S>) {
-        let len = self.unfinished.len();
-        for place in 0..len {
-            if let Some(side) = self.unfinished.get(place).copied() {
+        for _ in 0..self.unfinished.len() {
+            if self.long_reads_left == 0 {
+                break;
+            }
+            let Some(side) = self.unfinished.pop_front() else { break };
+            if let Some(socket) = self.sockets.get_mut(side) {
+                socket.is_unfinished = false;
+                self.long_reads_left -= 1;
                 self.read(io, side);
             }
         }
-        self.unfinished.drain(..len);
     }
 
-    fn go_on_accepting(&mut self, io: &mut impl Io<Stream = S>) {
-        let len = self.accepting.len();
-        for place in 0..len {
-            if let Some(listener) = self.accepting.get(place).copied() {
-                self.accept(io, listener);
-            }
+    /// The next batches read on from this socket.
+    fn read_later(&mut self, side: Side) {
+        if let Some(socket) = self.sockets.get_mut(side)
+            && !std::mem::replace(&mut socket.is_unfinished, true)
+        {
+            self.unfinished.push_back(side);
         }
-        self.accepting.drain(..len);
     }
 
     #[inline]
     fn happen<I: Io<Stream = S>>(&mut self, io: &mut I, event: Event<S>) {
         match event {
             Event::Ready(place, readiness) => self.ready(io, place, readiness),
-            Event::Knock(listener) => self.accept(io, listener),
+            Event::Knock(listener) => {
+                if !self.accepting.contains(&listener) {
+                    self.accepting.push_back(listener);
+                }
+            }
             Event::Mail(mail) => self.open(io, mail),
             Event::Visit(visit) => visit(&mut self.worker),
         }
@@ -155,11 +183,12 @@ impl<S: Stream> Shell<S> {
             return self.check_connecting(io, side);
         }
         socket.has_ended |= readiness.ended;
+        let awaits_turn = socket.is_unfinished;
         if readiness.writable && socket.is_full {
             socket.is_full = false;
             self.write(io, side);
         }
-        if readiness.readable || readiness.ended {
+        if (readiness.readable || readiness.ended) && !awaits_turn {
             self.read(io, side);
         }
     }

@@ -232,6 +232,12 @@ impl Worker {
         self.commands.exchange.core.digests(from, rows_max)
     }
 
+    /// Counts what a batch took with all that came of it, µs.
+    #[inline]
+    pub fn batch_took(&mut self, us: u64) {
+        self.commands.exchange.core.fx.stats.batch_took(us);
+    }
+
     /// The counters, for what only the driver can count.
     pub fn counters_mut(&mut self) -> &mut trunkline_stats::Counters {
         self.commands.exchange.core.counters_mut()

@@ -31,6 +31,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
+use trunkline_stats::{Histogram, Report};
 use trunkline_testkit::{AuthPlugin, MariaDb, Options, Server, Trunkline, cpu_micros};
 
 use crate::bench::limits;
@@ -237,12 +238,13 @@ fn beside(
     std::thread::sleep(CALM);
     let (calm, before) = (watch.take(), Spent::now(proxy)?);
     let (calm_seconds, calm_proxy, calm_own) = before.since(begun);
-    let rss = proxy.rss_bytes()?;
+    let (rss, batches) = (proxy.rss_bytes()?, batches(proxy)?);
     let field = Field::new(proxy, Duration::from_secs(arguments.seconds), descriptors);
     let attacked = (attack.run)(&field);
     let (during, after): (Seen, Spent) = (watch.take(), Spent::now(proxy)?);
     let (seconds, micros, own) = after.since(before);
     let peak = proxy.peak_rss_bytes()?;
+    let batches = self::batches(proxy)?.since(&batches);
     std::thread::sleep(SETTLE);
     let beyond = |micros: u64, calm: u64| {
         #[expect(clippy::cast_precision_loss, reason = "microseconds of minutes")]
@@ -261,6 +263,7 @@ fn beside(
         proxy_cpu: beyond(micros, calm_proxy),
         calm,
         during,
+        longest_batch_us: longest_us(&batches),
         answers: field.answers(),
         broken: Vec::new(),
     };
@@ -270,4 +273,16 @@ fn beside(
     }
     ensure!(proxy.is_running(), "the proxy has ended; the end of its log:\n{}", proxy.log());
     Ok(outcome)
+}
+
+/// How long the rounds of the workers' loops took so far.
+fn batches(proxy: &Trunkline) -> Result<Histogram> {
+    let report: Report = serde_json::from_str(&proxy.status_json()?)?;
+    Ok(report.batch)
+}
+
+/// The longest one, at most a quarter too long.
+fn longest_us(durations: &Histogram) -> u64 {
+    let longest = durations.buckets().last();
+    longest.map_or(0, |(_, longest_us, _)| longest_us.min(durations.max_us()))
 }

@@ -8,6 +8,9 @@ use crate::watch::Seen;
 /// batch of a worker may take.
 const NOTHING_MS: f64 = 5.0;
 
+/// What a worker's batch may take, ms, where the machine stops nobody for longer.
+const BATCH_MS: f64 = 5.0;
+
 /// What must hold during an attack.
 pub struct Promise {
     /// By how many MiB the proxy's memory may grow.
@@ -22,8 +25,9 @@ pub struct Promise {
 /// The first lines of the table.
 pub const HEAD: &str = "\
     | attack | it takes | sent MB | conns | its CPU s | memory grew MB | left after 5 s MB \
-    | our CPU s | neighbour p50/p99 ms, before → during (direct p99) | p99 × | answers |\n\
-    |---|---:|---:|---:|---:|---:|---:|---:|---|---:|---|";
+    | our CPU s | neighbour p50/p99 ms, before → during (direct p99) | p99 × \
+    | longest batch (direct) ms | answers |\n\
+    |---|---:|---:|---:|---:|---:|---:|---:|---|---:|---:|---|";
 
 /// What was measured.
 pub struct Outcome {
@@ -42,6 +46,8 @@ pub struct Outcome {
     pub proxy_cpu: f64,
     pub calm: Seen,
     pub during: Seen,
+    /// The longest round of a worker's loop, µs.
+    pub longest_batch_us: u64,
     /// How often which answer came.
     pub answers: BTreeMap<String, u64>,
     /// Promises that were not kept.
@@ -53,6 +59,11 @@ impl Outcome {
     fn slower(&self) -> f64 {
         let before = self.calm.through.share_ms(99).max(self.during.direct.share_ms(99));
         self.during.through.share_ms(99) / before.max(0.01)
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "microseconds of a batch")]
+    fn longest_batch_ms(&self) -> f64 {
+        self.longest_batch_us as f64 / 1_000.0
     }
 
     /// Notes the parts of the promise that were not kept.
@@ -68,6 +79,13 @@ impl Outcome {
                 "the neighbour's p99 was {p99:.1} ms, {slower:.1} times as long; {:.1} times is \
                  promised",
                 promise.slower
+            ));
+        }
+        let (longest, direct) = (self.longest_batch_ms(), self.during.direct.longest_ms());
+        if longest > BATCH_MS.max(direct) {
+            self.broken.push(format!(
+                "a worker served nobody else for {longest:.1} ms; {BATCH_MS:.1} ms are promised, \
+                 and a client without the proxy waited {direct:.1} ms at most"
             ));
         }
         if self.during.through.len() == 0 {
@@ -93,7 +111,7 @@ impl Outcome {
         let (calm, during) = (&self.calm, &self.during);
         format!(
             "| {} | {:.1} s | {:.1} | {} | {:.1} | {:.0} | {:.0} | {:.1} \
-             | {:.2}/{:.2} → {:.2}/{:.2} ({:.2}) | {:.1} | {} |",
+             | {:.2}/{:.2} → {:.2}/{:.2} ({:.2}) | {:.1} | {:.1} ({:.1}) | {} |",
             self.what,
             self.seconds,
             megabytes(self.sent),
@@ -108,6 +126,8 @@ impl Outcome {
             during.through.share_ms(99),
             during.direct.share_ms(99),
             self.slower(),
+            self.longest_batch_ms(),
+            during.direct.longest_ms(),
             answers.join(", "),
         )
     }
@@ -142,6 +162,7 @@ mod tests {
             proxy_cpu: 0.0,
             calm: seen(4, 4),
             during: seen(through_ms, direct_ms),
+            longest_batch_us: 5_000,
             answers: BTreeMap::from([(answer.to_owned(), 1)]),
             broken: Vec::new(),
         }
@@ -163,6 +184,13 @@ mod tests {
             for (broken, expected) in outcome.broken.iter().zip(expected) {
                 assert!(broken.contains(expected), "{broken}");
             }
+        }
+        let mut stopped = outcome(1, 6, 0, "1041");
+        for (longest_batch_us, broken) in [(6_000, 0), (6_100, 1)] {
+            stopped.longest_batch_us = longest_batch_us;
+            stopped.broken.clear();
+            stopped.check(&PROMISE);
+            assert_eq!(stopped.broken.len(), broken, "{longest_batch_us}");
         }
         let mut unserved = outcome(1, 1, 0, "1041");
         unserved.during.through = Latencies::default();

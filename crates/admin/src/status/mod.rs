@@ -93,6 +93,10 @@ fn traffic(text: &mut String, report: &Report, up: u64) {
         let waits = count(report.queue_wait.count());
         line(text, &format!("waits          {waits}: {}", quantiles(&report.queue_wait)));
     }
+    if report.batch.count() > 0 {
+        let batches = count(report.batch.count());
+        line(text, &format!("batches        {batches}: {}", quantiles(&report.batch)));
+    }
 }
 
 fn quantiles(histogram: &Histogram) -> String {

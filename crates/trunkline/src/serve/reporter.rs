@@ -243,6 +243,7 @@ fn memory_figures(budget: &Budget) -> MemoryFigures {
         waiting: budget.waiting(),
         waits: budget.waits(),
         refusals: refusals.collect(),
+        freed: crate::allocator::waiting_len(),
     }
 }
 

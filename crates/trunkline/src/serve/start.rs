@@ -137,6 +137,9 @@ fn settle_process(settings: &Settings) -> Option<u64> {
     limits::sharpen_pauses();
     limits::forbid_huge_pages();
     crate::allocator::give_back_soon();
+    if let Err(error) = crate::allocator::give_back_beside() {
+        tracing::warn!(%error, "large blocks of memory are given back by those who free them");
+    }
     if !settings.core_dumps {
         limits::forbid_dumps();
     }

@@ -111,7 +111,7 @@ impl<S: Stream> Shell<S> {
         if let Some(socket) = self.sockets.get_mut(side) {
             socket.is_paused = false;
             if std::mem::take(&mut socket.is_readable) {
-                self.unfinished.push(side);
+                self.read_later(side);
             }
         }
     }

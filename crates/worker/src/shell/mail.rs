@@ -133,7 +133,7 @@ impl<S: Stream> Shell<S> {
         self.add(io, unpack(travelling, side));
         self.worker.client_adopted(client);
         self.write(io, side);
-        self.unfinished.push(side);
+        self.read_later(side);
     }
 
     /// Sends a server connection with its socket to worker `to`.

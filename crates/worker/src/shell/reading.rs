@@ -11,19 +11,34 @@ const SESSION_PANIC: &str = "a session ended by a panic; please report this";
 const REST_PANIC: &str = "its connections could not be ended in order";
 
 impl<S: Stream> Shell<S> {
-    pub(super) fn accept(&mut self, io: &mut impl Io<Stream = S>, listener: usize) {
-        for _ in 0..ACCEPTS_PER_BATCH {
-            match io.accept(listener) {
-                Ok((stream, peer)) => self.welcome(io, stream, peer),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => {
-                    self.worker.counters_mut().accept_errors += 1;
-                    return;
-                }
+    /// Accepts clients, at one listener after the other: so many that those who are connected,
+    /// for whom this batch has read `reads` times, wait for about as long as they took.
+    #[cold]
+    pub(super) fn accept_some(&mut self, io: &mut impl Io<Stream = S>, reads: u64) {
+        let more = usize::try_from(reads / READS_PER_ACCEPT).unwrap_or(ACCEPTS_MAX);
+        let mut left = (ACCEPTS_MIN + more).min(ACCEPTS_MAX);
+        while left > 0
+            && let Some(listener) = self.accepting.pop_front()
+        {
+            left -= 1;
+            if self.accept(io, listener) {
+                self.accepting.push_back(listener);
             }
         }
-        self.accepting.push(listener);
+    }
+
+    /// Accepts a client; false when no more wait there, or accepting fails.
+    fn accept(&mut self, io: &mut impl Io<Stream = S>, listener: usize) -> bool {
+        match io.accept(listener) {
+            Ok((stream, peer)) => self.welcome(io, stream, peer),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => {
+                self.worker.counters_mut().accept_errors += 1;
+                return false;
+            }
+        }
+        true
     }
 
     fn welcome(&mut self, io: &mut impl Io<Stream = S>, stream: S, peer: Peer) {
@@ -90,8 +105,12 @@ impl<S: Stream> Shell<S> {
             }
             // What was just read may have paused this socket.
             self.act(io);
+            match self.long_reads_left.checked_sub(1) {
+                Some(left) => self.long_reads_left = left,
+                None => break,
+            }
         }
-        self.unfinished.push(side);
+        self.read_later(side);
     }
 
     /// Closes a socket and tells the worker.

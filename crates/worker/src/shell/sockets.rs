@@ -19,6 +19,8 @@ pub(super) struct Socket<S: Stream> {
     pub(super) is_paused: bool,
     /// There may be bytes, and they were not all read.
     pub(super) is_readable: bool,
+    /// It is read when its turn comes, in the next batches.
+    pub(super) is_unfinished: bool,
     /// The other end has closed: reading goes on until the stream says so.
     pub(super) has_ended: bool,
     /// The stream took less than it was given; an event says when there is room.
@@ -42,6 +44,7 @@ impl<S: Stream> Socket<S> {
             attempt: None,
             is_paused: false,
             is_readable: false,
+            is_unfinished: false,
             has_ended: false,
             is_full: false,
             is_closing: false,

@@ -63,6 +63,8 @@ struct Script {
     scratch: Vec<u8>,
     writes_many: bool,
     calls: Vec<&'static str>,
+    /// At which listeners clients were asked for.
+    listeners: Vec<usize>,
     /// How connecting goes, address by address.
     addresses: Vec<Result<Connecting, &'static str>>,
     is_peer_gone: bool,
@@ -75,8 +77,9 @@ impl Io for Script {
         self.events.pop_front()
     }
 
-    fn accept(&mut self, _: usize) -> io::Result<(Line, Peer)> {
+    fn accept(&mut self, listener: usize) -> io::Result<(Line, Peer)> {
         self.calls.push("accept");
+        self.listeners.push(listener);
         match self.accepts.pop_front() {
             Some(client) => client.map(|client| (Line(client), Peer::default())),
             None => Err(ErrorKind::WouldBlock.into()),
@@ -268,6 +271,37 @@ fn one_batch_reads_a_socket_so_often_and_the_next_goes_on() {
 }
 
 #[test]
+fn those_who_send_much_take_turns_and_who_sends_little_is_read_beside_them() {
+    let mut stage = Stage::new(10);
+    let clients: Vec<_> = (0..5).map(|_| stage.greeted()).collect();
+    for client in &clients {
+        client.borrow_mut().reads = long_login(10);
+        stage.ready(client, READABLE);
+    }
+    let left = |stage: &Stage| -> Vec<usize> {
+        assert!(stage.shell.has_more());
+        let mut left: Vec<_> = clients.iter().map(|it| it.borrow().reads.len()).collect();
+        left.iter_mut().for_each(|left| *left = LONG_LOGIN_LEN / 10 - *left);
+        left
+    };
+    stage.batch();
+    assert_eq!(left(&stage), [LONG_READS_PER_BATCH, 1, 1, 1, 1]);
+    // Who has been told to be readable again waits for its turn all the same.
+    stage.ready(&clients[0], READABLE);
+    let newcomer = stage.greeted();
+    assert_eq!(left(&stage), [2 * LONG_READS_PER_BATCH, 1, 1, 1, 1]);
+    newcomer.borrow_mut().reads = [Ok(vec![9, 0, 0])].into();
+    stage.ready(&newcomer, READABLE);
+    stage.batch();
+    assert!(newcomer.borrow().reads.is_empty(), "who sends little has waited");
+    for _ in 0..4 {
+        stage.batch();
+    }
+    let reads = left(&stage);
+    assert!(reads.iter().all(|reads| *reads >= 17), "{reads:?}");
+}
+
+#[test]
 fn an_interrupted_call_is_made_again() {
     let mut stage = Stage::new(64);
     let interrupted = || io::Error::from(ErrorKind::Interrupted);
@@ -284,20 +318,51 @@ fn an_interrupted_call_is_made_again() {
 }
 
 #[test]
-fn one_batch_accepts_so_many_clients_and_the_next_goes_on_before_its_events() {
+fn newcomers_are_greeted_some_at_a_time_and_behind_those_who_are_connected() {
     let mut stage = Stage::new(64);
-    let clients = (0..ACCEPTS_PER_BATCH + 1).map(|_| Ok(ClientEnd::default()));
+    let first = stage.greeted();
+    let clients = (0..3 * ACCEPTS_MAX).map(|_| Ok(ClientEnd::default()));
     stage.io.accepts = clients.collect();
     stage.io.events.push_back(Event::Knock(0));
     stage.batch();
-    assert_eq!(stage.shell.worker().clients(), ACCEPTS_PER_BATCH);
-    let first = stage.shell.streams().next().map(|(_, line)| Rc::clone(&line.0));
-    let first = first.expect("a client");
+    assert_eq!(stage.shell.worker().clients(), 1 + ACCEPTS_MIN);
+    assert!(stage.shell.has_more());
+    // It was told once that they wait, and goes on; who has sent something is read first.
     first.borrow_mut().reads = long_login(10);
     stage.ready(&first, READABLE);
     stage.batch();
-    assert_eq!(stage.shell.worker().clients(), ACCEPTS_PER_BATCH + 1);
-    assert_eq!(stage.io.calls, ["accept", "accept", "read", "write"]);
+    assert_eq!(stage.shell.worker().clients(), 1 + 2 * ACCEPTS_MIN);
+    assert_eq!(stage.io.calls[..2], ["read", "accept"]);
+    assert_eq!(stage.calls("accept"), ACCEPTS_MIN);
+}
+
+#[test]
+fn a_busy_batch_greets_as_many_as_take_about_as_long() {
+    for (reads, expected) in [(1, ACCEPTS_MIN), (16, ACCEPTS_MIN + 4), (5_000, ACCEPTS_MAX)] {
+        let mut stage = Stage::new(64);
+        let newcomers = (0..2 * ACCEPTS_MAX).map(|_| Ok(ClientEnd::default()));
+        stage.io.accepts = newcomers.collect();
+        stage.io.events.push_back(Event::Knock(0));
+        stage.batch();
+        for _ in 0..reads {
+            stage.io.events.push_back(Event::Ready(Place(0), READABLE));
+        }
+        stage.batch();
+        assert_eq!(stage.calls("accept"), expected, "{reads} reads");
+    }
+}
+
+#[test]
+fn listeners_take_turns() {
+    let mut stage = Stage::new(64);
+    let newcomers = (0..2 * ACCEPTS_MIN).map(|_| Ok(ClientEnd::default()));
+    stage.io.accepts = newcomers.collect();
+    stage.io.events.extend([Event::Knock(4), Event::Knock(7), Event::Knock(4)]);
+    stage.batch();
+    let asked = [4, 7].repeat(ACCEPTS_MIN / 2);
+    assert_eq!(stage.io.listeners, asked);
+    stage.batch();
+    assert_eq!(stage.io.listeners, asked.repeat(2));
 }
 
 #[test]
