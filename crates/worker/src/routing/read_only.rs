@@ -91,12 +91,24 @@ fn leaves(
         return Err(Refusal::HeldOnReader(held));
     }
     if ends {
-        return Ok(Leaving::Ends(lease.conn));
+        // The writer says whether it does: a syntax error ends nothing.
+        let may_move = named.is_none() && !lease.pins.has(PinReason::Rule);
+        return Ok(match may_move && commits_by_itself(analysis) {
+            true => Leaving::BeginsAnew,
+            false => Leaving::Ends(lease.conn),
+        });
     }
     // Where rules take statements out of transactions, the transaction stays where it is; and so
     // does one beside which the session holds more.
     let may_move = named.is_none() || case.user.transaction_persistent;
     Ok(if other.is_none() && may_move { Leaving::BeginsAnew } else { Leaving::Not })
+}
+
+/// Whether it commits what is open before it does something else, if it comes so far.
+fn commits_by_itself(analysis: &Analysis) -> bool {
+    analysis.transaction == TransactionEffect::ImplicitCommit
+        && !analysis.effects.contains(&Effect::LockTables)
+        && analysis.kind != StatementKind::UnlockTables
 }
 
 /// Whether it is an `UNLOCK TABLES` where the session has locked none: it holds this transaction

@@ -286,7 +286,8 @@ fn a_transaction_leaves_its_reader_for_what_may_write() {
         (reading(app()).with(rule(20)), insert, stays()),
         (reading(free()).with(rule(30)), insert, to(30, RULE)),
         (other(app()), insert, stays()),
-        (reading(app()), create, to(10, MAY_WRITE)),
+        (reading(app()), create, to(10, Reason::LeavesReader)),
+        (reading(app()).with(rule(30)), create, to(30, RULE)),
         (other(app()), create, refused(Refusal::HeldOnReader(Pin::UserVariable))),
         (reading(app()), "START TRANSACTION READ WRITE", to(10, MAY_WRITE)),
         (reading(app()), "BEGIN", stays()),
@@ -308,6 +309,11 @@ fn a_transaction_that_leaves_its_reader_begins_anew_or_ends() {
     assert_eq!(become_of(reading(app()), SELECT), (false, nothing));
     assert_eq!(become_of(reading(app()), insert), (true, nothing));
     assert_eq!(become_of(reading(app()), "LOCK TABLES t WRITE"), (false, ends));
+    // One that commits by itself may have a syntax error, and then it does not.
+    let create = "CREATE TABLE x (a INT";
+    assert_eq!(become_of(reading(app()), create), (true, nothing));
+    assert_eq!(become_of(reading(app()).with(rule(30)), create), (false, ends));
+    assert_eq!(become_of(reading(app()).pinning(Pin::Rule), create), (false, ends));
     // Nothing is locked, so nothing is committed, unless the session holds more elsewhere.
     let unlock = "UNLOCK TABLES";
     assert_eq!(become_of(reading(app()), unlock), (false, nothing));
