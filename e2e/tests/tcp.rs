@@ -426,7 +426,9 @@ fn glbs_commands_work_on_the_control_socket() -> Result<()> {
         stream.read_to_string(&mut answer)?;
         Ok(answer)
     };
-    wait_until("the control socket is there", TIMEOUT, || Ok(path.exists().then_some(())))?;
+    // It is there before anybody listens at it.
+    let is_open = || Ok(UnixStream::connect(&path).is_ok().then_some(()));
+    wait_until("the control socket takes connections", TIMEOUT, is_open)?;
     let mut first = Client::connect(port)?;
     first.talk("hello")?;
     let info = ask("getinfo")?;
