@@ -7,6 +7,8 @@ use crate::session_past::warnings::Warnings;
 use trunkline_pool::ConnId;
 use trunkline_protocol::response::Outcome;
 
+use trunkline_stats::ResetReason;
+
 use crate::{
     ClientId,
     clients::client::{Client, Phase, Session, Stage},
@@ -14,7 +16,7 @@ use crate::{
     kill::carriers::NO_SUCH_THREAD,
     prepared::outcome::{TOO_MANY, other_parameters},
     rooms::{Core, Exchange, Lender},
-    servers::conn::Conn,
+    servers::{conn::Conn, dirt::Dirt},
     session_past::Trace,
 };
 
@@ -23,6 +25,8 @@ impl Core {
     pub(super) fn kill_carried(&mut self, via: &mut Conn, id: u64, outcome: Outcome) {
         if outcome.error.is_some() {
             via.left.conditions_turn = Some(via.holder.turn);
+            // The error is not to be told of by whoever logs in here next.
+            via.soil(Dirt::Reset(ResetReason::Failed));
         }
         let answer = match outcome.error {
             Some(error) if error.code != NO_SUCH_THREAD => KillAnswer::Failed((&error).into()),
