@@ -57,10 +57,10 @@ impl ClientStmt {
 /// What a statement's types were before its execution under way.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) enum TypesBefore {
-    /// The same ones.
+    /// The types that it has now: the execution brought none, or none that differ.
     #[default]
     Same,
-    /// Others, or none.
+    /// Other types than it has now, or none.
     Others(Option<Rc<[u8]>>),
 }
 
