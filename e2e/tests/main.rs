@@ -26,6 +26,7 @@ mod protocol;
 mod stage;
 
 mod balance;
+mod cluster;
 mod concurrency;
 mod exchanged;
 mod failover;

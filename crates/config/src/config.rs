@@ -1,6 +1,6 @@
 //! A configuration that was read and found valid.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use trunkline_rules::{Column, FastRoutes, Rule, RuleSet};
 use trunkline_topology::{
@@ -8,7 +8,7 @@ use trunkline_topology::{
     ServerState, ServerTls, TlsMode, TlsParams, User,
 };
 
-use crate::{Guards, Settings, Snapshot, TcpEntry, snapshot::TlsWishes};
+use crate::{ClusterEntry, Guards, Settings, Snapshot, TcpEntry, snapshot::TlsWishes};
 
 /// A valid configuration, as written: what [`crate::parse`] returns.
 ///
@@ -26,6 +26,10 @@ pub struct Config {
     /// Writer and reader hostgroups in the order of the file; no hostgroup is the writer, or the
     /// reader, of two.
     pub replication: Vec<ReplicationGroup>,
+    /// Clusters in the order of the file; no two have one name.
+    pub clusters: Vec<ClusterEntry>,
+    /// Servers that clusters were found to have beside those of the file, by the cluster's name.
+    pub discovered: BTreeMap<String, Vec<Address>>,
     /// What TLS to some servers works with; no two are for one server and user.
     pub tls_params: Vec<ServerTlsEntry>,
     /// TCP listeners in the order of the file; no two have one address.
@@ -61,6 +65,22 @@ pub struct ServerEntry {
     pub status: ServerState,
     /// Free text.
     pub comment: String,
+}
+
+impl ServerEntry {
+    /// A server of which nothing is said.
+    pub fn new(key: ServerKey) -> Self {
+        Self {
+            key,
+            weight: 1,
+            max_connections: 1_000,
+            max_replication_lag: 0,
+            compression: ServerCompression::default(),
+            tls: ServerTlsWish::default(),
+            status: ServerState::Online,
+            comment: String::new(),
+        }
+    }
 }
 
 /// What the operator says of a hostgroup as a whole.
@@ -113,9 +133,26 @@ pub struct ServerTlsEntry {
 
 impl Config {
     /// TLS to each server, in the order of the file.
-    pub fn server_tls(&self) -> impl Iterator<Item = (&Address, ServerTls)> {
+    pub fn server_tls(&self) -> impl Iterator<Item = (Address, ServerTls)> {
         let wishes = TlsWishes { settings: &self.settings, entries: &self.tls_params };
-        self.servers.iter().map(move |entry| (&entry.key.address, wishes.of(entry)))
+        let entries = self.server_entries();
+        entries.into_iter().map(move |entry| (entry.key.address.clone(), wishes.of(&entry)))
+    }
+
+    /// The servers of the file, and those that clusters add: each member is in both hostgroups of
+    /// its cluster, which says where it serves.
+    pub fn server_entries(&self) -> Vec<ServerEntry> {
+        let mut entries = self.servers.clone();
+        for cluster in &self.clusters {
+            let added = cluster.added_entries(&self.servers, self.discovered_of(cluster));
+            entries.extend(added);
+        }
+        entries
+    }
+
+    /// Servers that a cluster was found to have.
+    pub(crate) fn discovered_of(&self, cluster: &ClusterEntry) -> &[Address] {
+        self.discovered.get(&cluster.name).map_or(&[], Vec::as_slice)
     }
 
     /// The public keys that a hostgroup's servers may ask for a password with.
@@ -166,6 +203,7 @@ pub(crate) fn status_word(status: ServerState) -> &'static str {
         ServerState::OfflineSoft => "OFFLINE_SOFT",
         ServerState::OfflineHard => "OFFLINE_HARD",
         ServerState::Lagging => "SHUNNED_REPLICATION_LAG",
+        ServerState::Standby => "STANDBY",
     }
 }
 

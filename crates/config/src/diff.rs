@@ -13,8 +13,8 @@ use trunkline_topology::{
 };
 
 use crate::{
-    Config, HostgroupEntry, ListenAddress, Reload, SETTINGS, ServerEntry, ServerTlsEntry, Setting,
-    Settings, Snapshot, TcpEntry,
+    ClusterEntry, Config, HostgroupEntry, ListenAddress, Reload, SETTINGS, ServerEntry,
+    ServerTlsEntry, Setting, Settings, Snapshot, TcpEntry,
     config::{compression_word, status_word, tls_word},
 };
 
@@ -67,6 +67,7 @@ pub fn difference(running: &Snapshot, new: &Config) -> Vec<Change> {
     compare(&old.tls_params, &new.tls_params, &mut changes);
     compare(&old.users, &new.users, &mut changes);
     compare(&old.replication, &new.replication, &mut changes);
+    compare(&old.clusters, &new.clusters, &mut changes);
     compare(&old.tcp_listeners, &new.tcp_listeners, &mut changes);
     compare(&old.rules, &new.rules, &mut changes);
     let (before, now) = (&running.fast_routes, &new.fast_routes);
@@ -316,6 +317,34 @@ impl Item for ReplicationGroup {
             ReadWriteSplit::Rules => "rules",
         };
         columns.plain("read_write_split", split(self), split(new));
+    }
+}
+
+impl Item for ClusterEntry {
+    type Key = String;
+
+    fn key(&self) -> String {
+        self.name.clone()
+    }
+
+    fn subject(&self) -> String {
+        format!("cluster {}", self.name)
+    }
+
+    fn compare(&self, new: &Self, columns: &mut Columns) {
+        columns.plain("kind", self.kind, new.kind);
+        columns.plain("writer_hostgroup", self.writer_hostgroup, new.writer_hostgroup);
+        columns.plain("reader_hostgroup", self.reader_hostgroup, new.reader_hostgroup);
+        let seeds = |it: &Self| {
+            let seeds: Vec<String> = it.seeds.iter().map(ToString::to_string).collect();
+            seeds.join(",")
+        };
+        columns.plain("seeds", seeds(self), seeds(new));
+        columns.plain("check_type", self.check_type, new.check_type);
+        let also = (self.writer_is_also_reader, new.writer_is_also_reader);
+        columns.plain("writer_is_also_reader", also.0, also.1);
+        columns.plain("failover", self.failover, new.failover);
+        columns.text("comment", Some(&self.comment), Some(&new.comment));
     }
 }
 

@@ -17,6 +17,7 @@ pub mod variable;
 
 pub mod listen;
 
+pub mod cluster;
 pub mod tcp;
 
 pub mod file;
@@ -37,6 +38,7 @@ mod guards;
 mod redis;
 mod words;
 
+pub use cluster::ClusterEntry;
 pub use config::{Config, HostgroupEntry, ServerEntry, ServerTlsEntry, ServerTlsWish};
 pub use cpus::WorkerCpus;
 pub use diff::{Change, difference};

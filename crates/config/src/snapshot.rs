@@ -16,12 +16,15 @@ use trunkline_topology::{
 };
 
 use crate::{
-    Config, GrantedUsers, Guards, ServerEntry, ServerTlsEntry, ServerTlsWish, Settings, TcpFront,
-    TlsDefault,
+    ClusterEntry, Config, GrantedUsers, Guards, ServerEntry, ServerTlsEntry, ServerTlsWish,
+    Settings, TcpFront, TlsDefault,
 };
 
+mod clusters;
 #[cfg(test)]
 mod tests;
+
+pub use clusters::{Cluster, Member};
 
 /// Servers that are interchangeable.
 #[derive(Debug, Clone)]
@@ -55,6 +58,8 @@ pub struct Snapshot {
     pub hostgroups: BTreeMap<HostgroupId, Hostgroup>,
     /// Writer hostgroups with their readers, in the order of the configuration.
     pub replication: Vec<ReplicationGroup>,
+    /// Clusters, in the order of the configuration.
+    pub clusters: Vec<Arc<Cluster>>,
     /// TCP listeners, in the order of the configuration.
     pub tcp: Vec<Arc<TcpFront>>,
     /// Compiled rules: the very same set as before as long as no rule has changed, so that what
@@ -98,8 +103,12 @@ impl Snapshot {
                 config.fast_routes = Arc::clone(&previous.fast_routes);
             }
         }
+        if let Some(previous) = previous.filter(|_| config.discovered.is_empty()) {
+            config.discovered = previous.config.discovered.clone();
+        }
+        let clusters = clusters::build(&config, previous);
         let tls = TlsWishes { settings: &settings, entries: &config.tls_params };
-        let hostgroups = build_hostgroups(&config, &tls, previous);
+        let hostgroups = build_hostgroups(&config, &clusters, &tls, previous);
         let tcp = build_tcp(&config, &settings, &hostgroups, previous);
         let users = config.users.iter().map(|user| (user.name.clone(), Arc::clone(user)));
         let granted = match previous {
@@ -119,7 +128,10 @@ impl Snapshot {
         if !settings.server_users_account.is_empty() {
             homes.insert(HostgroupId(settings.server_users_hostgroup));
         }
-        let writers = config.replication.iter().enumerate();
+        let mut replication = config.replication.clone();
+        replication.extend(config.clusters.iter().map(ClusterEntry::replication));
+        let writers = replication.iter().enumerate();
+        let writers = writers.map(|(index, group)| (group.writer_hostgroup, index)).collect();
         Self {
             version: previous.map_or(0, |previous| previous.version).saturating_add(1),
             settings,
@@ -129,12 +141,13 @@ impl Snapshot {
             stand_ins,
             homes,
             hostgroups,
-            replication: config.replication.clone(),
+            replication,
+            clusters,
             tcp,
             rules,
             fast_routes: Arc::clone(&config.fast_routes),
             guards: Arc::clone(&config.guards),
-            writers: writers.map(|(index, group)| (group.writer_hostgroup, index)).collect(),
+            writers,
             config: Arc::new(config),
         }
     }
@@ -221,6 +234,28 @@ impl Snapshot {
     /// The group that a hostgroup is the readers of.
     pub fn reader_group(&self, id: HostgroupId) -> Option<&ReplicationGroup> {
         self.replication.iter().find(|group| group.reader_hostgroup == id)
+    }
+
+    /// The next snapshot with servers that a cluster was found to have as well; `None` when it has
+    /// them already, or as many as it may.
+    pub fn with_discovered(&self, cluster: &str, found: &[Address]) -> Option<Self> {
+        let running = self.clusters.iter().find(|it| it.entry.name == cluster)?;
+        let known: HashSet<&Address> = running.members.iter().map(|it| &it.address).collect();
+        let room = crate::cluster::MEMBERS_MAX.saturating_sub(known.len());
+        let new = found.iter().filter(|address| !known.contains(address)).take(room);
+        let new: Vec<Address> = new.cloned().collect();
+        if new.is_empty() {
+            return None;
+        }
+        let mut config = Config::clone(&self.config);
+        config.discovered.entry(cluster.to_owned()).or_default().extend(new);
+        Some(Self::build(config, Some(self)))
+    }
+
+    /// The server of a hostgroup at an address.
+    pub fn server(&self, key: &ServerKey) -> Option<&Arc<Server>> {
+        let mut servers = self.hostgroups.get(&key.hostgroup)?.servers.iter();
+        servers.find(|server| server.key.address == key.address)
     }
 
     /// All servers, hostgroup by hostgroup. A server in two hostgroups comes twice.
@@ -337,20 +372,20 @@ fn is_same_set(a: &[SocketAddr], b: &[SocketAddr]) -> bool {
 
 fn build_hostgroups(
     config: &Config,
+    clusters: &[Arc<Cluster>],
     tls: &TlsWishes<'_>,
     previous: Option<&Snapshot>,
 ) -> BTreeMap<HostgroupId, Hostgroup> {
+    let entries = config.server_entries();
+    let entries_before = previous.map(|previous| previous.config.server_entries());
     // A snapshot has one server for each entry of its configuration, in no particular order.
     let servers_before: HashMap<&ServerKey, &Arc<Server>> = previous
         .into_iter()
         .flat_map(Snapshot::servers)
         .map(|server| (&server.key, server))
         .collect();
-    let states_before: HashMap<&ServerKey, ServerState> = previous
-        .into_iter()
-        .flat_map(|previous| &previous.config.servers)
-        .map(|entry| (&entry.key, entry.status))
-        .collect();
+    let states_before: HashMap<&ServerKey, ServerState> =
+        entries_before.iter().flatten().map(|entry| (&entry.key, entry.status)).collect();
     let resolved_before: HashMap<&Address, &[SocketAddr]> = previous
         .into_iter()
         .flat_map(Snapshot::servers)
@@ -358,9 +393,12 @@ fn build_hostgroups(
         .collect();
 
     let mut hostgroups = BTreeMap::new();
-    for entry in &config.servers {
+    for entry in &entries {
         let id = entry.key.hostgroup;
-        let health = match servers_before.get(&entry.key) {
+        let role = clusters::role(clusters, &entry.key);
+        let before = servers_before.get(&entry.key);
+        let before = before.filter(|it| clusters::is_same(it.health.role(), role.as_ref()));
+        let health = match before {
             Some(server) => {
                 if states_before.get(&entry.key) != Some(&entry.status) {
                     server.health.set_state(entry.status);
@@ -379,7 +417,10 @@ fn build_hostgroups(
                 }
                 Arc::clone(&server.health)
             }
-            None => Arc::new(ServerHealth::new(entry.status)),
+            None => Arc::new(match role {
+                Some(role) => ServerHealth::of_member(entry.status, role),
+                None => ServerHealth::new(entry.status),
+            }),
         };
         let server = Arc::new(Server {
             key: entry.key.clone(),
@@ -395,8 +436,13 @@ fn build_hostgroups(
         let hostgroup = hostgroups.entry(id).or_insert_with(|| empty(id, config));
         hostgroup.servers.push(server);
     }
-    let kept: HashSet<&ServerKey> = config.servers.iter().map(|entry| &entry.key).collect();
-    for server in servers_before.values().filter(|server| !kept.contains(&server.key)) {
+    let kept: HashSet<*const ServerHealth> = hostgroups
+        .values()
+        .flat_map(|hostgroup: &Hostgroup| &hostgroup.servers)
+        .map(|server| Arc::as_ptr(&server.health))
+        .collect();
+    let is_gone = |server: &&&Arc<Server>| !kept.contains(&Arc::as_ptr(&server.health));
+    for server in servers_before.values().filter(is_gone) {
         server.health.set_state(ServerState::OfflineSoft);
     }
     hostgroups

@@ -589,6 +589,13 @@ settings! {
     /// What counts as the lag of a replica whose replication does not run.
     monitor_slave_lag_when_null: u64 = 60, Range::Numbers(0, 604_800), "s", Live, "0.1.0";
 
+    /// How often the servers of a `[[cluster]]` are asked who they are and whether they take
+    /// writes. While there is no writer, or it is in doubt, they are asked every 100 ms.
+    monitor_read_only_interval: u64 = 1_000, Range::Numbers(100, 604_800_000), "ms", Live, "0.1.0";
+
+    /// How long an answer may take. That one takes longer changes no role.
+    monitor_read_only_timeout: u64 = 800, Range::Numbers(100, 600_000), "ms", Live, "0.1.0";
+
     /// How often the host names of servers are resolved again.
     resolve_interval: u64 = 30_000, Range::Numbers(100, DAY_MS), "ms", Live, "0.1.0";
 

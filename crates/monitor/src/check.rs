@@ -96,7 +96,7 @@ impl Checks {
         for (key, plan) in &mut self.plans {
             let wanted = match (plan.options.check, state(&plan.server)) {
                 (_, ServerState::OfflineSoft | ServerState::OfflineHard) => false,
-                (_, ServerState::Lagging) => false,
+                (_, ServerState::Lagging | ServerState::Standby) => false,
                 (_, ServerState::Shunned) => true,
                 (check, ServerState::Online) => check == Check::Always,
             };
@@ -126,7 +126,10 @@ impl Checks {
             ServerState::Online => false,
             ServerState::Shunned => true,
             // An operator has taken it away meanwhile.
-            ServerState::OfflineSoft | ServerState::OfflineHard | ServerState::Lagging => return,
+            ServerState::OfflineSoft
+            | ServerState::OfflineHard
+            | ServerState::Lagging
+            | ServerState::Standby => return,
         };
         let (rise, fall) = (plan.options.rise, plan.options.fall);
         match plan.checker.observe(outcome.is_ok(), is_out, rise, fall) {

@@ -181,7 +181,10 @@ fn words(seen: Replication) -> String {
 /// Whether an operator lets it serve at all; one that is shunned may answer by now.
 fn can_be_asked(health: &ServerHealth) -> bool {
     match health.state(u64::MAX) {
-        ServerState::Online | ServerState::Shunned | ServerState::Lagging => true,
+        ServerState::Online
+        | ServerState::Shunned
+        | ServerState::Lagging
+        | ServerState::Standby => true,
         ServerState::OfflineSoft | ServerState::OfflineHard => false,
     }
 }

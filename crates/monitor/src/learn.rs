@@ -75,17 +75,26 @@ pub struct Learned {
 
 /// Why a server could not be looked at; in words for an operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LearnError(String);
+pub struct LearnError {
+    text: String,
+    /// Nobody listens there, or the connection was cut.
+    is_of_connection: bool,
+}
 
 impl LearnError {
     pub(crate) fn new(text: impl Into<String>) -> Self {
-        Self(text.into())
+        Self { text: text.into(), is_of_connection: false }
+    }
+
+    /// Whether nobody listens there, or the connection was cut.
+    pub(crate) fn is_of_connection(&self) -> bool {
+        self.is_of_connection
     }
 }
 
 impl fmt::Display for LearnError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
     }
 }
 
@@ -93,10 +102,11 @@ impl std::error::Error for LearnError {}
 
 impl From<io::Error> for LearnError {
     fn from(error: io::Error) -> Self {
-        match error.kind() {
-            io::ErrorKind::UnexpectedEof => Self("it closed the connection".to_owned()),
-            _ => Self(error.to_string()),
-        }
+        let text = match error.kind() {
+            io::ErrorKind::UnexpectedEof => "it closed the connection".to_owned(),
+            _ => error.to_string(),
+        };
+        Self { text, is_of_connection: true }
     }
 }
 
@@ -155,7 +165,7 @@ async fn look_at(
         },
         None => None,
     };
-    Ok(Learned { greeting, refusal: refusal.map(|error| error.0) })
+    Ok(Learned { greeting, refusal: refusal.map(|error| error.text) })
 }
 
 #[cfg(test)]

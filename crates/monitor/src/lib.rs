@@ -5,7 +5,8 @@
 //! server), [`knowledge`] (what was learned, and the file that keeps it), [`greeting`] (what
 //! clients are greeted with because of it), [`watch`] (the two loops that keep both up to date),
 //! [`grants`] (users as servers have them), [`asking`] (passwords that only servers can check),
-//! [`lag`] (replicas that lag too much), [`naming`] (what clients' hosts are called), [`check`]
+//! [`lag`] (replicas that lag too much), [`roles`] (who writes and who
+//! reads in a cluster), [`naming`] (what clients' hosts are called), [`check`]
 //! (whether servers of TCP listeners can be connected to), [`dictionary`] (what names mean).
 #![forbid(unsafe_code)]
 
@@ -24,6 +25,9 @@ pub mod grants;
 pub mod asking;
 
 pub mod lag;
+
+pub mod roles;
+
 pub mod naming;
 
 mod conversation;
@@ -42,4 +46,5 @@ pub use lag::keep_measuring_lag;
 pub use learn::{Account, LearnError, Learned, learn};
 pub use naming::{HostQuestion, SystemResolver, keep_naming};
 pub use resolve::{Resolution, resolve};
+pub use roles::{Board, ClusterNews, keep_following};
 pub use watch::{keep_learning, keep_resolving};

@@ -155,10 +155,11 @@ impl Slot {
         }
     }
 
-    /// Whether an operator has taken the server out of the hostgroup, or set it to OFFLINE_HARD:
-    /// nothing begins on it any more.
+    /// Whether an operator has taken the server out of the hostgroup, or set it to OFFLINE_HARD,
+    /// or another one writes in its place: nothing begins on it any more.
     pub fn is_out(&self) -> bool {
-        self.removed || self.server.health.is_offline_hard()
+        let health = &self.server.health;
+        self.removed || health.is_offline_hard() || health.is_deposed()
     }
 
     /// Connections by state.

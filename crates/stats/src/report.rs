@@ -427,6 +427,7 @@ pub(crate) enum StateName {
     OfflineHard,
     #[serde(rename = "SHUNNED_REPLICATION_LAG")]
     Lagging,
+    Standby,
 }
 
 /// The name that ProxySQL gives to a server's state.
@@ -437,16 +438,18 @@ pub fn state_name(state: ServerState) -> &'static str {
         ServerState::OfflineSoft => "OFFLINE_SOFT",
         ServerState::OfflineHard => "OFFLINE_HARD",
         ServerState::Lagging => "SHUNNED_REPLICATION_LAG",
+        ServerState::Standby => "STANDBY",
     }
 }
 
 /// Every state a server can be in.
-pub const STATES: [ServerState; 5] = [
+pub const STATES: [ServerState; 6] = [
     ServerState::Online,
     ServerState::Shunned,
     ServerState::OfflineSoft,
     ServerState::OfflineHard,
     ServerState::Lagging,
+    ServerState::Standby,
 ];
 
 impl ServerRow {

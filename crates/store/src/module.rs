@@ -84,6 +84,7 @@ impl Module {
                 "mysql_hostgroup_attributes",
                 "mysql_servers_ssl_params",
                 "trunkline_tcp_listeners",
+                "trunkline_clusters",
             ],
             Self::MysqlUsers => &["mysql_users"],
             Self::MysqlQueryRules => &["mysql_query_rules", "mysql_query_rules_fast_routing"],

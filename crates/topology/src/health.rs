@@ -1,6 +1,11 @@
 //! What the data plane and the control plane both know of a server, as atomics.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{
+    OnceLock,
+    atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed},
+};
+
+use crate::Role;
 
 /// Whether a server takes statements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +22,8 @@ pub enum ServerState {
     /// Lags by more than it may: takes no new statements until it has caught up; those that run
     /// may end, transactions too.
     Lagging = 4,
+    /// Has not the role in its cluster that its hostgroup stands for: takes nothing.
+    Standby = 5,
 }
 
 /// Why a hostgroup could not serve a statement, in the words of the refusal.
@@ -68,6 +75,31 @@ pub struct ServerHealth {
     last_thread: AtomicU32,
     /// What its sessions begin with, as its connections have told: 0 nobody has.
     autocommit: AtomicU8,
+    /// What it has to be in its cluster, where it is in one.
+    role: OnceLock<Role>,
+    /// What workers have seen of it since that was taken last, and whether answers are of
+    /// interest.
+    seen: AtomicU8,
+}
+
+/// What workers have seen of a server: several of these.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Seen(u8);
+
+impl Seen {
+    /// It answered a statement.
+    pub const ANSWERED: Self = Self(1);
+    /// It refused a connection, or cut one.
+    pub const REFUSED: Self = Self(2);
+    /// It refused a write since it is read-only.
+    pub const READ_ONLY: Self = Self(4);
+    /// Answers are of interest.
+    const WANTED: Self = Self(8);
+
+    /// Whether that was seen.
+    pub fn has(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
 }
 
 /// One incarnation more, in the upper half of a life.
@@ -79,9 +111,32 @@ impl ServerHealth {
         Self { state: AtomicU8::new(state as u8), ..Self::default() }
     }
 
+    /// A member of a cluster that starts in `state`, and takes statements while it has this role.
+    pub fn of_member(state: ServerState, role: Role) -> Self {
+        Self { role: OnceLock::from(role), ..Self::new(state) }
+    }
+
+    /// What it has to be in its cluster; `None` for one that is in none.
+    pub fn role(&self) -> Option<&Role> {
+        self.role.get()
+    }
+
+    /// Whether it has not the role that its hostgroup stands for.
+    #[inline]
+    pub fn is_standby(&self) -> bool {
+        self.role().is_some_and(|role| !role.is_given())
+    }
+
+    /// Whether it has lost a role that nobody else may have with it: not even what is under way
+    /// goes on.
+    pub fn is_deposed(&self) -> bool {
+        self.role().is_some_and(|role| role.is_exclusive() && !role.is_given())
+    }
+
     /// The state at `now_ms`; a shun whose time is over counts as online.
     pub fn state(&self, now_ms: u64) -> ServerState {
         match self.state.load(Relaxed) {
+            0 | 1 if self.is_standby() => ServerState::Standby,
             0 => self.online(),
             1 if now_ms >= self.shunned_until_ms.load(Relaxed) => self.online(),
             1 => ServerState::Shunned,
@@ -105,7 +160,9 @@ impl ServerHealth {
 
     /// Whether an operator or the monitor took it out: it takes no new statements.
     pub fn is_offline(&self) -> bool {
-        self.state.load(Relaxed) >= ServerState::OfflineSoft as u8 || self.is_lagging()
+        self.state.load(Relaxed) >= ServerState::OfflineSoft as u8
+            || self.is_lagging()
+            || self.is_standby()
     }
 
     /// Whether it lags by more than it may.
@@ -126,7 +183,7 @@ impl ServerHealth {
     /// Sets what an operator or the monitor decided; a change bumps the epoch. That a server lags
     /// is said by [`set_lagging`](Self::set_lagging).
     pub fn set_state(&self, state: ServerState) {
-        debug_assert!(state != ServerState::Lagging);
+        debug_assert!(!matches!(state, ServerState::Lagging | ServerState::Standby));
         if self.state.swap(state as u8, Relaxed) != state as u8 {
             self.epoch.fetch_add(1, Relaxed);
         }
@@ -222,6 +279,28 @@ impl ServerHealth {
         self.autocommit.store(said, Relaxed);
     }
 
+    /// Notes what a worker has seen.
+    pub fn note(&self, seen: Seen) {
+        self.seen.fetch_or(seen.0, Relaxed);
+    }
+
+    /// Notes that it has answered a statement, where that is of interest.
+    #[inline]
+    pub fn note_answer(&self) {
+        if Seen(self.seen.load(Relaxed)).has(Seen::WANTED) {
+            self.note(Seen::ANSWERED);
+        }
+    }
+
+    /// What workers have seen since the last call, and whether they are to note answers too.
+    pub fn take_seen(&self, wants_answers: bool) -> Seen {
+        let next = if wants_answers { Seen::WANTED.0 } else { 0 };
+        match self.seen.load(Relaxed) == next {
+            true => Seen(next),
+            false => Seen(self.seen.swap(next, Relaxed)),
+        }
+    }
+
     /// Connections of an older epoch must not be used again.
     pub fn epoch(&self) -> u32 {
         self.epoch.load(Relaxed)
@@ -296,7 +375,10 @@ fn standing(life: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::WriterCell;
 
     #[test]
     fn the_cap_on_connections_holds() {
@@ -344,6 +426,27 @@ mod tests {
         assert_eq!((second, establish(4)), (first + 1, second));
         (0..7).for_each(|_| health.disestablish());
         assert_eq!(establish(50), second + 1);
+    }
+
+    #[test]
+    fn a_member_takes_statements_while_it_has_its_role() {
+        let cell = Arc::new(WriterCell::default());
+        let role = Role::Writer { cell: Arc::clone(&cell), member: 3 };
+        let health = ServerHealth::of_member(ServerState::Online, role);
+        assert_eq!((health.state(0), health.is_deposed()), (ServerState::Standby, true));
+        cell.set(Some(3));
+        assert_eq!((health.state(0), health.is_deposed()), (ServerState::Online, false));
+        health.shun(100);
+        assert_eq!(health.state(50), ServerState::Shunned);
+        cell.set(Some(1));
+        assert_eq!(health.state(50), ServerState::Standby);
+        assert!(health.is_offline());
+        health.set_state(ServerState::OfflineSoft);
+        assert_eq!(health.state(50), ServerState::OfflineSoft);
+        // A reader's statements and transactions end by themselves.
+        let reader = Role::Reader(AtomicBool::new(false));
+        let reader = ServerHealth::of_member(ServerState::Online, reader);
+        assert_eq!((reader.state(0), reader.is_deposed()), (ServerState::Standby, false));
     }
 
     #[test]

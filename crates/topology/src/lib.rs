@@ -13,6 +13,7 @@ mod network;
 mod origin;
 mod pinned;
 mod pipeline;
+mod role;
 mod secret;
 mod server;
 mod tls;
@@ -22,13 +23,14 @@ pub use address::{Address, AddressError};
 pub use allow::AllowList;
 pub use failed_logins::{Attempt, Failed, FailedLoginLimits, FailedLogins, LoginWait, Waiting};
 pub use gate::ListenerGate;
-pub use health::{RefusalCause, ServerHealth, ServerState};
+pub use health::{RefusalCause, Seen, ServerHealth, ServerState};
 pub use host::{HostAnswer, HostName, HostPattern, host_name};
 pub use lag::{LagLimit, LagWatch, Replication};
 pub use network::{Network, Origins};
 pub use origin::{Origin, machine};
 pub use pinned::PinnedKeys;
 pub use pipeline::Pipeline;
+pub use role::{Role, WriterCell};
 pub use secret::{Secret, wipe, wipe_front};
 pub use server::{
     HostgroupId, ReadWriteSplit, ReplicationGroup, Server, ServerCompression, ServerKey,

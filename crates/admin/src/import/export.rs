@@ -109,6 +109,7 @@ fn sql(store: &Store, layer: Layer) -> Result<String, SqlError> {
         "mysql_firewall_whitelist_sqli_fingerprints",
         "trunkline_limits",
         "trunkline_tcp_listeners",
+        "trunkline_clusters",
         "clickhouse_users",
     ];
     for name in LISTS.iter().map(|(_, name)| *name).chain(firewall) {

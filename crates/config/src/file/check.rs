@@ -1,17 +1,18 @@
 //! What no single table can tell: duplicates, references, and what must not be absent.
 
 use std::{
-    collections::{HashMap, HashSet, hash_map::Entry},
+    collections::{BTreeMap, HashMap, HashSet, hash_map::Entry},
     fmt::Display,
     hash::Hash,
     sync::Arc,
 };
 
 use trunkline_rules::{FastRoutes, Options, Rule, RuleSet};
-use trunkline_topology::{HostgroupId, PinnedKeys, ReplicationGroup, User};
+use trunkline_topology::{Address, HostgroupId, PinnedKeys, ReplicationGroup, User};
 
 use crate::{
-    Config, Guards, HostgroupEntry, ServerEntry, ServerTlsEntry, Settings, Subject, TcpEntry,
+    ClusterEntry, Config, Guards, HostgroupEntry, ServerEntry, ServerTlsEntry, Settings, Subject,
+    TcpEntry,
     error::ErrorKind,
     file::{fast::FastEntries, report::Report},
 };
@@ -34,6 +35,7 @@ pub(super) struct Entries {
     /// And whether the user's hostgroup could be read.
     pub(super) users: Vec<(Placed<Arc<User>>, bool)>,
     pub(super) replication: Vec<Placed<ReplicationGroup>>,
+    pub(super) clusters: Vec<Placed<ClusterEntry>>,
     pub(super) tls_params: Vec<ServerTlsEntry>,
     pub(super) rules: Vec<Placed<Rule>>,
     pub(super) fast: FastEntries,
@@ -62,6 +64,8 @@ impl Entries {
             hostgroups: values(self.hostgroup_entries),
             users: self.users.into_iter().map(|(placed, _)| placed.value).collect(),
             replication: values(self.replication),
+            clusters: values(self.clusters),
+            discovered: BTreeMap::new(),
             tcp_listeners: values(self.tcp_listeners),
             rules: values(self.rules),
             tls_params: self.tls_params,
@@ -90,6 +94,7 @@ pub(super) fn check(
     check_server_users(entries, settings, report);
     check_account("monitor_account", &settings.monitor_account, entries, report);
     check_replication(entries, report);
+    check_clusters(entries, report);
     check_tcp_listeners(entries, settings, report);
     check_rules(entries, settings, report)
 }
@@ -104,7 +109,8 @@ pub(super) fn check_presence(entries: &Entries, report: &mut Report<'_>) {
         let message = format!("there is no [[{section}]]");
         report.add(ErrorKind::Missing, Subject::section(section), message);
     };
-    if entries.servers.is_empty() {
+    let has_seeds = entries.clusters.iter().any(|cluster| !cluster.value.seeds.is_empty());
+    if entries.servers.is_empty() && !has_seeds {
         missing("server");
     }
     if entries.users.is_empty() && entries.tcp_listeners.is_empty() {
@@ -180,9 +186,12 @@ fn check_server_users(entries: &Entries, settings: &Settings, report: &mut Repor
 
 fn check_replication(entries: &Entries, report: &mut Report<'_>) {
     let (mut writers, mut readers) = (Seen::default(), Seen::default());
-    for Placed { value, index } in &entries.replication {
+    let groups = entries.replication.iter().map(|it| ("replication", it.index, it.value.clone()));
+    let clusters = &entries.clusters;
+    let of_clusters = clusters.iter().map(|it| ("cluster", it.index, it.value.replication()));
+    for (section, index, value) in groups.chain(of_clusters) {
         let (writer, reader) = (value.writer_hostgroup, value.reader_hostgroup);
-        let subject = |column: &'static str| Subject::column("replication", *index, column);
+        let subject = |column: &'static str| Subject::column(section, index, column);
         let (of_writer, of_reader) = (subject("writer_hostgroup"), subject("reader_hostgroup"));
         if writer == reader {
             let message = format!("reader_hostgroup {reader} is the writer_hostgroup too");
@@ -195,6 +204,56 @@ fn check_replication(entries: &Entries, report: &mut Report<'_>) {
         }
         writers.once(report, writer, format_args!("writer_hostgroup {writer}"), of_writer);
         readers.once(report, reader, format_args!("reader_hostgroup {reader}"), of_reader);
+    }
+}
+
+fn check_clusters(entries: &Entries, report: &mut Report<'_>) {
+    let mut seen = Seen::default();
+    for Placed { value: cluster, index } in &entries.clusters {
+        let name = &cluster.name;
+        let subject = |column: &'static str| Subject::column("cluster", *index, column);
+        seen.once(report, name, format_args!("cluster `{name}`"), subject("name"));
+        let mut other_seeds = HashSet::new();
+        for seed in cluster.seeds.iter().filter(|seed| !other_seeds.insert(*seed)) {
+            let message = format!("cluster `{name}`: seed {seed} is named twice");
+            report.add(ErrorKind::Duplicate, subject("seeds"), message);
+        }
+        let is_own = |entry: &Placed<ServerEntry>| {
+            let hostgroup = entry.value.key.hostgroup;
+            hostgroup == cluster.writer_hostgroup || hostgroup == cluster.reader_hostgroup
+        };
+        let listed = entries.servers.iter().filter(|entry| is_own(entry)).count();
+        let max = crate::cluster::MEMBERS_MAX;
+        if listed + cluster.seeds.len() > max {
+            let message = format!("cluster `{name}` has more than {max} servers");
+            report.add(ErrorKind::Invalid, subject("seeds"), message);
+        }
+    }
+    check_members(entries, report);
+}
+
+/// A server has its roles from one cluster.
+fn check_members(entries: &Entries, report: &mut Report<'_>) {
+    let mut owners: HashMap<&Address, &str> = HashMap::new();
+    for Placed { value: cluster, index } in &entries.clusters {
+        let hostgroups = [cluster.writer_hostgroup, cluster.reader_hostgroup];
+        let listed = entries.servers.iter().map(|entry| &entry.value.key);
+        let listed = listed.filter(|key| hostgroups.contains(&key.hostgroup));
+        let members: HashSet<&Address> =
+            listed.map(|key| &key.address).chain(&cluster.seeds).collect();
+        for member in members {
+            let name = cluster.name.as_str();
+            let other = owners.insert(member, name).filter(|other| *other != name);
+            if let Some(other) = other {
+                let message =
+                    format!("cluster `{name}`: server {member} is in cluster `{other}` too");
+                report.add(
+                    ErrorKind::Conflict,
+                    Subject::column("cluster", *index, "name"),
+                    message,
+                );
+            }
+        }
     }
 }
 

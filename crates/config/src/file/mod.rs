@@ -1,6 +1,7 @@
 //! The file: TOML text to a [`Config`], every error of it at once, each with its place.
 
 mod check;
+mod cluster;
 mod fast;
 mod guard;
 mod hostgroup;

@@ -3,12 +3,13 @@
 use trunkline_topology::{HostgroupId, ReadWriteSplit, ReplicationGroup};
 
 use crate::{
+    Wrong,
     file::{
         check::{Entries, HOSTGROUP_MAX, Placed},
         row::Row,
         section::{Column, Draft, comment, harmless, later, needed, number, value},
     },
-    settings::read_text,
+    settings::{Given, read_text},
 };
 
 #[derive(Default)]
@@ -30,14 +31,7 @@ impl Draft for ReplicationDraft {
             it.reader = Some(HostgroupId(id))
         })),
         // ProxySQL's tables have no place for it but the settings of the writer's hostgroup.
-        value("read_write_split", |it, given| {
-            it.split = match read_text(given)? {
-                "auto" => ReadWriteSplit::Auto,
-                "rules" => ReadWriteSplit::Rules,
-                other => return Err(format!("must be auto or rules, not `{other}`").into()),
-            };
-            Ok(())
-        }),
+        value("read_write_split", |it, given| read_split(given).map(|split| it.split = split)),
         harmless(later("check_type")),
         comment(),
     ];
@@ -48,5 +42,14 @@ impl Draft for ReplicationDraft {
             let value = ReplicationGroup { writer_hostgroup, reader_hostgroup, read_write_split };
             entries.replication.push(Placed { value, index: row.index });
         }
+    }
+}
+
+/// `auto` or `rules`.
+pub(super) fn read_split(given: &Given) -> Result<ReadWriteSplit, Wrong> {
+    match read_text(given)? {
+        "auto" => Ok(ReadWriteSplit::Auto),
+        "rules" => Ok(ReadWriteSplit::Rules),
+        other => Err(format!("must be auto or rules, not `{other}`").into()),
     }
 }

@@ -96,7 +96,9 @@ fn section_rows(
             _ => (&*name, value),
         };
         match (bare, section.column(bare).and_then(|info| info.member_of)) {
-            ("read_write_split", _) => splits = value == Given::Text("auto".to_owned()),
+            ("read_write_split", _) if section.name == "replication" => {
+                splits = value == Given::Text("auto".to_owned())
+            }
             ("backend_password", _) => backend = Some(value),
             (_, Some(column)) => add_member(&mut values, column, &member(bare, &value)),
             (_, None) => values.extend(columns(section, bare, value).map_err(refuse)?),
@@ -127,6 +129,19 @@ fn section_rows(
     values.extend(backend.iter().map(|_: &Fields| number("backend", 0)));
     let rows = [values].into_iter().chain(backend);
     Ok(rows.map(|values| TableRow { table: section.table, values }).collect())
+}
+
+/// The texts of a list, with commas between them.
+fn joined(items: &[Given]) -> String {
+    let texts = items.iter().filter_map(|item| match item {
+        Given::Text(text) => Some(text.as_str()),
+        Given::Integer(_)
+        | Given::Boolean(_)
+        | Given::List(_)
+        | Given::Table(_)
+        | Given::Other(_) => None,
+    });
+    texts.collect::<Vec<_>>().join(",")
 }
 
 /// Notes in its row that a hostgroup splits reads, or in a row of its own.
@@ -206,6 +221,8 @@ fn add_member(values: &mut Fields, column: &'static str, member: &str) {
 fn columns(section: &Section, name: &str, value: Given) -> Result<Fields, String> {
     let value = match value {
         Given::Boolean(flag) => Given::Integer(i128::from(flag)),
+        // Tables have no lists.
+        Given::List(items) if section.name == "cluster" => Given::Text(joined(&items)),
         value => value,
     };
     let column = section.instead_of(name).or_else(|| section.column(name));

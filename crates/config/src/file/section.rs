@@ -7,6 +7,7 @@ use crate::{
     error::ErrorKind,
     file::{
         check::Entries,
+        cluster::ClusterDraft,
         fast::FastDraft,
         guard::{FirewallRuleDraft, FirewallUserDraft, LimitDraft},
         hostgroup::HostgroupDraft,
@@ -35,12 +36,13 @@ pub struct Section {
 }
 
 /// Every section, in the order in which they are read.
-pub static SECTIONS: [Section; 11] = [
+pub static SECTIONS: [Section; 12] = [
     section::<ServerDraft>(),
     section::<SslParamsDraft>(),
     section::<HostgroupDraft>(),
     section::<UserDraft>(),
     section::<ReplicationDraft>(),
+    section::<ClusterDraft>(),
     section::<RuleDraft>(),
     section::<FastDraft>(),
     section::<FirewallUserDraft>(),

@@ -34,16 +34,7 @@ pub(super) struct ServerDraft {
 impl Default for ServerDraft {
     fn default() -> Self {
         let address = Address::Unix(PathBuf::new());
-        let entry = ServerEntry {
-            key: ServerKey { hostgroup: HostgroupId(0), address },
-            weight: 1,
-            max_connections: 1_000,
-            max_replication_lag: 0,
-            compression: ServerCompression::default(),
-            tls: ServerTlsWish::default(),
-            status: ServerState::Online,
-            comment: String::new(),
-        };
+        let entry = ServerEntry::new(ServerKey { hostgroup: HostgroupId(0), address });
         Self { entry, at: AddressDraft::default() }
     }
 }

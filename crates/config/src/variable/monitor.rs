@@ -161,7 +161,7 @@ pub(super) const VARIABLES: &[Variable] = &[
         name: "mysql-monitor_read_only_interval",
         default: "1000",
         values: Values::Numbers(100, 604_800_000),
-        support: Support::Ignored,
+        support: Support::Setting("monitor_read_only_interval"),
         meaning: "ms",
     },
     Variable {
@@ -175,7 +175,7 @@ pub(super) const VARIABLES: &[Variable] = &[
         name: "mysql-monitor_read_only_timeout",
         default: "800",
         values: Values::Numbers(100, 600_000),
-        support: Support::Ignored,
+        support: Support::Setting("monitor_read_only_timeout"),
         meaning: "ms",
     },
     Variable {

@@ -57,6 +57,24 @@ pub(super) const TABLES: &[Table] = &[
         ],
         &[],
     ),
+    // Clusters, whose servers' roles are found out; seeds with commas between them.
+    Table::new(
+        "trunkline_clusters",
+        MAIN_AND_DISK,
+        &[
+            text("name").needed().key(),
+            text("kind").needed().or("'replication'"),
+            int("writer_hostgroup").needed().check("writer_hostgroup >= 0"),
+            int("reader_hostgroup").needed().check("reader_hostgroup >= 0"),
+            text("seeds").needed().or("''"),
+            text("check_type").needed().or("'read_only'"),
+            int("writer_is_also_reader").needed().or("0").check("writer_is_also_reader IN (0,1)"),
+            text("failover").needed().or("'follow'"),
+            text("read_write_split").needed().or("'auto'"),
+            text("comment").needed().or("''"),
+        ],
+        &[],
+    ),
     // Every change of what runs.
     Table::new(
         "config_history",

@@ -66,6 +66,7 @@ pub(super) const TWINS: &[Twin] = &[
     },
     Twin { name: "runtime_trunkline_limits", of: "trunkline_limits", schemas: MAIN },
     Twin { name: "runtime_trunkline_tcp_listeners", of: "trunkline_tcp_listeners", schemas: MAIN },
+    Twin { name: "runtime_trunkline_clusters", of: "trunkline_clusters", schemas: MAIN },
     Twin { name: "runtime_restapi_routes", of: "restapi_routes", schemas: MAIN },
     Twin { name: "runtime_coredump_filters", of: "coredump_filters", schemas: MAIN },
     Twin { name: "runtime_clickhouse_users", of: "clickhouse_users", schemas: MAIN },

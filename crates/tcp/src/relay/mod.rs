@@ -425,7 +425,10 @@ impl Relay {
             match slot.server.health.state(now_ms) {
                 ServerState::OfflineHard => true,
                 ServerState::Shunned => marked == OnMarkedDown::ShutdownSessions,
-                ServerState::Online | ServerState::OfflineSoft | ServerState::Lagging => false,
+                ServerState::Online
+                | ServerState::OfflineSoft
+                | ServerState::Lagging
+                | ServerState::Standby => false,
             }
         };
         self.cut(is_lost, |totals| totals.cut += 1);

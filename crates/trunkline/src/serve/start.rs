@@ -22,7 +22,7 @@ use trunkline_admin::{
 };
 use trunkline_config::{Config, ListenAddress, Settings, Snapshot, WorkerCpus};
 use trunkline_monitor::{
-    Account, Facts, Knowledge,
+    Account, Board, Facts, Knowledge,
     greeting::{is_leader_known, server_versions},
     greeting_for_clients, learn, resolve,
 };
@@ -102,6 +102,7 @@ pub(super) async fn start(
     reporter.applied(&snapshot);
     reporter.encrypts(&tls);
     let (snapshots, _) = watch::channel(Arc::clone(&snapshot));
+    let board = Arc::new(Board::default());
     let (control, requests) = Control::new(Arc::clone(&reporter), snapshots.subscribe());
     let control = Arc::new(control);
     tokio::spawn(glb::keep_serving(Arc::clone(&control) as _, snapshots.subscribe()));
@@ -127,6 +128,7 @@ pub(super) async fn start(
         log,
         snapshots,
         requests,
+        board,
     };
     Ok(Some(Supervisor::new(parts, asked)))
 }

@@ -17,9 +17,9 @@ use tokio::{
 use trunkline_admin::{Ending, Health};
 use trunkline_config::{Config, Snapshot, difference};
 use trunkline_monitor::{
-    Knowledge, Resolution, UsersRead, greeting_for_clients, keep_asking, keep_checking,
-    keep_learning, keep_looking_up_users, keep_measuring_lag, keep_reading_users, keep_resolving,
-    keep_telling, resolve,
+    Board, ClusterNews, Knowledge, Resolution, UsersRead, greeting_for_clients, keep_asking,
+    keep_checking, keep_following, keep_learning, keep_looking_up_users, keep_measuring_lag,
+    keep_reading_users, keep_resolving, keep_telling, resolve,
 };
 use trunkline_protocol::packet::greeting::Greeting;
 use trunkline_proxy::{DataPlane, TlsSetup};
@@ -77,6 +77,8 @@ pub(super) struct Parts {
     pub snapshots: watch::Sender<Arc<Snapshot>>,
     /// What the admin port asks for.
     pub requests: mpsc::Receiver<Request>,
+    /// What is shown of clusters.
+    pub board: Arc<Board>,
 }
 
 /// How it ended in good order.
@@ -95,6 +97,7 @@ pub(super) struct Supervisor {
     resolutions: mpsc::Receiver<Resolution>,
     news: mpsc::Receiver<Knowledge>,
     users: mpsc::Receiver<UsersRead>,
+    clusters: mpsc::Receiver<ClusterNews>,
     /// Tells the monitor what TLS works with.
     tls: watch::Sender<Arc<TlsSetup>>,
     unproven: Unproven,
@@ -116,6 +119,9 @@ impl Supervisor {
         tokio::spawn(keep_asking(seen.clone(), works_with.clone(), questions));
         tokio::spawn(keep_telling(seen.clone(), works_with.clone(), catalog, names));
         tokio::spawn(keep_measuring_lag(seen.clone(), works_with.clone()));
+        let (told, clusters) = mpsc::channel(OUTCOMES_MAX);
+        let board = Arc::clone(&parts.board);
+        tokio::spawn(keep_following(seen.clone(), works_with.clone(), board, told));
         let turn = Arc::default();
         tokio::spawn(keep_looking_up_users(
             seen.clone(),
@@ -129,7 +135,7 @@ impl Supervisor {
         resolve_now.notify_one();
         let mut unproven = Unproven::default();
         unproven.lines(&parts.snapshot).iter().for_each(|line| tracing::warn!("{line}"));
-        Self { parts, resolve_now, resolutions, news, users, tls, unproven }
+        Self { parts, resolve_now, resolutions, news, users, clusters, tls, unproven }
     }
 
     /// Runs until the process shall end.
@@ -167,6 +173,7 @@ impl Supervisor {
                 Some(resolution) = self.resolutions.recv() => self.take_addresses(&resolution),
                 Some(read) = self.users.recv() => self.take_users(read),
                 Some(known) = self.news.recv() => self.take_knowledge(known),
+                Some(news) = self.clusters.recv() => self.take_cluster_news(news),
                 _ = day.tick() => if let Some(warning) = self.parts.tls.expiry_warning() {
                     tracing::warn!("{warning}");
                 },
@@ -321,6 +328,31 @@ impl Supervisor {
         self.parts.snapshots.send_replace(Arc::clone(&self.parts.snapshot));
         let problems = self.plane().publish(&self.parts.snapshot, others);
         problems.iter().for_each(|problem| tracing::error!("{problem}"));
+    }
+
+    /// Serves by servers that a cluster was found to have, or asks anew what names mean.
+    fn take_cluster_news(&mut self, news: ClusterNews) {
+        match news {
+            ClusterNews::OtherWriter => {
+                let others = Arc::new(self.plane().shared().catalog().begin_other_servers());
+                let problems = self.plane().publish(&self.parts.snapshot, Some(others));
+                problems.iter().for_each(|problem| tracing::error!("{problem}"));
+            }
+            ClusterNews::Discovered { cluster, servers } => {
+                let next = self.parts.snapshot.with_discovered(&cluster, &servers);
+                let Some(next) = next else { return };
+                let named: Vec<_> = servers.iter().map(ToString::to_string).collect();
+                tracing::info!("cluster {cluster} has more servers: {}", named.join(", "));
+                // Names are resolved by the loop that asks again.
+                self.resolve_now.notify_one();
+                let config = Arc::clone(&next.config);
+                self.publish(next);
+                if let Ok(tls) = self.load_tls(&config) {
+                    self.encrypt(tls);
+                }
+                self.parts.reporter.renewed(&self.parts.snapshot);
+            }
+        }
     }
 
     fn take_addresses(&mut self, resolution: &Resolution) {

@@ -8,6 +8,7 @@ use trunkline_protocol::{error::ClientError, response::Outcome};
 use trunkline_session::tracker::{PinReason, reported_schema, reports_change, reports_lasting};
 use trunkline_sql::analysis::Analysis;
 use trunkline_stats::{ClientRefusal, ErrorSample, StatementSample};
+use trunkline_topology::Seen;
 
 use crate::{
     clients::client::{Client, Ending, Phase, Purpose, Stage, Statement, is_not_read},
@@ -24,6 +25,8 @@ use crate::{
 
 /// Statements kept for reuse; more than that go back to the allocator.
 const SPARE_STATEMENTS_MAX: usize = 256;
+/// The error of a write on a server that is read-only, and of other options.
+const OPTION_PREVENTS_STATEMENT: u16 = 1290;
 
 impl Exchange {
     /// The reply to a client's command has been relayed to its end.
@@ -354,6 +357,9 @@ impl Exchange {
         };
         if let (Some(slot), Some(error)) = (server, outcome.and_then(|it| it.error.as_ref())) {
             let found = self.core.servers.pool.slots().find(|(id, _)| id.index() == slot);
+            if let Some((_, slot)) = found.filter(|_| error.code == OPTION_PREVENTS_STATEMENT) {
+                slot.server.health.note(Seen::READ_ONLY);
+            }
             let server = found.map(|(_, slot)| slot.server.key.address.to_string());
             self.core.fx.stats.server_error(&ErrorSample {
                 hostgroup: statement.target.hostgroup.0,
@@ -462,6 +468,7 @@ impl Core {
         let now_us = self.env.now.us;
         if let Some(slot) = self.servers.pool.slot(conn.slot) {
             slot.server.health.end_statement();
+            slot.server.health.note_answer();
         }
         let has_more = conn.in_flight.iter().any(|entry| entry.is_statement);
         let next_us = if has_more { now_us } else { 0 };

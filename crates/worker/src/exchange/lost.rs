@@ -7,6 +7,7 @@ use trunkline_protocol::{
 };
 use trunkline_session::tracker::{PinReason, Pins};
 use trunkline_sql::analysis::{Analysis, Effect, StatementKind, TransactionEffect};
+use trunkline_topology::Seen;
 
 use crate::{
     Action, ClientId,
@@ -81,6 +82,9 @@ impl Exchange {
         }
         let (id, losers) = (conn.id, losers(conn));
         self.core.fx.stats.counters.server_connections_lost += 1;
+        if let Some(slot) = self.core.servers.pool.slot(conn.slot) {
+            slot.server.health.note(Seen::REFUSED);
+        }
         self.core.fx.act(Action::CloseServer { conn: id, farewell: &[] });
         self.core.servers.sweep_slot(conn.slot);
         for (client, begun, break_off_seq) in losers {
@@ -255,6 +259,7 @@ impl Core {
         };
         let health = &slot.server.health;
         let address = slot.server.key.address.to_string();
+        health.note(Seen::REFUSED);
         let failures = health.count_failure();
         if failures >= failures_max && failures_max > 0 {
             health.shun(until_ms);

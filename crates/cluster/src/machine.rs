@@ -1,0 +1,379 @@
+//! The decision: who writes, who reads, and who is asked next.
+//!
+//! A writer keeps its role until it was seen read-only, or is down for the monitor, for traffic
+//! and for each replica that answers. A successor must take writes and replicate from no member.
+//! While there is neither, nobody writes, and statements that would wait.
+
+mod decide;
+mod host;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{
+    Event, EventKind,
+    facts::{Endpoint, Facts},
+};
+
+use host::Host;
+pub use host::Reach;
+
+/// A member of a cluster, for as long as the cluster is configured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct HostId(pub u32);
+
+/// How a cluster is looked after.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Policy {
+    /// How often a server is asked while everything is well, ms.
+    pub interval_ms: u64,
+    /// How often while there is no writer, or it is in doubt, ms.
+    pub urgent_ms: u64,
+    /// Whether the writer takes reads as well.
+    pub writer_is_also_reader: bool,
+    /// Whether servers have the roles that the configuration lists them with until something else
+    /// is seen, as with ProxySQL's `mysql_replication_hostgroups`; otherwise nobody has a role
+    /// before it was seen, and more servers are discovered.
+    pub goes_by_list: bool,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            interval_ms: 1_000,
+            urgent_ms: 100,
+            writer_is_also_reader: false,
+            goes_by_list: false,
+        }
+    }
+}
+
+/// What comes in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Input {
+    /// There is such a member.
+    Member {
+        /// Its number.
+        host: HostId,
+        /// Whether the configuration lists it in the writer's hostgroup.
+        is_listed_writer: bool,
+        /// Where it is.
+        endpoint: Endpoint,
+    },
+    /// A member is none any more.
+    Gone(HostId),
+    /// What came of an [`Output::Ask`].
+    Answer {
+        /// Who was asked.
+        host: HostId,
+        /// When, ms.
+        asked_ms: u64,
+        /// What it said, or why it said nothing.
+        answer: Result<Facts, Miss>,
+    },
+    /// What workers have seen of a server.
+    Traffic {
+        /// The server.
+        host: HostId,
+        /// What it did.
+        evidence: Evidence,
+    },
+    /// An operator says that a fenced server is well.
+    Unfence(HostId),
+}
+
+/// Why a server has told nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Miss {
+    /// Nobody listens there, or the connection was cut.
+    Refused(String),
+    /// No answer came in time.
+    TimedOut,
+    /// It answered, and did not tell: a wrong password, a missing privilege, too many connections.
+    Denied(String),
+}
+
+/// What workers see of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Evidence {
+    /// It answered a statement.
+    Answered,
+    /// It refused a connection, or cut one.
+    Refused,
+    /// It refused a write since it is read-only.
+    ReadOnly,
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Output {
+    /// Ask this server now, and say what came of it in any case.
+    Ask(HostId),
+    /// This server writes from now on, and nobody else.
+    SetWriter(Option<HostId>),
+    /// This server takes reads, or does not.
+    SetReader(HostId, bool),
+    /// A member knows of a server there that is no member.
+    Discovered(Endpoint),
+    /// An operator should know.
+    Tell(Event),
+}
+
+/// What a server is in its cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// It was not seen yet.
+    Unknown,
+    /// It writes.
+    Writer,
+    /// It takes reads.
+    Reader,
+    /// It is there and has no role.
+    Standby,
+    /// It takes writes, and must not get any.
+    Fenced,
+}
+
+impl Standing {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Writer => "writer",
+            Self::Reader => "reader",
+            Self::Standby => "standby",
+            Self::Fenced => "fenced",
+        }
+    }
+}
+
+/// What is known of one cluster.
+#[derive(Debug, Clone)]
+pub struct Cluster {
+    policy: Policy,
+    hosts: BTreeMap<HostId, Host>,
+    writer: Option<HostId>,
+    /// Whether there has been a writer since the beginning.
+    has_had_writer: bool,
+    /// Endpoints that were told of and are no members.
+    discovered: BTreeSet<Endpoint>,
+    /// The servers between which nobody was chosen, as they were last told.
+    conflict: Vec<HostId>,
+}
+
+impl Cluster {
+    /// A cluster whose writer is known from before, or not.
+    pub fn new(policy: Policy, writer: Option<HostId>) -> Self {
+        Self {
+            policy,
+            hosts: BTreeMap::new(),
+            writer,
+            has_had_writer: writer.is_some(),
+            discovered: BTreeSet::new(),
+            conflict: Vec::new(),
+        }
+    }
+
+    /// Takes over another policy.
+    pub fn set_policy(&mut self, policy: Policy) {
+        self.policy = policy;
+    }
+
+    /// Who writes.
+    pub fn writer(&self) -> Option<HostId> {
+        self.writer
+    }
+
+    /// What a member is.
+    pub fn standing(&self, id: HostId) -> Standing {
+        let Some(host) = self.hosts.get(&id) else { return Standing::Unknown };
+        match host {
+            _ if self.writer == Some(id) => Standing::Writer,
+            host if host.marks.is_fenced => Standing::Fenced,
+            host if host.marks.is_reader => Standing::Reader,
+            host if host.facts.is_none() => Standing::Unknown,
+            _ => Standing::Standby,
+        }
+    }
+
+    /// Whether a member takes reads.
+    pub fn is_reader(&self, id: HostId) -> bool {
+        self.hosts.get(&id).is_some_and(|host| host.marks.is_reader)
+    }
+
+    /// Whether a member can be reached.
+    pub fn reach(&self, id: HostId) -> Reach {
+        self.hosts.get(&id).map_or(Reach::Unknown, |host| host.reach)
+    }
+
+    /// What a member has said last.
+    pub fn facts(&self, id: HostId) -> Option<&Facts> {
+        self.hosts.get(&id)?.facts.as_ref()
+    }
+
+    /// Why a member can't be asked, if it can't.
+    pub fn trouble(&self, id: HostId) -> Option<&str> {
+        self.hosts.get(&id)?.trouble.as_deref()
+    }
+
+    /// The member that `id` replicates from.
+    pub fn source_of(&self, id: HostId) -> Option<HostId> {
+        let facts = self.facts(id)?;
+        facts.sources.iter().find_map(|source| self.member(source))
+    }
+
+    /// When [`tick`](Self::tick) has something to do, ms.
+    pub fn next_ms(&self) -> Option<u64> {
+        let waiting = self.hosts.values().filter(|host| host.pending_ms.is_none());
+        waiting.map(|host| host.due_ms).min()
+    }
+
+    /// Says whom to ask now.
+    pub fn tick(&mut self, now_ms: u64, out: &mut Vec<Output>) {
+        let interval_ms = self.interval_ms();
+        for (id, host) in &mut self.hosts {
+            if host.pending_ms.is_none() && host.due_ms <= now_ms {
+                host.pending_ms = Some(now_ms);
+                host.due_ms = now_ms + interval_ms;
+                out.push(Output::Ask(*id));
+            }
+        }
+    }
+
+    /// Takes what has come in at `now_ms`.
+    pub fn on(&mut self, now_ms: u64, input: Input, out: &mut Vec<Output>) {
+        match input {
+            Input::Member { host, is_listed_writer, endpoint } => {
+                self.add(now_ms, host, is_listed_writer, endpoint, out);
+            }
+            Input::Gone(host) => self.remove(host, out),
+            Input::Answer { host, asked_ms, answer } => {
+                self.answered(now_ms, host, asked_ms, answer, out);
+            }
+            Input::Traffic { host, evidence } => self.traffic(now_ms, host, evidence, out),
+            Input::Unfence(host) => {
+                if let Some(host) = self.hosts.get_mut(&host) {
+                    host.marks.is_fenced = false;
+                    host.marks.has_written = false;
+                }
+            }
+        }
+        self.decide(out);
+        if self.is_urgent() {
+            let soon_ms = now_ms + self.policy.urgent_ms;
+            self.hosts.values_mut().for_each(|host| host.due_ms = host.due_ms.min(soon_ms));
+        }
+    }
+
+    fn add(
+        &mut self,
+        now_ms: u64,
+        id: HostId,
+        is_listed_writer: bool,
+        endpoint: Endpoint,
+        out: &mut Vec<Output>,
+    ) {
+        self.discovered.remove(&endpoint);
+        let is_new = !self.hosts.contains_key(&id);
+        let host = Host::new(now_ms, endpoint.clone());
+        let host = self.hosts.entry(id).or_insert(host);
+        host.is_listed_writer = is_listed_writer;
+        host.endpoint = endpoint;
+        if is_new && self.policy.goes_by_list {
+            if is_listed_writer && self.writer.is_none() && !self.has_had_writer {
+                self.has_had_writer = true;
+                self.writer = Some(id);
+                out.push(Output::SetWriter(Some(id)));
+            }
+            host.marks.is_reader = !is_listed_writer;
+            out.push(Output::SetReader(id, host.marks.is_reader));
+        }
+    }
+
+    fn remove(&mut self, id: HostId, out: &mut Vec<Output>) {
+        self.hosts.remove(&id);
+        if self.writer == Some(id) {
+            self.set_writer(None, "it is no member of the cluster any more".to_owned(), out);
+        }
+    }
+
+    fn answered(
+        &mut self,
+        now_ms: u64,
+        id: HostId,
+        asked_ms: u64,
+        answer: Result<Facts, Miss>,
+        out: &mut Vec<Output>,
+    ) {
+        let is_writer = self.writer == Some(id);
+        let Some(host) = self.hosts.get_mut(&id) else { return };
+        // Of two answers that cross the one that was asked for last counts.
+        let is_late = host.asked_ms > asked_ms;
+        if host.pending_ms.is_some_and(|pending_ms| pending_ms <= asked_ms) {
+            host.pending_ms = None;
+        }
+        if is_late {
+            return;
+        }
+        host.asked_ms = asked_ms;
+        let change = match answer {
+            Ok(facts) => host.told(facts),
+            Err(miss) => host.missed(now_ms, miss),
+        };
+        for change in change {
+            out.push(Output::Tell(change.event(id, is_writer)));
+        }
+        self.discover(id, out);
+    }
+
+    fn traffic(&mut self, now_ms: u64, id: HostId, evidence: Evidence, out: &mut Vec<Output>) {
+        let is_writer = self.writer == Some(id);
+        let Some(host) = self.hosts.get_mut(&id) else { return };
+        let change = host.seen_by_traffic(now_ms, evidence);
+        if let Some(change) = change {
+            out.push(Output::Tell(change.event(id, is_writer)));
+        }
+        if evidence == Evidence::ReadOnly {
+            // Somebody else may have become the writer.
+            self.hosts.values_mut().for_each(|host| host.due_ms = now_ms);
+        }
+    }
+
+    /// Tells of servers that a member replicates from or to, and that are none.
+    fn discover(&mut self, id: HostId, out: &mut Vec<Output>) {
+        let Some(facts) = self.facts(id).filter(|_| !self.policy.goes_by_list) else { return };
+        // What a server that writes replicates from belongs to another cluster.
+        let sources = facts.sources.iter().filter(|_| !facts.is_writable);
+        let above = sources.filter(|it| self.member(it).is_none()).map(|it| &it.endpoint);
+        let known = |endpoint: &Endpoint| self.hosts.values().any(|it| it.endpoint == *endpoint);
+        let told = above.chain(&facts.replicas);
+        let is_new = |endpoint: &&Endpoint| {
+            !endpoint.host.is_empty() && !known(endpoint) && !self.discovered.contains(endpoint)
+        };
+        let new: BTreeSet<Endpoint> = told.filter(is_new).cloned().collect();
+        out.extend(new.iter().cloned().map(Output::Discovered));
+        self.discovered.extend(new);
+    }
+
+    fn interval_ms(&self) -> u64 {
+        match self.is_urgent() {
+            true => self.policy.urgent_ms.min(self.policy.interval_ms),
+            false => self.policy.interval_ms,
+        }
+    }
+
+    /// Whether there is no writer that is certain.
+    fn is_urgent(&self) -> bool {
+        let writer = self.writer.and_then(|id| self.hosts.get(&id));
+        let is_well = |host: &Host| host.reach == Reach::Up && host.is_writable() == Some(true);
+        // One that nobody can ask is not asked more often for that.
+        let is_hopeless = |host: &Host| host.facts.is_none() && host.trouble.is_some();
+        !writer.is_some_and(|host| is_well(host) || is_hopeless(host))
+            || self.contenders().any(|id| Some(id) != self.writer)
+    }
+
+    fn tell(out: &mut Vec<Output>, kind: EventKind, host: Option<HostId>, evidence: String) {
+        out.push(Output::Tell(Event { kind, host, evidence }));
+    }
+}

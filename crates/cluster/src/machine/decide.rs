@@ -1,0 +1,296 @@
+//! Who writes and who reads, from what is known of all members.
+
+use super::{Cluster, Host, HostId, Output, Reach};
+use crate::{
+    EventKind,
+    facts::{Source, Thread},
+};
+
+/// What is known of the writer.
+enum Incumbent {
+    /// It writes.
+    Writes,
+    /// It has said that it is read-only.
+    ReadOnly,
+    /// Nobody hears of it any more: neither the monitor, nor traffic, nor replicas.
+    Lost,
+    /// Something is wrong; not enough to take its role away.
+    Unclear,
+}
+
+impl Cluster {
+    /// Gives and takes roles after something has come in.
+    pub(super) fn decide(&mut self, out: &mut Vec<Output>) {
+        self.find_aliases(out);
+        self.unfence_chosen(out);
+        match self.writer {
+            Some(writer) => self.judge(writer, out),
+            None => self.elect(out),
+        }
+        self.judge_writable(out);
+        self.set_readers(out);
+    }
+
+    /// Members that could become the writer: they take writes and replicate from no member.
+    pub(super) fn contenders(&self) -> impl Iterator<Item = HostId> {
+        let free = self.hosts.iter().filter(|(_, host)| {
+            host.is_writable_now() && !host.marks.is_fenced && !self.replicates(host)
+        });
+        free.map(|(id, _)| *id)
+    }
+
+    /// Whether a server replicates from a member, or tries to.
+    fn replicates(&self, host: &Host) -> bool {
+        let sources = host.facts.iter().flat_map(|facts| &facts.sources);
+        let mut running = sources.filter(|source| source.receives != Thread::Stopped);
+        running.any(|source| self.member(source).is_some())
+    }
+
+    /// The member that a source is.
+    pub(super) fn member(&self, source: &Source) -> Option<HostId> {
+        let is_there = |host: &Host| host.endpoint == source.endpoint;
+        let is_it = |host: &Host| {
+            host.facts.as_ref().is_some_and(|it| it.identity.is_same(&source.identity))
+        };
+        let found = self.hosts.iter().find(|(_, host)| is_there(host));
+        let found = found.or_else(|| self.hosts.iter().find(|(_, host)| is_it(host)));
+        found.map(|(id, _)| *id)
+    }
+
+    fn incumbent(&self, id: HostId) -> Incumbent {
+        let Some(host) = self.hosts.get(&id) else { return Incumbent::Lost };
+        match (host.reach, host.is_writable()) {
+            (Reach::Up, Some(true)) => Incumbent::Writes,
+            (Reach::Up, Some(false)) => Incumbent::ReadOnly,
+            (Reach::Down, _) if !self.is_heard_by_replicas(id, host) => Incumbent::Lost,
+            (Reach::Up | Reach::Unknown | Reach::Suspect | Reach::Down, _) => Incumbent::Unclear,
+        }
+    }
+
+    /// Whether a replica that answers is connected to a server that the monitor does not reach, or
+    /// has not been asked since.
+    fn is_heard_by_replicas(&self, id: HostId, lost: &Host) -> bool {
+        self.hosts.values().filter(|host| host.reach == Reach::Up).any(|host| {
+            let sources = host.facts.iter().flat_map(|facts| &facts.sources);
+            let mut from_it = sources.filter(|source| self.member(source) == Some(id));
+            let is_fresh = host.asked_ms >= lost.missing_since_ms();
+            from_it.any(|source| source.receives == Thread::Connected || !is_fresh)
+        })
+    }
+
+    /// Looks whether the writer keeps its role.
+    fn judge(&mut self, writer: HostId, out: &mut Vec<Output>) {
+        let (since_ms, why) = match self.incumbent(writer) {
+            Incumbent::Writes | Incumbent::Unclear => return,
+            Incumbent::ReadOnly => (0, "the writer before it is read-only"),
+            Incumbent::Lost => {
+                let since_ms = self.hosts.get(&writer).map_or(0, Host::missing_since_ms);
+                (since_ms, "the writer before it is down")
+            }
+        };
+        let is_read_only = since_ms == 0;
+        let is_fresh = |id: &HostId| self.hosts.get(id).is_some_and(|it| it.asked_ms >= since_ms);
+        let candidates: Vec<HostId> =
+            self.contenders().filter(|id| *id != writer && is_fresh(id)).collect();
+        match candidates.as_slice() {
+            [successor] => {
+                let evidence = format!("it takes writes and replicates from no member; {why}");
+                self.set_writer(Some(*successor), evidence, out);
+            }
+            [] if is_read_only => {
+                self.set_writer(None, "it is read-only, and nobody takes writes".to_owned(), out);
+            }
+            // One that is down keeps its role, and gets nothing: it may come back first.
+            [] => {}
+            several => {
+                self.tell_conflict(several.to_vec(), out);
+                if is_read_only {
+                    let why = "it is read-only, and several servers take writes".to_owned();
+                    self.set_writer(None, why, out);
+                }
+            }
+        }
+    }
+
+    /// Looks for a writer where there is none.
+    fn elect(&mut self, out: &mut Vec<Output>) {
+        let may_be_known = self.has_had_writer || self.hosts.values().all(Host::is_settled);
+        if !may_be_known {
+            return;
+        }
+        let candidates: Vec<HostId> = self.contenders().collect();
+        match candidates.as_slice() {
+            [] => {}
+            [writer] => {
+                let why = "it takes writes and replicates from no member".to_owned();
+                self.set_writer(Some(*writer), why, out);
+            }
+            several => self.tell_conflict(several.to_vec(), out),
+        }
+    }
+
+    pub(super) fn set_writer(
+        &mut self,
+        writer: Option<HostId>,
+        evidence: String,
+        out: &mut Vec<Output>,
+    ) {
+        let before = std::mem::replace(&mut self.writer, writer);
+        debug_assert!(before != writer);
+        self.conflict.clear();
+        if let Some(host) = before.and_then(|id| self.hosts.get_mut(&id)) {
+            host.marks.has_written = true;
+        }
+        out.push(Output::SetWriter(writer));
+        match writer {
+            Some(_) => {
+                self.has_had_writer = true;
+                Self::tell(out, EventKind::NewMaster, writer, evidence);
+            }
+            None => Self::tell(out, EventKind::LostMaster, before, evidence),
+        }
+    }
+
+    /// A fenced server that every other member follows, read-only, was made the primary by
+    /// somebody.
+    fn unfence_chosen(&mut self, out: &mut Vec<Output>) {
+        let fenced: Vec<HostId> =
+            self.hosts.iter().filter(|(_, host)| host.marks.is_fenced).map(|(id, _)| *id).collect();
+        for id in fenced {
+            let mut others =
+                self.hosts.iter().filter(|(other, host)| **other != id && !host.marks.is_alias);
+            let is_followed = others.clone().any(|(_, host)| self.is_connected(host, id));
+            let is_chosen = is_followed
+                && others.all(|(_, host)| {
+                    host.reach == Reach::Down
+                        || host.is_writable() == Some(false) && self.is_connected(host, id)
+                });
+            if let Some(host) = self.hosts.get_mut(&id).filter(|_| is_chosen) {
+                host.marks.is_fenced = false;
+                let evidence = "every other member replicates from it".to_owned();
+                Self::tell(out, EventKind::Unfenced, Some(id), evidence);
+            }
+        }
+    }
+
+    /// Whether a server receives from the member `id`.
+    fn is_connected(&self, host: &Host, id: HostId) -> bool {
+        let mut sources = host.facts.iter().flat_map(|facts| &facts.sources);
+        sources.any(|it| it.receives == Thread::Connected && self.member(it) == Some(id))
+    }
+
+    fn tell_conflict(&mut self, several: Vec<HostId>, out: &mut Vec<Output>) {
+        if self.conflict == several {
+            return;
+        }
+        let count = several.len();
+        let evidence = format!(
+            "{count} servers take writes and replicate from no member: no writer is chosen before \
+             all but one are read-only"
+        );
+        for id in &several {
+            Self::tell(out, EventKind::Conflict, Some(*id), evidence.clone());
+        }
+        self.conflict = several;
+    }
+
+    /// Fences who takes writes beside a writer that was asked since and writes.
+    fn judge_writable(&mut self, out: &mut Vec<Output>) {
+        let Some((writer, incumbent)) = self.writer.and_then(|id| Some((id, self.hosts.get(&id)?)))
+        else {
+            return;
+        };
+        if !incumbent.is_writable_now() {
+            return;
+        }
+        let asked_ms = incumbent.asked_ms;
+        let is_sure = |host: &Host| host.writable_ms.is_some_and(|since_ms| since_ms < asked_ms);
+        let beside: Vec<(HostId, bool)> = self
+            .hosts
+            .iter()
+            .filter(|(id, host)| **id != writer && host.is_writable_now() && is_sure(host))
+            .filter(|(_, host)| !host.marks.is_fenced)
+            .map(|(id, host)| (*id, self.replicates(host)))
+            .collect();
+        let goes_by_list = self.policy.goes_by_list;
+        for (id, replicates) in beside {
+            let Some(host) = self.hosts.get_mut(&id) else { continue };
+            let is_bearable = replicates || goes_by_list && !host.marks.has_written;
+            if !is_bearable {
+                host.marks.is_fenced = true;
+                let evidence = "it takes writes and is not the writer".to_owned();
+                Self::tell(out, EventKind::Fenced, Some(id), evidence);
+            } else if !std::mem::replace(&mut host.marks.is_told, true) {
+                let evidence = "its read_only is off, and it is not the writer".to_owned();
+                Self::tell(out, EventKind::WritableReplica, Some(id), evidence);
+            }
+        }
+    }
+
+    /// Gives and takes the readers' role.
+    fn set_readers(&mut self, out: &mut Vec<Output>) {
+        let wanted: Vec<(HostId, bool)> = self
+            .hosts
+            .iter()
+            .filter_map(|(id, host)| Some((*id, self.should_read(*id, host)?)))
+            .collect();
+        for (id, is_reader) in wanted {
+            let Some(host) = self.hosts.get_mut(&id) else { continue };
+            if host.marks.is_reader == is_reader {
+                continue;
+            }
+            host.marks.is_reader = is_reader;
+            out.push(Output::SetReader(id, is_reader));
+            if self.writer != Some(id) {
+                let (kind, why) = match is_reader {
+                    true => (EventKind::NewSlave, "it replicates from a member"),
+                    false => (EventKind::LostSlave, "it replicates from no member"),
+                };
+                Self::tell(out, kind, Some(id), why.to_owned());
+            }
+        }
+    }
+
+    /// Whether a member should take reads; `None` where it keeps what it has.
+    fn should_read(&self, id: HostId, host: &Host) -> Option<bool> {
+        if host.marks.is_fenced || host.marks.is_alias {
+            return Some(false);
+        }
+        if self.writer == Some(id) {
+            return Some(self.policy.writer_is_also_reader);
+        }
+        let facts = host.facts.as_ref()?;
+        let is_replica = facts.sources.iter().any(|source| self.member(source).is_some());
+        match (is_replica, facts.is_writable, self.policy.goes_by_list) {
+            (true, _, _) | (false, false, true) => Some(true),
+            (false, false, false) => Some(false),
+            // It may become the writer, or be fenced.
+            (false, true, _) => None,
+        }
+    }
+
+    /// Finds members that are one server under two names: the later one gets no role.
+    fn find_aliases(&mut self, out: &mut Vec<Output>) {
+        let identified: Vec<_> = self
+            .hosts
+            .iter()
+            .filter_map(|(id, host)| Some((*id, host.facts.as_ref()?.identity.clone())))
+            .collect();
+        for (place, (id, identity)) in identified.iter().enumerate() {
+            let mut earlier = identified.iter().take(place);
+            let twin = earlier.find(|(_, other)| identity.is_same(other)).map(|(twin, _)| *twin);
+            let Some(host) = self.hosts.get_mut(id) else { continue };
+            let was_alias = std::mem::replace(&mut host.marks.is_alias, twin.is_some());
+            if let Some(twin) = twin.filter(|_| !was_alias) {
+                let evidence = match self.hosts.get(&twin) {
+                    Some(twin) => format!(
+                        "it is the same server as {}:{}, by server_uuid or server_id",
+                        twin.endpoint.host, twin.endpoint.port
+                    ),
+                    None => String::new(),
+                };
+                Self::tell(out, EventKind::SameServer, Some(*id), evidence);
+            }
+        }
+    }
+}

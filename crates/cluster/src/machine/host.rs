@@ -1,0 +1,238 @@
+//! What is remembered of one member.
+
+use crate::{
+    Event, EventKind, Evidence, HostId, Miss,
+    facts::{Endpoint, Facts},
+};
+
+/// Questions without an answer, one behind the other, before a server that traffic has not heard
+/// of either is down.
+const MISSES_MAX: u32 = 3;
+/// Time-outs before a server is suspected; a refused connection is enough by itself.
+const SUSPECT_TIMEOUTS: u32 = 2;
+
+/// Whether a server can be reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// Nobody has tried.
+    Unknown,
+    /// It answers.
+    Up,
+    /// It has failed to, lately.
+    Suspect,
+    /// It does not, neither to questions nor to statements.
+    Down,
+}
+
+impl Reach {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Up => "up",
+            Self::Suspect => "suspect",
+            Self::Down => "down",
+        }
+    }
+}
+
+/// Questions that were not answered since the last answer.
+#[derive(Debug, Clone, Copy, Default)]
+struct Misses {
+    refused: u32,
+    timed_out: u32,
+    /// When the first one failed, ms.
+    since_ms: u64,
+}
+
+/// What the decision remembers of a member.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Marks {
+    pub(super) is_reader: bool,
+    /// It takes writes, and must not get any.
+    pub(super) is_fenced: bool,
+    /// It has been the writer.
+    pub(super) has_written: bool,
+    /// That it is a replica that takes writes was told.
+    pub(super) is_told: bool,
+    /// It is the same server as an earlier member.
+    pub(super) is_alias: bool,
+}
+
+/// One member.
+#[derive(Debug, Clone)]
+pub(super) struct Host {
+    pub(super) endpoint: Endpoint,
+    pub(super) is_listed_writer: bool,
+    pub(super) reach: Reach,
+    /// What it said last, whenever that was.
+    pub(super) facts: Option<Facts>,
+    /// When it was asked for what is known last, ms.
+    pub(super) asked_ms: u64,
+    misses: Misses,
+    /// When a statement was answered last, ms.
+    traffic_ms: Option<u64>,
+    /// When it is asked next, ms.
+    pub(super) due_ms: u64,
+    /// When it was asked and has not answered yet, ms.
+    pub(super) pending_ms: Option<u64>,
+    /// Since when it takes writes, without a break, ms.
+    pub(super) writable_ms: Option<u64>,
+    pub(super) marks: Marks,
+    /// Why it can't be asked.
+    pub(super) trouble: Option<String>,
+}
+
+/// A change of what is known of a member.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Change {
+    Down(String),
+    Up(&'static str),
+    Unfenced,
+    Trouble(String),
+}
+
+impl Change {
+    pub(super) fn event(self, host: HostId, is_writer: bool) -> Event {
+        let (kind, evidence) = match self {
+            Self::Down(why) if is_writer => (EventKind::MasterDown, why),
+            Self::Down(why) => (EventKind::SlaveDown, why),
+            Self::Up(how) if is_writer => (EventKind::MasterUp, how.to_owned()),
+            Self::Up(how) => (EventKind::SlaveUp, how.to_owned()),
+            Self::Unfenced => (EventKind::Unfenced, "it is read-only now".to_owned()),
+            Self::Trouble(why) => (EventKind::Trouble, why),
+        };
+        Event { kind, host: Some(host), evidence }
+    }
+}
+
+impl Host {
+    pub(super) fn new(now_ms: u64, endpoint: Endpoint) -> Self {
+        Self {
+            endpoint,
+            is_listed_writer: false,
+            reach: Reach::Unknown,
+            facts: None,
+            asked_ms: 0,
+            misses: Misses::default(),
+            traffic_ms: None,
+            due_ms: now_ms,
+            pending_ms: None,
+            writable_ms: None,
+            marks: Marks::default(),
+            trouble: None,
+        }
+    }
+
+    /// Whether it takes writes; `None` when it has not told yet.
+    pub(super) fn is_writable(&self) -> Option<bool> {
+        self.facts.as_ref().map(|facts| facts.is_writable)
+    }
+
+    /// Whether it is up and takes writes, and what that means is not decided.
+    pub(super) fn is_writable_now(&self) -> bool {
+        self.reach == Reach::Up && self.is_writable() == Some(true) && !self.marks.is_alias
+    }
+
+    /// Whether everything is known of it that can be at the beginning.
+    pub(super) fn is_settled(&self) -> bool {
+        match self.reach {
+            Reach::Down => true,
+            Reach::Up => self.facts.is_some() || self.trouble.is_some(),
+            Reach::Unknown | Reach::Suspect => false,
+        }
+    }
+
+    /// It has told, when it was asked at `self.asked_ms`.
+    pub(super) fn told(&mut self, facts: Facts) -> Vec<Change> {
+        let mut changes: Vec<_> = self.answers("it answers questions").into_iter().collect();
+        self.trouble = None;
+        match facts.is_writable {
+            true => self.writable_ms = self.writable_ms.or(Some(self.asked_ms)),
+            false => {
+                self.writable_ms = None;
+                self.marks.is_told = false;
+                if std::mem::take(&mut self.marks.is_fenced) {
+                    changes.push(Change::Unfenced);
+                }
+            }
+        }
+        self.facts = Some(facts);
+        changes
+    }
+
+    /// It has not told.
+    pub(super) fn missed(&mut self, now_ms: u64, miss: Miss) -> Vec<Change> {
+        if self.misses.refused + self.misses.timed_out == 0 {
+            self.misses.since_ms = now_ms;
+        }
+        let why = match miss {
+            Miss::Refused(why) => {
+                self.misses.refused += 1;
+                why
+            }
+            Miss::TimedOut => {
+                self.misses.timed_out += 1;
+                "it does not answer in time".to_owned()
+            }
+            Miss::Denied(why) => {
+                let mut changes: Vec<_> = self.answers("it answers").into_iter().collect();
+                if self.trouble.as_ref() != Some(&why) {
+                    changes.push(Change::Trouble(why.clone()));
+                    self.trouble = Some(why);
+                }
+                return changes;
+            }
+        };
+        self.suspect(why).into_iter().collect()
+    }
+
+    /// What workers have seen.
+    pub(super) fn seen_by_traffic(&mut self, now_ms: u64, evidence: Evidence) -> Option<Change> {
+        match evidence {
+            Evidence::Answered => {
+                self.traffic_ms = Some(now_ms);
+                match self.reach {
+                    Reach::Suspect | Reach::Down => self.answers("it answers statements"),
+                    Reach::Unknown | Reach::Up => None,
+                }
+            }
+            Evidence::Refused => {
+                if self.reach == Reach::Up {
+                    self.reach = Reach::Suspect;
+                }
+                self.due_ms = now_ms;
+                None
+            }
+            Evidence::ReadOnly => {
+                self.due_ms = now_ms;
+                None
+            }
+        }
+    }
+
+    fn answers(&mut self, how: &'static str) -> Option<Change> {
+        self.misses = Misses::default();
+        let before = std::mem::replace(&mut self.reach, Reach::Up);
+        (before == Reach::Down).then_some(Change::Up(how))
+    }
+
+    fn suspect(&mut self, why: String) -> Option<Change> {
+        let Misses { refused, timed_out, since_ms } = self.misses;
+        let answers_others = self.traffic_ms.is_some_and(|at_ms| at_ms >= since_ms);
+        if refused + timed_out >= MISSES_MAX && !answers_others {
+            let before = std::mem::replace(&mut self.reach, Reach::Down);
+            return (before != Reach::Down).then_some(Change::Down(why));
+        }
+        let is_suspect = refused > 0 || timed_out >= SUSPECT_TIMEOUTS;
+        if is_suspect && self.reach == Reach::Up {
+            self.reach = Reach::Suspect;
+        }
+        None
+    }
+
+    /// When the first question failed since the last answer, ms.
+    pub(super) fn missing_since_ms(&self) -> u64 {
+        self.misses.since_ms
+    }
+}

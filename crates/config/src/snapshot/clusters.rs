@@ -1,0 +1,113 @@
+//! Clusters of the running configuration: who their members are, and the cells that say who
+//! writes. Both go on over a reload.
+
+use std::sync::{Arc, atomic::AtomicBool};
+
+use trunkline_topology::{Address, Role, ServerKey, WriterCell};
+
+use super::Snapshot;
+use crate::{ClusterEntry, Config};
+
+/// A cluster as it runs.
+#[derive(Debug)]
+pub struct Cluster {
+    /// What the operator wrote.
+    pub entry: ClusterEntry,
+    /// Who writes.
+    pub cell: Arc<WriterCell>,
+    /// Its servers.
+    pub members: Vec<Member>,
+    /// The number of the next new member.
+    next_number: u32,
+}
+
+/// A server of a cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member {
+    /// Its number: no other server of the cluster ever has it.
+    pub number: u32,
+    /// Where it is.
+    pub address: Address,
+    /// Whether it is listed in the writer's hostgroup.
+    pub is_listed_writer: bool,
+}
+
+impl Cluster {
+    /// The entry of a member in the writer's hostgroup, or in the readers'.
+    pub fn key(&self, member: &Member, is_writer: bool) -> ServerKey {
+        let hostgroup = match is_writer {
+            true => self.entry.writer_hostgroup,
+            false => self.entry.reader_hostgroup,
+        };
+        ServerKey { hostgroup, address: member.address.clone() }
+    }
+
+    /// The member with this number.
+    pub fn member(&self, number: u32) -> Option<&Member> {
+        self.members.iter().find(|member| member.number == number)
+    }
+}
+
+/// The clusters of a configuration, with the cells and numbers of those that run.
+pub(super) fn build(config: &Config, previous: Option<&Snapshot>) -> Vec<Arc<Cluster>> {
+    let build = |entry: &ClusterEntry| {
+        let is_same = |it: &&Arc<Cluster>| {
+            let hostgroups = |it: &ClusterEntry| (it.writer_hostgroup, it.reader_hostgroup);
+            it.entry.name == entry.name && hostgroups(&it.entry) == hostgroups(entry)
+        };
+        let before = previous.into_iter().flat_map(|previous| &previous.clusters).find(is_same);
+        let mut next_number = before.map_or(0, |before| before.next_number);
+        let mut number = |address: &Address| {
+            let known = before.and_then(|it| it.members.iter().find(|it| it.address == *address));
+            known.map_or_else(
+                || {
+                    next_number += 1;
+                    next_number - 1
+                },
+                |member| member.number,
+            )
+        };
+        let listed = config.servers.iter();
+        let listed = listed.filter(|it| it.key.hostgroup == entry.writer_hostgroup);
+        let writers: Vec<&Address> = listed.map(|it| &it.key.address).collect();
+        let addresses = entry.members(&config.servers, config.discovered_of(entry));
+        let members = addresses.into_iter().map(|address| Member {
+            number: number(&address),
+            is_listed_writer: writers.contains(&&address),
+            address,
+        });
+        let members = members.collect();
+        let cell = before.map(|before| Arc::clone(&before.cell)).unwrap_or_default();
+        Arc::new(Cluster { entry: entry.clone(), cell, members, next_number })
+    };
+    config.clusters.iter().map(build).collect()
+}
+
+/// The role that a server entry stands for, where it is one of a cluster.
+pub(super) fn role(clusters: &[Arc<Cluster>], key: &ServerKey) -> Option<Role> {
+    let of = |cluster: &Arc<Cluster>| {
+        let member = cluster.members.iter().find(|member| member.address == key.address)?;
+        match key.hostgroup {
+            id if id == cluster.entry.writer_hostgroup => {
+                Some(Role::Writer { cell: Arc::clone(&cluster.cell), member: member.number })
+            }
+            id if id == cluster.entry.reader_hostgroup => {
+                Some(Role::Reader(AtomicBool::new(false)))
+            }
+            _ => None,
+        }
+    };
+    clusters.iter().find_map(of)
+}
+
+/// Whether a server's health goes on: it stands for the same role.
+pub(super) fn is_same(before: Option<&Role>, now: Option<&Role>) -> bool {
+    match (before, now) {
+        (None, None) | (Some(Role::Reader(_)), Some(Role::Reader(_))) => true,
+        (
+            Some(Role::Writer { cell, member }),
+            Some(Role::Writer { cell: other, member: number }),
+        ) => Arc::ptr_eq(cell, other) && member == number,
+        _ => false,
+    }
+}

@@ -1,0 +1,146 @@
+//! `[[cluster]]`: servers are discovered, and their roles are followed, whoever changes them.
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+};
+
+use anyhow::{Context, Result, ensure};
+use trunkline_testkit::{Flavour, Replication, Server, Trunkline, error_code, wait_until};
+
+use crate::stage::{FLAVOURS, SOON, client, is_available, replication, text, user};
+
+/// The statement whose answer is the name of the server that ran it.
+const WHO: &str = "SELECT name FROM mark.server";
+/// A write, and who has done it: a read that runs where writes do.
+const WRITER: &str = "SELECT name FROM mark.server FOR UPDATE";
+
+/// The error of a write on a server that is read-only.
+const READ_ONLY: u16 = 1290;
+
+fn start(seeds: &[&Server]) -> Result<Trunkline> {
+    let seeds: Vec<_> = seeds.iter().map(|seed| format!("\"{}\"", seed.address())).collect();
+    Trunkline::start(&format!(
+        "workers = 2\ncatalog_wait_ms = 10000\nmonitor_read_only_interval = 200\n\
+         [[cluster]]\nname = \"shop\"\nkind = \"replication\"\nwriter_hostgroup = 10\n\
+         reader_hostgroup = 20\nseeds = [{}]\n{}",
+        seeds.join(", "),
+        user(10)
+    ))
+}
+
+/// What an orchestrator does: the primary becomes read-only, a replica takes over when it has all
+/// that the primary has, and the others follow it.
+fn switch_over(replication: &Replication, to: usize) -> Result<()> {
+    let (old, new) = (replication.primary(), &replication.replicas()[to]);
+    let words = Words::of(old.flavour());
+    old.sql(words.read_only)?;
+    replication.wait_caught_up(SOON)?;
+    new.sql(words.promote)?;
+    for server in [old].into_iter().chain(replication.replicas()) {
+        if server.port() != new.port() {
+            follow(server, new)?;
+        }
+    }
+    Ok(())
+}
+
+fn follow(server: &Server, source: &Server) -> Result<()> {
+    server.sql(&(Words::of(server.flavour()).follow)(source.port()))?;
+    Ok(())
+}
+
+struct Words {
+    read_only: &'static str,
+    promote: &'static str,
+    follow: fn(u16) -> String,
+}
+
+impl Words {
+    fn of(flavour: Flavour) -> Self {
+        match flavour {
+            Flavour::MariaDb => Self {
+                read_only: "SET GLOBAL read_only = 1",
+                promote: "STOP SLAVE; RESET SLAVE ALL; SET GLOBAL read_only = 0",
+                follow: |port| {
+                    format!(
+                        "STOP SLAVE; CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT={port},
+                         MASTER_USER='replica', MASTER_PASSWORD='replica', MASTER_CONNECT_RETRY=1,
+                         MASTER_USE_GTID=current_pos; START SLAVE; SET GLOBAL read_only=1"
+                    )
+                },
+            },
+            Flavour::MySql => Self {
+                read_only: "SET GLOBAL super_read_only = 1",
+                promote: "STOP REPLICA; RESET REPLICA ALL; SET GLOBAL super_read_only = 0, \
+                          read_only = 0",
+                follow: |port| {
+                    format!(
+                        "STOP REPLICA; CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1',
+                         SOURCE_PORT={port}, SOURCE_USER='replica', SOURCE_PASSWORD='replica',
+                         SOURCE_CONNECT_RETRY=1, SOURCE_AUTO_POSITION=1,
+                         GET_SOURCE_PUBLIC_KEY=1; START REPLICA; SET GLOBAL super_read_only=1"
+                    )
+                },
+            },
+        }
+    }
+}
+
+/// Waits until the statement is answered by that server.
+fn wait_who(proxy: &Trunkline, statement: &str, wanted: &str) -> Result<()> {
+    let mut last = String::new();
+    wait_until("the server", SOON, || {
+        last = match client(proxy, "").and_then(|mut client| text(&mut client, statement)) {
+            Ok(name) => name,
+            Err(error) => format!("{error:#}"),
+        };
+        Ok((last == wanted).then_some(()))
+    })
+    .with_context(|| format!("{statement} is answered by {last}, not {wanted}"))
+}
+
+#[test]
+fn the_rest_of_a_cluster_is_discovered_and_a_switchover_is_followed() -> Result<()> {
+    for flavour in FLAVOURS {
+        if !is_available(flavour, "the_rest_of_a_cluster_is_discovered") {
+            continue;
+        }
+        let replication = replication(flavour, 2)?;
+        let replicas = replication.replicas();
+        // The primary is found by its replicas.
+        let proxy = start(&[&replicas[0], &replicas[1]])?;
+        wait_who(&proxy, WRITER, "primary")?;
+        wait_who(&proxy, WHO, "replica2")?;
+
+        let is_over = AtomicBool::new(false);
+        let writes = thread::scope(|scope| {
+            let writer = scope.spawn(|| write_until(&proxy, &is_over));
+            let switched = switch_over(&replication, 0);
+            let followed = switched.and_then(|()| wait_who(&proxy, WRITER, "replica1"));
+            is_over.store(true, Ordering::Relaxed);
+            let writes = writer.join().expect("no panic")?;
+            followed.map(|()| writes)
+        })?;
+        wait_who(&proxy, WHO, "replica2").or_else(|_| wait_who(&proxy, WHO, "primary"))?;
+        let count = replicas[0].value("SELECT COUNT(*) FROM mark.note")?;
+        ensure!(count == Some(writes.to_string()), "{count:?} rows of {writes} writes");
+    }
+    Ok(())
+}
+
+/// Writes one row after the other until it is over; how many. The server may refuse one since it
+/// has just become read-only, which the client is told; nothing else may fail, nor be done twice.
+fn write_until(proxy: &Trunkline, is_over: &AtomicBool) -> Result<u64> {
+    let mut client = client(proxy, "")?;
+    let mut count = 0;
+    while !is_over.load(Ordering::Relaxed) {
+        match client.sql(&format!("INSERT INTO mark.note (text) VALUES ('{count}')")) {
+            Ok(_) => count += 1,
+            Err(error) if error_code(&error) == Some(READ_ONLY) => {}
+            Err(error) => return Err(error.context(format!("write {count}"))),
+        }
+    }
+    ensure!(count > 0, "nothing was written");
+    Ok(count)
+}
