@@ -6,7 +6,10 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
-use trunkline_testkit::{Flavour, Replication, Server, Trunkline, error_code, wait_until};
+use serde_json::Value;
+use trunkline_testkit::{
+    Flavour, Replication, Server, Trunkline, error_code, http_get, wait_until,
+};
 
 use crate::stage::{FLAVOURS, SOON, client, is_available, replication, text, user};
 
@@ -143,4 +146,68 @@ fn write_until(proxy: &Trunkline, is_over: &AtomicBool) -> Result<u64> {
     }
     ensure!(count > 0, "nothing was written");
     Ok(count)
+}
+
+/// What `/api/v1/topology` says of the server at this address.
+fn role(proxy: &Trunkline, server: &Server) -> Result<String> {
+    let (_, body) = http_get(proxy.http_port(), "/api/v1/topology")?;
+    let topology: Value = serde_json::from_str(&body)?;
+    let servers = topology.pointer("/clusters/0/servers").and_then(Value::as_array);
+    let is_it = |it: &&Value| it.get("address").and_then(Value::as_str) == Some(&server.address());
+    let found = servers.into_iter().flatten().find(is_it);
+    let role = found.and_then(|it| it.get("role")).and_then(Value::as_str);
+    Ok(role.unwrap_or("no member").to_owned())
+}
+
+fn wait_role(proxy: &Trunkline, server: &Server, wanted: &str) -> Result<()> {
+    let mut last = String::new();
+    wait_until("the role", SOON, || {
+        last = role(proxy, server)?;
+        Ok((last == wanted).then_some(()))
+    })
+    .with_context(|| format!("{} is {last}, not {wanted}", server.address()))
+}
+
+#[test]
+fn a_promotion_is_followed_and_the_old_primary_is_fenced_until_it_replicates() -> Result<()> {
+    for flavour in FLAVOURS {
+        if !is_available(flavour, "a_promotion_is_followed") {
+            continue;
+        }
+        let replication = replication(flavour, 2)?;
+        let (old, replicas) = (replication.primary(), replication.replicas());
+        let (new, other) = (&replicas[0], &replicas[1]);
+        let proxy = start(&[old, new, other])?;
+        for (server, wanted) in [(old, "writer"), (new, "reader"), (other, "reader")] {
+            wait_role(&proxy, server, wanted)?;
+        }
+        let mut session = client(&proxy, "")?;
+        session.sql("INSERT INTO mark.note (text) VALUES ('before')")?;
+        replication.wait_caught_up(SOON)?;
+        old.kill_hard()?;
+        // While nobody writes, writes wait and reads go on.
+        let waits = thread::scope(|scope| {
+            let insert = "INSERT INTO mark.note (text) VALUES ('after')";
+            let proxy = &proxy;
+            let waiting = scope.spawn(move || client(proxy, "")?.sql(insert));
+            let reads = wait_until("a read", SOON, || {
+                let who = client(proxy, "").and_then(|mut client| text(&mut client, WHO));
+                Ok(who.is_ok_and(|who| who.starts_with("replica")).then_some(()))
+            });
+            let promoted = new.sql(Words::of(flavour).promote).and_then(|_| follow(other, new));
+            let written = waiting.join().expect("no panic");
+            reads.and(promoted).and(written).map(|_| ())
+        });
+        waits.context("a write waits for the next writer")?;
+        wait_role(&proxy, new, "writer")?;
+        ensure!(new.value("SELECT COUNT(*) FROM mark.note")? == Some("2".to_owned()));
+
+        // It comes back as if nothing had happened.
+        old.restart()?;
+        wait_role(&proxy, old, "fenced")?;
+        wait_who(&proxy, WRITER, "replica1")?;
+        follow(old, new)?;
+        wait_role(&proxy, old, "reader")?;
+    }
+    Ok(())
 }

@@ -31,6 +31,10 @@ impl StatusSource for Still {
         Health::Ready
     }
 
+    fn topology(&self) -> trunkline_stats::Topology {
+        trunkline_stats::Topology::default()
+    }
+
     fn http_allowed_hosts(&self) -> String {
         "proxy.example".to_owned()
     }

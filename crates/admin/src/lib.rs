@@ -27,7 +27,7 @@ pub use source::{
     Answer, ApplyFuture, Ending, FailedLogins, Health, KillFuture, NotKilled, ReportFuture,
     Runtime, SessionsFuture, StatusSource, Traffic,
 };
-pub use status::{sessions::sessions_text, status_text};
+pub use status::{sessions::sessions_text, status_text, topology::topology_text};
 
 #[cfg(test)]
 mod sample;

@@ -7,6 +7,7 @@ use trunkline_stats::{
     DigestQuery, HttpFigures, MemoryFigures, Process, Report, ServerGauges, Settings,
     StatementSample, TcpCounters, TcpListenerRow, TcpServerCounters, TcpServerRow, WorkerGauges,
     WorkerStats,
+    topology::{ClusterRow, EventRow, MemberRow, Topology},
 };
 use trunkline_topology::{RefusalCause, ServerState};
 
@@ -178,4 +179,39 @@ fn gauges(worker: u32) -> WorkerGauges {
         rule_hits: BTreeMap::from([(1, 5), (7, 100)]),
         rule_undecided: BTreeMap::from([(7, 3)]),
     }
+}
+
+/// A cluster of two servers, of which one has just become the writer.
+pub fn topology() -> Topology {
+    let writer = MemberRow {
+        address: "10.0.0.1:3306".to_owned(),
+        role: "writer".to_owned(),
+        reach: "up".to_owned(),
+        writable: Some(true),
+        version: "10.11.19-MariaDB".to_owned(),
+        ..MemberRow::default()
+    };
+    let reader = MemberRow {
+        address: "10.0.0.2:3306".to_owned(),
+        role: "reader".to_owned(),
+        writable: Some(false),
+        source: Some("10.0.0.1:3306".to_owned()),
+        lag_sec: Some(2),
+        warnings: vec!["report_host is not set".to_owned()],
+        ..writer.clone()
+    };
+    let cluster = ClusterRow {
+        name: "shop".to_owned(),
+        kind: "replication".to_owned(),
+        servers: vec![writer, reader],
+        ..ClusterRow::default()
+    };
+    let event = EventRow {
+        id: 1,
+        cluster: "shop".to_owned(),
+        event: "new_master".to_owned(),
+        server: "10.0.0.1:3306".to_owned(),
+        ..EventRow::default()
+    };
+    Topology { clusters: vec![cluster], events: vec![event] }
 }

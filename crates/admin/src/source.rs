@@ -5,7 +5,9 @@ use std::{pin::Pin, sync::Arc, time::Duration};
 use trunkline_budget::Budget;
 use trunkline_config::{Config, Snapshot};
 use trunkline_net::TlsSetup;
-use trunkline_stats::{DigestQuery, DigestRow, Inventory, Report, SessionList, SessionQuery};
+use trunkline_stats::{
+    DigestQuery, DigestRow, Inventory, Report, SessionList, SessionQuery, Topology,
+};
 use trunkline_topology::Origin;
 
 /// The answer to [`StatusSource::report`].
@@ -26,6 +28,9 @@ pub trait StatusSource: Send + Sync + 'static {
 
     /// Whether the process works. Asked often; it should not wait for anything.
     fn health(&self) -> Health;
+
+    /// Clusters as they are now, and what has happened to them.
+    fn topology(&self) -> Topology;
 
     /// The setting `http_allowed_hosts`.
     fn http_allowed_hosts(&self) -> String;

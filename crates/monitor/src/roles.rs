@@ -60,7 +60,7 @@ pub async fn keep_following(
             for following in clusters.values_mut() {
                 following.look_at_traffic(now_ms());
                 following.ask_due(now_ms(), &Arc::clone(&tls.borrow()), &answers);
-                following.carry_out(&snapshot, &board, &news);
+                following.carry_out(&board, &news);
             }
             let soon = clusters.values().filter_map(Following::next_ms).min();
             let pause = soon.map_or(EVIDENCE_EVERY, |at_ms| {

@@ -35,6 +35,8 @@ pub enum Command {
     Servers(ListArgs),
     /// Show statements by digest
     Digests(DigestsArgs),
+    /// Show clusters: who writes, who reads, who replicates from whom, and what has happened
+    Topology(StatusArgs),
     /// Show how often rules have matched
     Rules(ListArgs),
     /// End a client, or its statement

@@ -2,8 +2,8 @@
 //!
 //! Reading order: [`cli`] (the command line), [`config_file`] (the file that all commands read),
 //! then one module for each command or family of them: [`check`], [`explain`], [`status`],
-//! [`sessions`], [`top`], [`lists`], [`orders`], [`import`], [`describe`], [`serve`]; [`paint`]
-//! has the colours.
+//! [`sessions`], [`topology`], [`top`], [`lists`], [`orders`], [`import`], [`describe`],
+//! [`serve`]; [`paint`] has the colours.
 
 mod allocator;
 mod cli;
@@ -20,6 +20,7 @@ mod paint;
 mod sessions;
 mod status;
 mod top;
+mod topology;
 
 mod serve;
 
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         Command::Top(args) => top::run(&args),
         Command::Servers(args) => lists::run_servers(&args),
         Command::Digests(args) => lists::run_digests(&args),
+        Command::Topology(args) => topology::run(&args),
         Command::Rules(args) => lists::run_rules(&args),
         Command::Kill(args) => orders::run_kill(&args),
         Command::Drain(args) => orders::run_drain(&args),

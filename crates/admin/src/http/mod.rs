@@ -58,6 +58,8 @@ GET /readyz                     200 while new clients are welcome; turns first a
 GET /status                     all numbers as JSON
 GET /status/digests             statements by digest as JSON; ?limit=50&order=sum_time
 GET /sessions                   sessions as JSON, pinned ones first; ?limit=50&pinned=1
+GET /api/v1/topology            clusters with their servers, as JSON
+GET /api/v1/events              what has happened to clusters, as JSON
 GET /api/v1/openapi.json        the description of what follows, which wants a bearer token
 GET /api/v1/tables              every table; /api/v1/tables/SCHEMA/TABLE?column=value has its rows
 GET, POST /sync/NAME            the scripts of restapi_routes, where admin-restapi_enabled is true,
@@ -132,6 +134,8 @@ fn router(answering: Answering) -> Router {
         .route("/status", get(status))
         .route("/status/digests", get(digests))
         .route("/sessions", get(sessions))
+        .route("/api/v1/topology", get(topology))
+        .route("/api/v1/events", get(events))
         .merge(api::routes())
         .merge(rest::routes())
         .fallback(not_found)
@@ -265,6 +269,14 @@ async fn sessions(
     let limit = answering.report_time;
     let answer = tokio::time::timeout(limit, answering.source.sessions(asked)).await;
     json(&answer.map_err(|_| Refusal::TimedOut(limit))?)
+}
+
+async fn topology(State(answering): Source) -> Result<Response, Refusal> {
+    json(&answering.source.topology())
+}
+
+async fn events(State(answering): Source) -> Result<Response, Refusal> {
+    json(&answering.source.topology().events)
 }
 
 async fn not_found(uri: Uri) -> Response {

@@ -43,6 +43,10 @@ impl StatusSource for Fixed {
         self.health.clone()
     }
 
+    fn topology(&self) -> trunkline_stats::Topology {
+        sample::topology()
+    }
+
     fn http_allowed_hosts(&self) -> String {
         "test".to_owned()
     }

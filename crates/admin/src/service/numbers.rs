@@ -125,6 +125,11 @@ impl AdminService {
             filled.push(("stats_mysql_free_connections", present::free_connections(&inventory)));
             filled.push(("stats_mysql_prepared_statements_info", present::prepared(&inventory)));
         }
+        if names("stats_cluster") {
+            let topology = self.runtime.topology();
+            filled.push(("stats_cluster_servers", present::cluster_servers(&topology)));
+            filled.push(("stats_cluster_events", present::cluster_events(&topology)));
+        }
         if names("stats_mysql_client_host_cache") {
             let rows = present::client_hosts(&self.runtime.failed_logins());
             if names("stats_mysql_client_host_cache_reset") {

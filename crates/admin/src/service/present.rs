@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::PoisonError};
 use serde_json::json;
 use trunkline_stats::{
     DigestRow, ErrorRow, Histogram, IdleConn, Inventory, LatencySketch, PreparedRow, Report,
-    hostgroup_shown,
+    Topology, hostgroup_shown,
 };
 use trunkline_store::Value;
 
@@ -120,6 +120,43 @@ pub(super) fn client_hosts(rows: &[FailedLogins]) -> Vec<Vec<Value>> {
         vec![text(&row.origin.to_string()), number(row.failures), number(at_us)]
     };
     rows.iter().map(row).collect()
+}
+
+/// `stats_cluster_servers`.
+pub(super) fn cluster_servers(topology: &Topology) -> Vec<Vec<Value>> {
+    let optional = |value: Option<u64>| value.map_or(Value::Null, number);
+    let rows = topology.clusters.iter().flat_map(|cluster| {
+        cluster.servers.iter().map(|server| {
+            vec![
+                text(&cluster.name),
+                text(&server.address),
+                text(&server.role),
+                text(&server.reach),
+                optional(server.writable.map(u64::from)),
+                server.source.as_deref().map_or(Value::Null, text),
+                optional(server.lag_sec),
+                text(&server.version),
+                text(&server.gtid),
+                text(&server.warnings.join("; ")),
+            ]
+        })
+    });
+    rows.collect()
+}
+
+/// `stats_cluster_events`.
+pub(super) fn cluster_events(topology: &Topology) -> Vec<Vec<Value>> {
+    let rows = topology.events.iter().map(|event| {
+        vec![
+            number(event.id),
+            number(event.at),
+            text(&event.cluster),
+            text(&event.event),
+            text(&event.server),
+            text(&event.evidence),
+        ]
+    });
+    rows.collect()
 }
 
 /// `stats_memory_metrics`: what the kernel says of the process, and what is counted here.

@@ -36,6 +36,7 @@ const HELP: &[(&str, &str)] = &[
     ("SELECT * FROM trunkline_variables", "what each variable does, and its range"),
     ("SHOW MYSQL STATUS", "counters; SHOW TABLES FROM stats names the other statistics"),
     ("SHOW [FULL] PROCESSLIST", "sessions"),
+    ("SHOW TOPOLOGY", "clusters with their servers, as they are now"),
     ("SHOW PROMETHEUS METRICS", "all numbers, as Prometheus reads them"),
     ("KILL [CONNECTION] id", "ends a client"),
     ("KILL QUERY id", "ends a client's statement"),
@@ -104,6 +105,11 @@ impl AdminService {
             Show::Collations => self.query("SELECT * FROM main.mysql_collations".into()).await,
             Show::All(_) | Show::History | Show::Diff { .. } if is_stats => Err(Refused::denied()),
             Show::All(table) => self.query(format!("SELECT * FROM main.{table}")).await,
+            Show::Topology => {
+                self.fill_tables(&target.store, "stats_cluster_servers").await?;
+                let sql = "SELECT * FROM stats.stats_cluster_servers".to_owned();
+                target.run(sql, Vec::new()).await
+            }
             Show::Processlist { is_full } => {
                 self.fill_tables(&target.store, "stats_mysql_processlist").await?;
                 let columns = match is_full {

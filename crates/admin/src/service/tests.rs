@@ -38,6 +38,10 @@ impl StatusSource for Kept {
         Health::Ready
     }
 
+    fn topology(&self) -> trunkline_stats::Topology {
+        sample::topology()
+    }
+
     fn http_allowed_hosts(&self) -> String {
         String::new()
     }
@@ -540,6 +544,8 @@ fn every_table_of_statistics_can_be_read() {
                   WHERE Variable_Name = 'ProxySQL_Uptime'";
     assert_eq!(fixture.value(uptime), text("7260"));
     assert!(!fixture.rows("SELECT * FROM stats_refusals").rows.is_empty());
+    assert_eq!(fixture.rows("SHOW TOPOLOGY").rows.len(), 2);
+    assert_eq!(fixture.rows("SELECT * FROM stats_cluster_events").rows.len(), 1);
     assert!(!fixture.rows("SHOW COLLATION").rows.is_empty());
     fixture.rows("HELP");
     fixture.rows("SHOW PROMETHEUS METRICS");

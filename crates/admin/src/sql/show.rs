@@ -60,6 +60,8 @@ pub enum Show {
     },
     /// The revisions.
     History,
+    /// Clusters with their servers.
+    Topology,
     /// Metrics in Prometheus's format.
     Metrics,
     /// What the last statement warned of.
@@ -107,6 +109,7 @@ pub fn parse(text: &Text, words: &[String]) -> Result<Option<Show>, String> {
         ["PROCESSLIST"] => Some(Show::Processlist { is_full }),
         ["PROMETHEUS", "METRICS"] => Some(Show::Metrics),
         ["HISTORY"] => Some(Show::History),
+        ["TOPOLOGY"] => Some(Show::Topology),
         ["DIFF", rest @ ..] => Some(diff(rest)?),
         ["WARNINGS", ..] => Some(Show::Warnings { is_count: false }),
         ["COUNT(*)", "WARNINGS"] => Some(Show::Warnings { is_count: true }),

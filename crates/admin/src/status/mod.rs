@@ -5,6 +5,7 @@ pub mod sessions;
 mod table;
 mod tcp;
 pub mod top;
+pub mod topology;
 mod unit;
 
 use std::collections::BTreeMap;

@@ -6,8 +6,8 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use serde::Serialize;
 use trunkline_config::Snapshot;
+use trunkline_stats::topology::{ClusterRow, EventRow, Topology};
 
 /// Events that are remembered; the oldest goes first.
 pub const EVENTS_MAX: usize = 1_000;
@@ -18,67 +18,10 @@ pub struct Board(Mutex<Shown>);
 
 #[derive(Debug, Default)]
 struct Shown {
-    clusters: BTreeMap<String, ClusterView>,
-    events: VecDeque<EventView>,
+    clusters: BTreeMap<String, ClusterRow>,
+    events: VecDeque<EventRow>,
     /// The number of the next event.
     next: u64,
-}
-
-/// A cluster as it is now.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-pub struct ClusterView {
-    /// Its name.
-    pub name: String,
-    /// How roles are found out.
-    pub kind: String,
-    /// The writer's hostgroup.
-    pub writer_hostgroup: u32,
-    /// The readers' hostgroup.
-    pub reader_hostgroup: u32,
-    /// How often the writer has changed since the start.
-    pub epoch: u32,
-    /// Its servers, those that others replicate from first.
-    pub servers: Vec<ServerView>,
-}
-
-/// A server of a cluster as it is now.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-pub struct ServerView {
-    /// Where it is.
-    pub address: String,
-    /// `writer`, `reader`, `standby`, `fenced` or `unknown`.
-    pub role: String,
-    /// `up`, `suspect`, `down` or `unknown`.
-    pub reach: String,
-    /// Whether it takes writes; `None` when it has not told.
-    pub writable: Option<bool>,
-    /// The member that it replicates from.
-    pub source: Option<String>,
-    /// How far behind its source it is, s; `None` when it can't tell.
-    pub lag_sec: Option<u64>,
-    /// Its version.
-    pub version: String,
-    /// The transactions that it has.
-    pub gtid: String,
-    /// What an operator should know.
-    pub warnings: Vec<String>,
-}
-
-/// Something that has happened.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct EventView {
-    /// Its number, from 1.
-    pub id: u64,
-    /// When, s since 1970.
-    pub at: u64,
-    /// The cluster.
-    pub cluster: String,
-    /// What has changed, as in [`trunkline_cluster::EventKind::name`].
-    pub event: String,
-    /// The server; empty for the cluster as a whole.
-    pub server: String,
-    /// What showed it.
-    pub evidence: String,
 }
 
 impl Board {
@@ -86,14 +29,13 @@ impl Board {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Clusters by name.
-    pub fn clusters(&self) -> Vec<ClusterView> {
-        self.shown().clusters.values().cloned().collect()
-    }
-
-    /// What has happened, the oldest first.
-    pub fn events(&self) -> Vec<EventView> {
-        self.shown().events.iter().cloned().collect()
+    /// How it is now.
+    pub fn topology(&self) -> Topology {
+        let shown = self.shown();
+        Topology {
+            clusters: shown.clusters.values().cloned().collect(),
+            events: shown.events.iter().cloned().collect(),
+        }
     }
 
     /// Forgets clusters that the configuration does not have any more.
@@ -102,7 +44,7 @@ impl Board {
         self.shown().clusters.retain(|name, _| is_there(name));
     }
 
-    pub(super) fn show(&self, view: ClusterView) {
+    pub(super) fn show(&self, view: ClusterRow) {
         self.shown().clusters.insert(view.name.clone(), view);
     }
 
@@ -114,6 +56,6 @@ impl Board {
         if shown.events.len() >= EVENTS_MAX {
             shown.events.pop_front();
         }
-        shown.events.push_back(EventView { id, at, cluster, event, server, evidence });
+        shown.events.push_back(EventRow { id, at, cluster, event, server, evidence });
     }
 }

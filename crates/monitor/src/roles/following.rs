@@ -17,13 +17,10 @@ use trunkline_config::{
 };
 use trunkline_net::TlsSetup;
 use trunkline_protocol::packet::greeting::Flavor;
+use trunkline_stats::topology::{ClusterRow, MemberRow};
 use trunkline_topology::{Address, Role, Seen, Server, WriterCell};
 
-use super::{
-    ClusterNews,
-    board::{Board, ClusterView, ServerView},
-    log, questions,
-};
+use super::{ClusterNews, board::Board, log, questions};
 use crate::{
     Account, LearnError,
     conversation::{self, Conversation, Way},
@@ -55,7 +52,7 @@ pub(super) struct Following {
     timeout: Duration,
     out: Vec<Output>,
     /// What was shown last.
-    shown: ClusterView,
+    shown: ClusterRow,
 }
 
 impl Following {
@@ -70,7 +67,7 @@ impl Following {
             account: None,
             timeout: Duration::ZERO,
             out: Vec::new(),
-            shown: ClusterView::default(),
+            shown: ClusterRow::default(),
         }
     }
 
@@ -175,12 +172,7 @@ impl Following {
     }
 
     /// Sets roles, tells what has happened, and shows how it is now.
-    pub(super) fn carry_out(
-        &mut self,
-        snapshot: &Snapshot,
-        board: &Board,
-        news: &mpsc::Sender<ClusterNews>,
-    ) {
+    pub(super) fn carry_out(&mut self, board: &Board, news: &mpsc::Sender<ClusterNews>) {
         let name = self.configured.entry.name.clone();
         let mut found = Vec::new();
         for output in std::mem::take(&mut self.out) {
@@ -212,7 +204,7 @@ impl Following {
             let servers = found;
             drop(news.try_send(ClusterNews::Discovered { cluster: name, servers }));
         }
-        let view = self.view(snapshot);
+        let view = self.view();
         if view != self.shown {
             self.shown = view.clone();
             board.show(view);
@@ -232,9 +224,9 @@ impl Following {
         }
     }
 
-    fn view(&self, _snapshot: &Snapshot) -> ClusterView {
+    fn view(&self) -> ClusterRow {
         let entry = &self.configured.entry;
-        ClusterView {
+        ClusterRow {
             name: entry.name.clone(),
             kind: entry.kind.to_string(),
             writer_hostgroup: entry.writer_hostgroup.0,
@@ -244,7 +236,7 @@ impl Following {
         }
     }
 
-    fn server_view(&self, member: &Member) -> ServerView {
+    fn server_view(&self, member: &Member) -> MemberRow {
         let host = HostId(member.number);
         let facts = self.cluster.facts(host);
         let source = self.cluster.source_of(host).and_then(|it| self.configured.member(it.0));
@@ -252,7 +244,7 @@ impl Following {
         let errors = facts.into_iter().flat_map(|facts| &facts.sources).map(|it| &it.error);
         warnings.extend(errors.filter(|error| !error.is_empty()).cloned());
         warnings.extend(self.cluster.trouble(host).map(str::to_owned));
-        ServerView {
+        MemberRow {
             address: member.address.to_string(),
             role: self.cluster.standing(host).name().to_owned(),
             reach: self.cluster.reach(host).name().to_owned(),

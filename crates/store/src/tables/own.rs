@@ -142,6 +142,36 @@ pub(super) const TABLES: &[Table] = &[
         &[],
     ),
     Table::new(
+        "stats_cluster_servers",
+        STATS,
+        &[
+            text("cluster").needed(),
+            text("server").needed(),
+            text("role").needed(),
+            text("reach").needed(),
+            int("writable"),
+            text("source"),
+            int("lag_sec"),
+            text("version").needed(),
+            text("gtid").needed(),
+            text("warnings").needed(),
+        ],
+        &["PRIMARY KEY (cluster, server)"],
+    ),
+    Table::new(
+        "stats_cluster_events",
+        STATS,
+        &[
+            int("id").needed().key(),
+            int("at").needed(),
+            text("cluster").needed(),
+            text("event").needed(),
+            text("server").needed(),
+            text("evidence").needed(),
+        ],
+        &[],
+    ),
+    Table::new(
         "stats_limits",
         STATS,
         &[

@@ -10,7 +10,7 @@ use trunkline_admin::{
 use trunkline_budget::Budget;
 use trunkline_config::{Config, Snapshot};
 use trunkline_proxy::{DataPlane, KillAnswer, KillScope, TlsSetup};
-use trunkline_stats::{DigestQuery, DigestRow, Inventory, SessionQuery};
+use trunkline_stats::{DigestQuery, DigestRow, Inventory, SessionQuery, Topology};
 
 use super::reporter::Reporter;
 
@@ -93,6 +93,10 @@ impl StatusSource for Control {
 
     fn health(&self) -> Health {
         self.reporter.health()
+    }
+
+    fn topology(&self) -> Topology {
+        self.reporter.topology()
     }
 
     fn http_allowed_hosts(&self) -> String {

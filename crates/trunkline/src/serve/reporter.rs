@@ -10,11 +10,12 @@ use trunkline_budget::{Budget, Kind, Refusal};
 use trunkline_cache::Cache;
 use trunkline_catalog::Catalog;
 use trunkline_config::Snapshot;
+use trunkline_monitor::Board;
 use trunkline_proxy::{DataPlane, Log, TlsSetup};
 use trunkline_sql::token::Modes;
 use trunkline_stats::{
     CacheFigures, CatalogFigures, DigestQuery, MemoryFigures, Process, Report, SessionList,
-    SessionQuery,
+    SessionQuery, Topology,
 };
 use trunkline_topology::Origin;
 
@@ -30,6 +31,7 @@ pub struct Reporter {
     cache: Arc<Cache>,
     catalog: Arc<Catalog>,
     budget: Arc<Budget>,
+    board: Arc<Board>,
 }
 
 struct Known {
@@ -41,14 +43,14 @@ struct Known {
 
 impl Reporter {
     /// For a process that takes clients; `process` has what never changes.
-    pub fn new(plane: Arc<RwLock<DataPlane>>, process: Process) -> Self {
+    pub fn new(plane: Arc<RwLock<DataPlane>>, process: Process, board: Arc<Board>) -> Self {
         let (health, tls) = (Health::Ready, Arc::default());
         let known = Known { process, health, tls, http_allowed_hosts: String::new() };
         let known = Mutex::new(known);
         let shared = plane.read().unwrap_or_else(PoisonError::into_inner).shared().clone();
         let (cache, catalog) = (Arc::clone(shared.cache()), Arc::clone(shared.catalog()));
         let budget = Arc::clone(shared.budget());
-        Self { plane, known, cache, catalog, budget }
+        Self { plane, known, cache, catalog, budget, board }
     }
 
     /// Empties the result cache, the shared one too; how many results it had.
@@ -208,6 +210,10 @@ impl StatusSource for Reporter {
 
     fn health(&self) -> Health {
         self.known().health.clone()
+    }
+
+    fn topology(&self) -> Topology {
+        self.board.topology()
     }
 
     fn http_allowed_hosts(&self) -> String {

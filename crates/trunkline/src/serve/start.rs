@@ -98,11 +98,11 @@ pub(super) async fn start(
         ..this_process(&origin.path())
     };
     let plane = Arc::new(RwLock::new(plane));
-    let reporter = Arc::new(Reporter::new(Arc::clone(&plane), process));
+    let board = Arc::new(Board::default());
+    let reporter = Arc::new(Reporter::new(Arc::clone(&plane), process, Arc::clone(&board)));
     reporter.applied(&snapshot);
     reporter.encrypts(&tls);
     let (snapshots, _) = watch::channel(Arc::clone(&snapshot));
-    let board = Arc::new(Board::default());
     let (control, requests) = Control::new(Arc::clone(&reporter), snapshots.subscribe());
     let control = Arc::new(control);
     tokio::spawn(glb::keep_serving(Arc::clone(&control) as _, snapshots.subscribe()));
