@@ -93,6 +93,7 @@ fn apply_effects(
         passing: analysis.map_or(&[][..], |analysis| &analysis.set_for_statement),
         is_plain: outcome.warnings == 0
             && analysis.is_some_and(|analysis| analysis.statements == 1),
+        may_be_adjusted: outcome.warnings > 0 || !is_one,
         has_computed: analysis.is_some_and(|analysis| has_computed(state, analysis, outcome)),
         trackers_set: None,
     };
@@ -148,6 +149,7 @@ pub fn apply_report(
         unknown: Vec::new(),
         passing: &[],
         is_plain: false,
+        may_be_adjusted: false,
         has_computed: false,
         trackers_set: None,
     };
@@ -252,6 +254,9 @@ struct Step<'a> {
     unknown: Vec<String>,
     /// Variables whose values end with the statement.
     passing: &'a [Vec<u8>],
+    /// It brought warnings, or may have, of several statements: values that it says may not be those
+    /// that the server has taken.
+    may_be_adjusted: bool,
     /// It is one statement, and brought no warnings.
     is_plain: bool,
     /// It is one statement, and all its items were computed.
@@ -507,10 +512,12 @@ impl Step<'_> {
         self.hold_overlap(name);
         match value {
             Value::Literal(_) if name == FLAG_LIST => self.unsaid(name),
-            // One of these changes another, which the same text may have set before.
-            Value::Literal(text) if CHARSET_VARIABLES.contains(&name) => {
-                self.state.set_variable(name, text);
-            }
+            // One of these changes another, which the same text may have set before; and what a
+            // short name means depends on `old_mode`.
+            Value::Literal(text) if is_charset(name) => self.state.set_variable(name, text),
+            // The server may have taken another value, and said so with a warning. In another
+            // session's `sql_mode` the text would be refused.
+            Value::Literal(text) if self.may_be_adjusted => self.state.set_variable(name, text),
             Value::Literal(text) => {
                 self.state.set_variable(name, text);
                 self.said.push(name.to_owned());
@@ -684,6 +691,21 @@ fn names_text(charset: Option<&[u8]>, collation: Option<&[u8]>) -> Vec<u8> {
     text
 }
 
+/// Variables that can be `NULL`, which is reported as an empty text, and that no server takes an
+/// empty text for.
+const NULLABLE: [&str; 5] = [
+    "default_tmp_storage_engine",
+    "enforce_storage_engine",
+    "external_table_storage_engine",
+    "innodb_ft_user_stopword_table",
+    "innodb_tmpdir",
+];
+
+/// Whether a variable's value is a character set or a collation.
+fn is_charset(name: &str) -> bool {
+    name.starts_with("character_set_") || name.starts_with("collation_")
+}
+
 /// A reported value as it stands behind the `=` of a `SET`.
 fn value_text(name: &str, value: &[u8]) -> Vec<u8> {
     let is_number = !value.is_empty()
@@ -693,7 +715,7 @@ fn value_text(name: &str, value: &[u8]) -> Vec<u8> {
     if is_number {
         return value.to_vec();
     }
-    if value.is_empty() && name.starts_with("character_set_") {
+    if value.is_empty() && (name.starts_with("character_set_") || NULLABLE.contains(&name)) {
         return b"NULL".to_vec();
     }
     let mut text = Vec::with_capacity(value.len() + 2);

@@ -15,5 +15,7 @@ pub use apply::{
     reports_lasting, runs_unseen_code, sets_trackers,
 };
 pub use pins::{PinReason, Pins};
-pub use state::{Charset, Schema, SessionState, StateTable, UserVariable, is_plain_name};
+pub use state::{
+    Charset, Schema, SessionState, StateTable, UserVariable, is_plain_name, is_word_or,
+};
 pub use sync::{Difference, Sync, difference, has_others_names, report_text};

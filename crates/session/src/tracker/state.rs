@@ -136,7 +136,7 @@ impl SessionState {
             is_autocommit_off: self.variable("autocommit").is_some_and(is_off),
             is_serializable: self
                 .variable("transaction_isolation")
-                .is_some_and(|level| level.eq_ignore_ascii_case(b"'SERIALIZABLE'")),
+                .is_some_and(|level| is_word_or(level, b"SERIALIZABLE", 3)),
             finds_by_null: self.variable("sql_auto_is_null").map(|value| !is_off(value)),
         };
     }
@@ -270,13 +270,26 @@ fn is_string(value: &[u8]) -> bool {
     !is_bytes && value.iter().any(|byte| matches!(byte, b'\'' | b'"'))
 }
 
-/// Whether a boolean's text, quoted or not, means off.
-pub(super) fn is_off(value: &[u8]) -> bool {
+/// A value without the quotes around it.
+fn without_quotes(value: &[u8]) -> &[u8] {
     let bare = value.trim_ascii();
-    let bare = match bare {
+    match bare {
         [b'\'' | b'"', inner @ .., b'\'' | b'"'] => inner,
         _ => bare,
-    };
+    }
+}
+
+/// Whether the value of a variable that has words, quoted or not, is this word or its number.
+pub fn is_word_or(value: &[u8], word: &[u8], number: u64) -> bool {
+    let bare = without_quotes(value);
+    let digits = bare.strip_prefix(b"+").unwrap_or(bare);
+    let given = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse::<u64>().ok());
+    bare.eq_ignore_ascii_case(word) || given == Some(number)
+}
+
+/// Whether a boolean's text, quoted or not, means off.
+pub(super) fn is_off(value: &[u8]) -> bool {
+    let bare = without_quotes(value);
     bare == b"0" || bare.eq_ignore_ascii_case(b"off") || bare.eq_ignore_ascii_case(b"false")
 }
 

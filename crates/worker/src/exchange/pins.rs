@@ -10,7 +10,7 @@ use trunkline_protocol::{
     response::{Outcome, ServerError},
 };
 use trunkline_session::tracker::{
-    Difference, PinReason, Pins, SessionState, Sync, Trust, apply_outcome, difference,
+    Difference, PinReason, Pins, SessionState, Sync, Trust, apply_outcome, difference, is_word_or,
     reports_change, sets_trackers,
 };
 use trunkline_sql::{
@@ -303,11 +303,8 @@ fn is_released(session: &Session, statement: &Statement, outcome: &Outcome) -> b
 /// Whether the session has set what `RELEASE` does for each end of a transaction whose text says
 /// neither that nor `NO RELEASE`.
 fn releases_by_default(session: &Session) -> bool {
-    session.settings.state.variable("completion_type").is_some_and(|value| {
-        let value = value.trim_ascii();
-        let text = value.strip_prefix(b"'").and_then(|rest| rest.strip_suffix(b"'"));
-        value == b"2" || text.unwrap_or(value).eq_ignore_ascii_case(b"RELEASE")
-    })
+    let value = session.settings.state.variable("completion_type");
+    value.is_some_and(|value| is_word_or(value, b"RELEASE", 2))
 }
 
 /// Whether a server closes the connection behind this error: it shuts down, was told to, or what

@@ -434,4 +434,12 @@ fn the_end_of_a_transaction_releases_its_session_as_completion_type_says() {
         assert_eq!(world.run(client, text, Reply::Ok), "ok", "{text}");
         assert_eq!(world.is_closed(client), is_over, "{text}");
     }
+    for value in ["'RELEASE'", "\"release\"", "+2", "02"] {
+        let config = TWO_SERVERS;
+        let mut world = TestWorker::of(Setup { config, version: MYSQL, ..Setup::default() });
+        let client = world.log_in();
+        world.run(client, &format!("SET completion_type = {value}"), Reply::Ok);
+        world.run(client, "COMMIT", Reply::Ok);
+        assert!(world.is_closed(client), "{value}");
+    }
 }

@@ -331,3 +331,48 @@ fn a_lock_is_released_only_by_what_was_computed() {
         assert_eq!(held(text, rows, limit), expected, "{text} {rows} {limit:?}");
     }
 }
+
+#[test]
+fn issue_16_a_value_that_the_server_adjusted_is_the_servers() {
+    let set = |warnings, reported_as: &str| {
+        let before = SessionState::new(Schema::None, Charset::Collation(45));
+        let analysis = analyse(b"SET wait_timeout = 99999999", &Modes::default());
+        let changes = reported(&[("wait_timeout", reported_as)]);
+        let outcome = Outcome { changes, warnings, ..Outcome::default() };
+        let mut pins = Pins::default();
+        let applied = apply_outcome(&before, &mut pins, Some(&analysis), &outcome, Trust::Nothing);
+        applied.state.and_then(|state| Some(state.variable("wait_timeout")?.to_vec()))
+    };
+    // Another session's strict sql_mode refuses what this one's has adjusted.
+    assert_eq!(set(1, "31536000").as_deref(), Some(&b"31536000"[..]));
+    assert_eq!(set(0, "99999999").as_deref(), Some(&b"99999999"[..]));
+}
+
+#[test]
+fn issue_16_names_of_character_sets_are_the_servers() {
+    // What `utf8` means depends on the old_mode of whoever says it.
+    for name in ["character_set_server", "collation_server", "character_set_filesystem"] {
+        let (state, pins) = apply(&format!("SET {name} = utf8"), &[(name, "utf8mb3")]);
+        assert_eq!(state.variable(name), Some(&b"'utf8mb3'"[..]), "{name}");
+        assert!(pins.is_empty(), "{name}");
+    }
+}
+
+#[test]
+fn what_is_null_is_not_an_empty_text() {
+    let set = "SET enforce_storage_engine = @old";
+    let (state, _) = apply(set, &[("enforce_storage_engine", "")]);
+    assert_eq!(state.variable("enforce_storage_engine"), Some(&b"NULL"[..]));
+}
+
+#[test]
+fn an_isolation_level_is_serializable_however_it_is_written() {
+    for level in ["'SERIALIZABLE'", "\"serializable\"", "SERIALIZABLE", "3", "+3"] {
+        let mut state = SessionState::new(Schema::None, Charset::Collation(45));
+        state.set_variable("transaction_isolation", level.as_bytes());
+        assert!(state.is_serializable(), "{level}");
+    }
+    let mut state = SessionState::new(Schema::None, Charset::Collation(45));
+    state.set_variable("transaction_isolation", b"2");
+    assert!(!state.is_serializable());
+}
