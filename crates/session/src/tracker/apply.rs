@@ -312,14 +312,16 @@ fn own_name(name: &[u8]) -> &[u8] {
         b"log_slow_query" => b"slow_query_log",
         b"log_slow_query_time" => b"long_query_time",
         b"log_slow_min_examined_row_limit" => b"min_examined_row_limit",
-        b"alter_algorithm" => b"old_alter_table",
         b"pseudo_replica_mode" => b"pseudo_slave_mode",
         name => name,
     }
 }
 
-/// Character sets and their collations, which servers set along with each other.
-const PAIRS: [(&str, &str); 2] = [
+/// Character sets and their collations, which servers set along with each other, and two names of
+/// one variable, of which versions have one, the other or both.
+const PAIRS: [(&str, &str); 4] = [
+    ("alter_algorithm", "old_alter_table"),
+    ("character_set_connection", "collation_connection"),
     ("character_set_server", "collation_server"),
     ("character_set_database", "collation_database"),
 ];

@@ -376,3 +376,20 @@ fn an_isolation_level_is_serializable_however_it_is_written() {
     state.set_variable("transaction_isolation", b"2");
     assert!(!state.is_serializable());
 }
+
+#[test]
+fn issue_16_of_two_names_of_one_variable_the_one_that_was_said_is_said_again() {
+    // MariaDB 11.8 has no `old_alter_table`, others no `alter_algorithm`.
+    for (name, other) in PAIRS {
+        let mut state = SessionState::new(Schema::None, Charset::Collation(45));
+        state.set_variable(other, b"'before'");
+        let analysis = analyse(format!("SET {name} = 'now'").as_bytes(), &Modes::default());
+        let changes = reported(&[(name, "now")]);
+        let outcome = Outcome { changes, ..Outcome::default() };
+        let mut pins = Pins::default();
+        let applied = apply_outcome(&state, &mut pins, Some(&analysis), &outcome, Trust::Nothing);
+        let state = applied.state.expect("it changed");
+        assert_eq!(state.variable(name), Some(&b"'now'"[..]), "{name}");
+        assert_eq!(state.variable(other), None, "{name}");
+    }
+}
