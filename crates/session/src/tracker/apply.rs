@@ -514,12 +514,14 @@ impl Step<'_> {
         self.hold_overlap(name);
         match value {
             Value::Literal(_) if name == FLAG_LIST => self.unsaid(name),
-            // One of these changes another, which the same text may have set before; and what a
-            // short name means depends on `old_mode`.
-            Value::Literal(text) if is_charset(name) => self.state.set_variable(name, text),
-            // The server may have taken another value, and said so with a warning. In another
-            // session's `sql_mode` the text would be refused.
-            Value::Literal(text) if self.may_be_adjusted => self.state.set_variable(name, text),
+            // One of these changes another, which the same text may have set before.
+            Value::Literal(text) if CHARSET_VARIABLES.contains(&name) => {
+                self.state.set_variable(name, text);
+            }
+            // What a short name means depends on `old_mode`. And the server may have taken another
+            // value than the text's, and said so with a warning: in another session's `sql_mode`
+            // the text would be refused.
+            Value::Literal(_) if is_charset(name) || self.may_be_adjusted => self.unsaid(name),
             Value::Literal(text) => {
                 self.state.set_variable(name, text);
                 self.said.push(name.to_owned());
