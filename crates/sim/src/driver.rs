@@ -135,9 +135,9 @@ impl Driver {
         self.links.knock(link, peer);
     }
 
-    /// Connections that wait to be accepted.
-    pub fn knocking(&self) -> u64 {
-        self.links.knocking()
+    /// Logins that have succeeded so far.
+    pub fn logins(&mut self) -> u64 {
+        self.shell.worker_mut().counters_mut().clients_authenticated
     }
 
     /// Bytes or an end came.

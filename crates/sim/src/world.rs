@@ -135,7 +135,7 @@ pub(crate) struct World<'a> {
     snapshots_at: Vec<Micros>,
     /// The oldest configuration that a worker served by before the last batch.
     oldest_then: u64,
-    /// Clients that were there before a batch, and those that came in it.
+    /// Clients that were there before a batch, and those that logged in during it.
     clients_wanted: u64,
     /// The oldest version in force when each worker's lists were looked at last.
     lists_seen: Vec<u64>,
@@ -363,7 +363,8 @@ impl<'a> World<'a> {
             .min()
             .unwrap_or_default();
         let Some(driver) = self.drivers.get_mut(worker) else { return };
-        self.clients_wanted = u64::from(self.shared.clients()) + driver.knocking();
+        self.clients_wanted = u64::from(self.shared.clients());
+        let logins = driver.logins();
         let mut out = Outside {
             now,
             wire: &mut self.wire,
@@ -374,6 +375,7 @@ impl<'a> World<'a> {
         };
         driver.batch(&mut out);
         let wishes = out.wishes;
+        self.clients_wanted += driver.logins() - logins;
         let busy_until = now + BATCH_US + driver.pause_us();
         let next = match driver.has_work() {
             true => busy_until,

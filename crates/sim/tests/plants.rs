@@ -25,7 +25,7 @@ const KNOWN: [(Plant, u64); 7] = [
     (Plant::RetryOfWrite, 127),
     (Plant::PausedForever, 26),
     (Plant::OvertakenReplyDelivered, 303),
-    (Plant::WriteShared, 38),
+    (Plant::WriteShared, 103),
     (Plant::ReaderAttractsWrite, 24),
 ];
 

@@ -246,6 +246,12 @@ impl LastStatement {
         }
     }
 
+    /// `ROW_COUNT()`, for a statement that asks for it and before which the proxy may run something
+    /// of its own, which changes that.
+    pub(crate) fn row_count(&self, depends: Depends) -> Option<i64> {
+        depends.contains(Depends::ROW_COUNT).then_some(self.row_count)
+    }
+
     /// The connection that this is being fetched from.
     pub(crate) fn awaited_mut(&mut self, trace: Trace) -> &mut Option<ConnId> {
         match trace {

@@ -4,7 +4,7 @@ use anyhow::{Context, Result, ensure};
 use trunkline_testkit::Replication;
 
 use crate::{
-    stage::{FLAVOURS, client, is_available, new_schema, shared_replication, text},
+    stage::{FLAVOURS, client, fails, is_available, new_schema, shared_replication, text},
     traces::split,
 };
 
@@ -43,6 +43,15 @@ fn check(replication: &Replication) -> Result<()> {
         ensure!(found.as_deref() == Some("1"), "{ending}: {found:?} on the writer");
         replication.primary().sql(&format!("DELETE FROM {schema}.t"))?;
         replication.wait_caught_up(crate::stage::SOON)?;
+    }
+    // A syntax error ends nothing: it goes on to be a transaction that only reads.
+    let begins = "START TRANSACTION READ WRITE,";
+    for broken in [begins, "LOCK TABLES t WRITER WRITER", "CREATE TABLE x ("] {
+        one.sql("START TRANSACTION READ ONLY")?;
+        one.sql("SELECT COUNT(*) FROM t")?;
+        fails(&mut one, broken, 1064)?;
+        fails(&mut one, "INSERT INTO t VALUES (1)", 1792)?;
+        one.sql("ROLLBACK")?;
     }
     // What only reads and ends is for the reader still.
     one.sql("START TRANSACTION READ ONLY")?;

@@ -98,10 +98,6 @@ impl Links {
         self.backlog.push_back((link, peer));
     }
 
-    pub(super) fn knocking(&self) -> u64 {
-        u64::try_from(self.backlog.len()).unwrap_or(u64::MAX)
-    }
-
     pub(super) fn next_client(&mut self) -> Option<(LinkId, Peer)> {
         self.backlog.pop_front()
     }

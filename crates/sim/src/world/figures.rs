@@ -110,7 +110,8 @@ impl World<'_> {
             configs.map(|config| config.setting(name)).min().unwrap_or(0)
         };
         let now = u64::from(self.shared.clients());
-        // A worker that has the new limit goes by that; who came in this batch may have gone in it.
+        // A worker that has the new limit goes by that; who logged in during this batch may have
+        // gone in it.
         let is_full = now.max(self.clients_wanted) >= lowest("max_connections");
         figures.push(Figure { what: Limited::Clients, now, max: highest("max_connections") });
         for (place, user) in self.user_names.iter().enumerate() {

@@ -83,30 +83,38 @@ enum Answer {
     Global(&'static str),
 }
 
+/// Statements that are no blocks of others, however they go on: what they ask for is what was so
+/// before them.
+const PLAIN: [&[u8]; 7] = [b"SELECT", b"INSERT", b"REPLACE", b"UPDATE", b"DELETE", b"SET", b"DO"];
+
 /// `text` with the questions replaced whose answers are known; `None` when there are none, or the
-/// text is one that servers may read differently, or one that is stored. In one of several parts
-/// an earlier one may change the answers: there only `CONNECTION_ID()` is known. Holds no
-/// more than the questions, however many tokens there are.
+/// text is one that servers may read differently, or one that is stored. Of several parts the
+/// first one may change the answers: behind it, and where it may be a block of statements, only
+/// `CONNECTION_ID()` is known. Holds no more than the questions, however many tokens there are.
 pub fn recall(text: &[u8], modes: &Modes, known: &Recalled) -> Option<Vec<u8>> {
     let mut tokens = Tokens::new(text, modes);
     let mut reads_table = false;
-    let (mut is_first, mut is_over, mut has_parts, mut is_stored) = (true, false, false, false);
+    let (mut is_first, mut has_parts, mut is_stored) = (true, false, false);
+    let (mut is_plain, mut first_end) = (false, None);
     for token in tokens.by_ref() {
         reads_table |= token.is_word(b"FROM");
         is_stored |= is_first && (token.is_word(b"CREATE") || token.is_word(b"ALTER"));
+        is_plain |= is_first && PLAIN.iter().any(|word| token.is_word(word));
         let ends = token.kind == TokenKind::Semicolon;
-        has_parts |= is_over && !ends;
-        is_over |= ends;
+        has_parts |= first_end.is_some() && !ends;
+        first_end = first_end.or(ends.then_some(token.offset));
         is_first = false;
     }
     if tokens.has_versioned() || tokens.is_ambiguous() || !tokens.is_complete() || is_stored {
         return None;
     }
-    let known = match has_parts {
-        true => Recalled { connection_id: known.connection_id, ..Recalled::default() },
-        false => *known,
-    };
-    let mut questions = questions(Tokens::new(text, modes), &known, modes.oracle);
+    let mut questions = questions(Tokens::new(text, modes), known, modes.oracle);
+    if has_parts {
+        let answered_to = first_end.filter(|_| is_plain).unwrap_or_default();
+        questions.retain(|question| {
+            question.end <= answered_to || matches!(question.answer, Answer::ConnectionId(_))
+        });
+    }
     let are_all_items = questions.iter().all(|question| question.is_item || question.is_named);
     if reads_table || !are_all_items {
         questions.retain(|question| !matches!(question.answer, Answer::ConnectionId(_)));
@@ -411,6 +419,33 @@ mod tests {
         let expected = b"SELECT IF(0, FOUND_ROWS(), CAST('00000000000000000003' AS SIGNED)) \
             AS `FOUND_ROWS()`";
         assert_eq!(recalled.as_deref(), Some(&expected[..]));
+    }
+
+    #[test]
+    fn of_several_parts_the_first_one_is_answered() {
+        let count = "CAST('-0000000000000000001' AS SIGNED)";
+        let item = format!("{count} AS `ROW_COUNT()`");
+        for (text, expected) in [
+            ("SELECT ROW_COUNT(); DO 1", format!("SELECT {item}; DO 1")),
+            (
+                "SET @q = ROW_COUNT(), @w = 1; SELECT @q, ROW_COUNT()",
+                format!("SET @q = {count}, @w = 1; SELECT @q, ROW_COUNT()"),
+            ),
+            (
+                "SELECT ROW_COUNT(); SELECT CONNECTION_ID()",
+                format!("SELECT {item}; SELECT CAST(7 AS UNSIGNED) AS `CONNECTION_ID()`"),
+            ),
+        ] {
+            check(text, Some(&expected));
+        }
+        for text in [
+            "SELECT 1; SELECT ROW_COUNT()",
+            "WHILE ROW_COUNT() > 0 DO DELETE FROM t LIMIT 1; END WHILE",
+            "BEGIN NOT ATOMIC DELETE FROM t; SELECT ROW_COUNT(); END",
+            "CREATE TABLE x AS SELECT ROW_COUNT(); DO 1",
+        ] {
+            check(text, None);
+        }
     }
 
     #[test]

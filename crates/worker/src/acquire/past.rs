@@ -35,7 +35,7 @@ impl Exchange {
         &mut self,
         client: &mut Client,
         route: Route,
-        statement: Box<Statement>,
+        mut statement: Box<Statement>,
         text_len: usize,
     ) {
         self.core.drop_outdated_of(client);
@@ -58,6 +58,11 @@ impl Exchange {
         let depends = known.analysis.depends;
         let is_answered = matches!(route, Route::Ok(_) | Route::Error(_) | Route::Limited(_));
         if known.analysis.statements != 1 || is_answered {
+            let row_count = session.past.row_count(depends);
+            if !is_answered && statement.command.purpose == Purpose::Query {
+                let counted = Recalled { row_count, ..Recalled::default() };
+                client.put_recalled(&mut statement, text_len, &counted);
+            }
             return self.run_on_route(client, route, statement);
         }
         if session.past.awaits(depends, runs_code(&statement)) {
@@ -127,6 +132,9 @@ impl Exchange {
             }
             let (goes, is_there) = self.core.asked_route(client, &statement, route, shows);
             route = goes;
+            if is_there && runs_code(&statement) {
+                known.row_count = session.past.row_count(depends);
+            }
             if !is_there {
                 known = session.past.recalled(&known);
                 let asks =
@@ -215,6 +223,9 @@ impl Exchange {
             let shows = recall::show_diagnostics(&entry.text, &entry.modes).is_some();
             let (goes, is_there) = self.core.asked_route(client, &statement, route, shows);
             route = goes;
+            if is_there && runs_code(&statement) {
+                known.row_count = session.past.row_count(depends);
+            }
             if !is_there {
                 known = session.past.recalled(&known);
                 let is_lost = !self.core.env.may_run_again(session);

@@ -2,17 +2,24 @@
 //!
 //! What becomes of one that fails is the servers' custom, checked on both. MySQL ends the
 //! connection. MariaDB keeps the user and the schema; the session's state is gone, as by a reset,
-//! for that comes first, and it has the server's default character set. After three failures on a
+//! for that comes first, and it has the server's default character set, until a reset gives it the
+//! one that the failed change named. After three failures on a
 //! connection it knows the command no more (1047), whatever has succeeded in between. (It makes the
 //! client wait for a second, which we do not: who guesses passwords is kept off by his address.)
 
-use trunkline_protocol::error::ErrorKind;
-use trunkline_session::frontend::{ClientHandshake, Refusal};
-
+use trunkline_protocol::{
+    collation::lookup,
+    error::ErrorKind,
+    packet::{change_user::ChangeUser, greeting::Flavor},
+};
+use trunkline_session::{
+    frontend::{ClientHandshake, Refusal},
+    tracker::Charset,
+};
 use trunkline_topology::User;
 
 use crate::{
-    clients::client::{Client, Phase},
+    clients::client::{Client, Phase, Session},
     login::LoginAccounts,
     rooms::{Core, Exchange},
     shared::UserPlace,
@@ -37,6 +44,9 @@ impl Exchange {
                 None,
             );
         }
+        if keeps && let Some(session) = client.session.as_mut() {
+            name_charset(session, payload);
+        }
         let accounts =
             LoginAccounts::new(&self.core.env, &client.origin.peer, client.origin.tls.is_some());
         let (handshake, step) = ClientHandshake::change_user(
@@ -53,6 +63,16 @@ impl Exchange {
             self.core.env.now.ms() + self.core.env.snapshot.settings.connect_timeout_client;
         self.core.clients.logins.logging_in.push_back((deadline, client.id));
         self.login_step(client, step);
+    }
+}
+
+/// A reset goes back to the character set that was named last, by a change of user that fails as
+/// well.
+fn name_charset(session: &mut Session, payload: &[u8]) {
+    let change = ChangeUser::parse(payload, session.login.capabilities);
+    let named = change.ok().and_then(|change| change.collation);
+    if let Some(named) = named.filter(|named| lookup(Flavor::MariaDb, *named).is_some()) {
+        session.login.handshake_charset = Charset::Collation(named);
     }
 }
 

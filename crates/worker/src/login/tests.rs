@@ -223,6 +223,31 @@ fn a_change_of_user_that_fails_keeps_the_user_on_mariadb() {
     assert_eq!(world.run(client, "SELECT 1", Reply::Rows(&["1"])), "rows 1");
 }
 
+/// The character set of a session on MariaDB behind a reset, if it logs in with latin1, tries in
+/// vain to be another user with utf8mb4, and is reset.
+fn charset_behind_change_in_vain(try_in_vain: impl Fn(&mut TestWorker, ClientId)) -> Charset {
+    let setup = Setup { config: ONE_CONNECTION, version: MARIADB, ..Setup::default() };
+    let mut world = TestWorker::of(setup);
+    let client = world.log_in_as(&Login { charset: 8, ..Login::default() });
+    try_in_vain(&mut world, client);
+    world.send(client, b"\x1F");
+    assert_eq!(world.answer(client), "ok");
+    world.session(client).settings.state.charset.clone()
+}
+
+#[test]
+fn a_reset_behind_a_change_of_user_in_vain_takes_the_character_set_that_it_named_on_mariadb() {
+    let wrong_password = charset_behind_change_in_vain(|world, client| {
+        assert!(change_in_vain(world, client).starts_with("error 1045"));
+    });
+    assert_eq!(wrong_password, Charset::Collation(45));
+    let no_schema = charset_behind_change_in_vain(|world, client| {
+        world.send(client, &change_to("app", "app", Some("gone")));
+        assert!(world.answer(client).starts_with("error 1049"));
+    });
+    assert_eq!(no_schema, Charset::Collation(45));
+}
+
 #[test]
 fn a_connection_whose_changes_failed_thrice_has_no_such_command_on_mariadb() {
     let mut world = TestWorker::with(ONE_CONNECTION);

@@ -1,10 +1,11 @@
 //! Transactions that only read, on a reader: they stay there as long as all that is said in them is
 //! proven to read.
 //!
-//! What ends such a transaction for something that may write goes to the writer. What may act from
-//! within (a lock that is taken by name, a view that calls what is not known, an `INSERT` that is
-//! to be refused) takes the transaction with it: it begins anew on the writer, in the same write,
-//! and what is read from then on is what is there by then.
+//! What ends such a transaction for something that may write goes to the writer, and so does what
+//! may act from within (a lock that is taken by name, a view that calls what is not known, an
+//! `INSERT` that is to be refused). Both take the transaction with them: it begins anew on the
+//! writer, in the same write, and what is read from then on is what is there by then. The writer
+//! ends it where the statement does.
 
 use trunkline_catalog::{Hidden, Proof};
 use trunkline_pool::ConnId;
@@ -93,7 +94,7 @@ fn leaves(
     if ends {
         // The writer says whether it does: a syntax error ends nothing.
         let may_move = named.is_none() && !lease.pins.has(PinReason::Rule);
-        return Ok(match may_move && commits_by_itself(analysis) {
+        return Ok(match may_move && analysis.kind != StatementKind::UnlockTables {
             true => Leaving::BeginsAnew,
             false => Leaving::Ends(lease.conn),
         });
@@ -102,13 +103,6 @@ fn leaves(
     // does one beside which the session holds more.
     let may_move = named.is_none() || case.user.transaction_persistent;
     Ok(if other.is_none() && may_move { Leaving::BeginsAnew } else { Leaving::Not })
-}
-
-/// Whether it commits what is open before it does something else, if it comes so far.
-fn commits_by_itself(analysis: &Analysis) -> bool {
-    analysis.transaction == TransactionEffect::ImplicitCommit
-        && !analysis.effects.contains(&Effect::LockTables)
-        && analysis.kind != StatementKind::UnlockTables
 }
 
 /// Whether it is an `UNLOCK TABLES` where the session has locked none: it holds this transaction

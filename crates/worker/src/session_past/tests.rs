@@ -129,6 +129,28 @@ fn a_row_count_is_told_though_its_connection_has_served_others() {
     assert!(asked[0].contains('3') && !asked[0].contains("SELECT ROW_COUNT()"), "{asked:?}");
 }
 
+/// What a server is sent for a text that asks for the row count, 3, of the statement before, on
+/// the connection that ran it.
+fn sent_behind_three_rows(text: &str) -> Vec<String> {
+    let mut world = TestWorker::with(ONE_CONNECTION);
+    let one = world.log_in();
+    let three = trunkline_protocol::packet::ok::OkPacket { affected_rows: 3, ..crate::tests::OK };
+    world.run(one, "DELETE FROM s.t", Reply::Says(three));
+    world.ask(one, text);
+    world.asked()
+}
+
+#[test]
+fn a_row_count_is_told_where_the_proxy_may_run_something_of_its_own_before() {
+    for text in ["SELECT ROW_COUNT(), s.f(2)", "SET @q = ROW_COUNT(); SELECT @q, ROW_COUNT()"] {
+        let asked = sent_behind_three_rows(text);
+        let sent = asked.last().expect("it is sent");
+        assert!(sent.contains("CAST('00000000000000000003' AS SIGNED)"), "{asked:?}");
+    }
+    let asked = sent_behind_three_rows("SELECT 1; SELECT ROW_COUNT()");
+    assert!(asked.last().is_some_and(|text| text == "SELECT 1; SELECT ROW_COUNT()"), "{asked:?}");
+}
+
 #[test]
 fn an_insert_id_is_told_though_its_connection_has_served_others() {
     let mut world = TestWorker::with(ONE_CONNECTION);

@@ -289,9 +289,9 @@ fn a_transaction_leaves_its_reader_for_what_may_write() {
         (reading(app()), create, to(10, Reason::LeavesReader)),
         (reading(app()).with(rule(30)), create, to(30, RULE)),
         (other(app()), create, refused(Refusal::HeldOnReader(Pin::UserVariable))),
-        (reading(app()), "START TRANSACTION READ WRITE", to(10, MAY_WRITE)),
+        (reading(app()), "START TRANSACTION READ WRITE", to(10, Reason::LeavesReader)),
         (reading(app()), "BEGIN", stays()),
-        (reading(app()).mariadb(), "BEGIN", to(10, MAY_WRITE)),
+        (reading(app()).mariadb(), "BEGIN", to(10, Reason::LeavesReader)),
         (reading(app()), "COMMIT", stays()),
         (reading(app()).aim(Aim::Prepare { computes: false }), insert, stays()),
         (reading(app()).aim(Aim::Prepare { computes: true }), create, stays()),
@@ -308,12 +308,15 @@ fn a_transaction_that_leaves_its_reader_begins_anew_or_ends() {
     let (insert, nothing) = ("INSERT INTO t VALUES (1)", GivesUp::Nothing);
     assert_eq!(become_of(reading(app()), SELECT), (false, nothing));
     assert_eq!(become_of(reading(app()), insert), (true, nothing));
-    assert_eq!(become_of(reading(app()), "LOCK TABLES t WRITE"), (false, ends));
-    // One that commits by itself may have a syntax error, and then it does not.
-    let create = "CREATE TABLE x (a INT";
-    assert_eq!(become_of(reading(app()), create), (true, nothing));
-    assert_eq!(become_of(reading(app()).with(rule(30)), create), (false, ends));
-    assert_eq!(become_of(reading(app()).pinning(Pin::Rule), create), (false, ends));
+    // What ends it may have a syntax error, and then it does not.
+    for ending in ["CREATE TABLE x (a INT", "LOCK TABLES t WRITER", "START TRANSACTION READ WRITE,"]
+    {
+        assert_eq!(become_of(reading(app()), ending), (true, nothing), "{ending}");
+        assert_eq!(become_of(reading(app()).with(rule(30)), ending), (false, ends), "{ending}");
+        let ruled = reading(app()).pinning(Pin::Rule);
+        assert_eq!(become_of(ruled, ending), (false, ends), "{ending}");
+    }
+    assert_eq!(become_of(reading(app()).mariadb(), "BEGIN WORKS"), (true, nothing));
     // Nothing is locked, so nothing is committed, unless the session holds more elsewhere.
     let unlock = "UNLOCK TABLES";
     assert_eq!(become_of(reading(app()), unlock), (false, nothing));
