@@ -17,6 +17,7 @@ mod release;
 mod run;
 mod servers;
 mod sim;
+mod slowed;
 mod suites;
 mod test;
 mod tidy;
@@ -59,6 +60,8 @@ enum Task {
     Icount(icount::Arguments),
     /// Counts the instructions of each step of the way of a statement with callgrind
     Profile(profile::Arguments),
+    /// Slows one of three real servers down, and measures what clients notice
+    Slowed(slowed::Arguments),
     /// Simulates the data plane under faults, seed by seed
     #[command(disable_help_flag = true)]
     Sim(sim::Arguments),
@@ -82,6 +85,7 @@ fn main() -> ExitCode {
         Task::Attack(arguments) => attack::run(&workspace_root(), &arguments),
         Task::Icount(arguments) => icount::run(&workspace_root(), &arguments),
         Task::Profile(arguments) => profile::run(&workspace_root(), &arguments),
+        Task::Slowed(arguments) => slowed::run(&workspace_root(), &arguments),
         Task::Sim(arguments) => sim::run(&workspace_root(), &arguments),
         Task::Adversary(arguments) => adversary::run(&workspace_root(), &arguments),
         Task::Tidy => tidy_task(),

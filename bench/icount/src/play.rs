@@ -18,7 +18,7 @@ use trunkline_protocol::packet::status;
 use trunkline_protocol::response::ReplyFormat;
 use trunkline_topology::{Server, TlsParams};
 use trunkline_worker::shell::{
-    Clear, Connecting, Event, Io, Mail, Place, Readiness, Request, Stream,
+    Clear, Connecting, Event, Io, Mail, NotBegun, Place, Readiness, Request, Stream,
 };
 use trunkline_worker::{Peer, Side, Worker, by_worker};
 
@@ -199,7 +199,7 @@ impl Io for Play {
         Ok(bytes.len())
     }
 
-    fn connect(&mut self, _: Side, _: &Server, attempt: usize) -> Option<Result<Line, String>> {
+    fn connect(&mut self, _: Side, _: &Server, attempt: usize) -> Option<Result<Line, NotBegun>> {
         if attempt > 0 {
             return None;
         }

@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use trunkline_rules::{Column, FastRoutes, Rule, RuleSet};
 use trunkline_topology::{
-    Address, HostgroupId, PinnedKeys, Pipeline, ReplicationGroup, ServerCompression, ServerKey,
-    ServerState, ServerTls, TlsMode, TlsParams, User,
+    Address, Balance, HostgroupId, PinnedKeys, Pipeline, ReplicationGroup, ServerCompression,
+    ServerKey, ServerState, ServerTls, TlsMode, TlsParams, User,
 };
 
 use crate::{ClusterEntry, Guards, Settings, Snapshot, TcpEntry, snapshot::TlsWishes};
@@ -57,6 +57,10 @@ pub struct ServerEntry {
     pub max_connections: u32,
     /// The most that it may lag behind what it replicates, s; 0 for no limit.
     pub max_replication_lag: u32,
+    /// Servers of a higher rank take statements only when those of lower ones are out.
+    pub rank: u32,
+    /// Where it is; empty is near everywhere.
+    pub zone: String,
     /// Whether new connections to it are compressed.
     pub compression: ServerCompression,
     /// Whether new connections to it are encrypted.
@@ -75,6 +79,8 @@ impl ServerEntry {
             weight: 1,
             max_connections: 1_000,
             max_replication_lag: 0,
+            rank: 0,
+            zone: String::new(),
             compression: ServerCompression::default(),
             tls: ServerTlsWish::default(),
             status: ServerState::Online,
@@ -90,6 +96,8 @@ pub struct HostgroupEntry {
     pub id: HostgroupId,
     /// Whether its statements share server connections.
     pub pipeline: Pipeline,
+    /// How a server is chosen for a statement.
+    pub balance: Balance,
     /// Public keys of its servers, in place of those of the settings.
     pub server_keys: Option<Arc<PinnedKeys>>,
     /// Free text.
@@ -100,6 +108,7 @@ impl HostgroupEntry {
     /// Whether it is more than a number.
     pub(crate) fn says_something(&self) -> bool {
         self.pipeline != Pipeline::default()
+            || self.balance != Balance::default()
             || self.server_keys.is_some()
             || !self.comment.is_empty()
     }

@@ -194,6 +194,8 @@ impl Item for ServerEntry {
         columns.plain("max_connections", self.max_connections, new.max_connections);
         let lags = (self.max_replication_lag, new.max_replication_lag);
         columns.plain("max_replication_lag", lags.0, lags.1);
+        columns.plain("rank", self.rank, new.rank);
+        columns.text("zone", Some(&self.zone), Some(&new.zone));
         let (old, now) = (compression_word(self.compression), compression_word(new.compression));
         columns.plain("compression", old, now);
         columns.plain("tls", tls_word(self.tls), tls_word(new.tls));
@@ -291,6 +293,7 @@ impl Item for HostgroupEntry {
 
     fn compare(&self, new: &Self, columns: &mut Columns) {
         columns.plain("pipeline", self.pipeline, new.pipeline);
+        columns.plain("balance", self.balance, new.balance);
         if self.server_keys != new.server_keys {
             let shown = |keys: &Option<_>| if keys.is_some() { "given" } else { "none" };
             columns.plain("server_public_key", shown(&self.server_keys), shown(&new.server_keys));

@@ -11,8 +11,8 @@ use std::{
 use foldhash::fast::FixedState;
 use trunkline_rules::{FastRoutes, RuleSet};
 use trunkline_topology::{
-    Address, AllowList, HostName, HostgroupId, Pipeline, ReplicationGroup, Server, ServerHealth,
-    ServerKey, ServerState, ServerTls, TlsMode, TlsParams, User,
+    Address, AllowList, Balance, HostName, HostgroupId, Pipeline, ReplicationGroup, Server,
+    ServerHealth, ServerKey, ServerState, ServerTls, TlsMode, TlsParams, User,
 };
 
 use crate::{
@@ -35,6 +35,8 @@ pub struct Hostgroup {
     pub servers: Vec<Arc<Server>>,
     /// Whether its statements share server connections.
     pub pipeline: Pipeline,
+    /// How a server is chosen for a statement.
+    pub balance: Balance,
 }
 
 /// The running configuration. Workers hold it as `Arc<Snapshot>` and replace it as a whole.
@@ -426,6 +428,8 @@ fn build_hostgroups(
             key: entry.key.clone(),
             resolved: resolve(&entry.key.address, &resolved_before),
             weight: entry.weight,
+            rank: entry.rank,
+            is_near: is_near(&entry.zone, &tls.settings.zone),
             max_connections: entry.max_connections,
             max_replication_lag: entry.max_replication_lag,
             compression: entry.compression,
@@ -448,10 +452,16 @@ fn build_hostgroups(
     hostgroups
 }
 
+/// Whether a server in one zone is near a proxy in the other.
+fn is_near(server: &str, proxy: &str) -> bool {
+    server.is_empty() || proxy.is_empty() || server == proxy
+}
+
 fn empty(id: HostgroupId, config: &Config) -> Hostgroup {
     let said = config.hostgroups.iter().find(|entry| entry.id == id);
     let pipeline = said.map(|entry| entry.pipeline).unwrap_or_default();
-    Hostgroup { id, servers: Vec::new(), pipeline }
+    let balance = said.map(|entry| entry.balance).unwrap_or_default();
+    Hostgroup { id, servers: Vec::new(), pipeline, balance }
 }
 
 /// What the configuration says of TLS to servers.

@@ -390,6 +390,27 @@ settings! {
     /// How long a shunned server is left alone before it is tried again.
     shun_recovery_time_sec: u64 = 10, Range::Numbers(0, 31_536_000), "s", Live, "0.1.0";
 
+    /// How long the share of a server grows that comes back from a shun or an ejection: from a
+    /// sixteenth of its weight to all of it. 0 gives it all at once.
+    slow_start_ms: u64 = 10_000, Range::Numbers(0, 3_600_000), "ms", Live, "0.1.0";
+
+    /// A server is ejected from its hostgroup when its statements take so many times as long as on
+    /// the others (their median), and more than 5 ms, for two seconds. At most a third of a
+    /// hostgroup is out, so one of two servers never is. 0 ejects no server for that.
+    outlier_latency_factor: u64 = 5, Range::Numbers(0, 1_000), "", Live, "0.1.0";
+
+    /// A server is ejected when so many of a hundred statements of a second failed by its fault: it
+    /// was lost with them, or said that it is ill. 0 ejects no server for that.
+    outlier_failed_percent: u32 = 50, Range::Numbers(0, 100), "%", Live, "0.1.0";
+
+    /// How long a server is ejected for the first time. It is twice as long each time that follows
+    /// soon, up to 5 minutes. Then it takes one statement at a time until one is answered well.
+    outlier_ejection_ms: u64 = 10_000, Range::Numbers(100, 300_000), "ms", Live, "0.1.0";
+
+    /// Where the proxy is. Servers of the same `zone` come first in their hostgroups, as long as
+    /// they have room; those without one are near everywhere. Empty makes all servers near.
+    zone: String = String::new(), Range::Text(255), "", Live, "0.1.0";
+
     /// The most statements that wait for a connection, per hostgroup and worker. One more is
     /// refused at once.
     queue_max: usize = 10_000, Range::Numbers(0, 10_000_000), "statements", Live, "0.1.0";

@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    AccountId, ConnId,
+    AccountId, Asker, ConnId,
     ConnState::{Connecting, Idle, Shared, Unlisted},
     Pool, SharedChoice, SlotId,
     group::tests::{GROUP, NEW, server},
@@ -188,7 +188,8 @@ impl World {
         let conns = &self.conns;
         let depth = |conn: ConnId| conns.get(&conn.index).map(VecDeque::len);
         let now_ms = self.now_us / 1_000;
-        match self.pool.choose_shared(GROUP, ACCOUNT, now_ms, DEPTH_MAX, depth) {
+        let asker = Asker { account: ACCOUNT, now_ms, source: None };
+        match self.pool.choose_shared(GROUP, &asker, DEPTH_MAX, depth) {
             Some(SharedChoice::Join(_, conn)) => self.follow(conn.index, since_us),
             Some(SharedChoice::Idle(conn)) => {
                 self.waiting.push_front(since_us);

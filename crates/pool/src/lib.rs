@@ -7,12 +7,15 @@
 
 #[cfg(test)]
 mod curve;
+mod draw;
 mod group;
+mod outliers;
 mod slot;
 mod waiters;
 mod width;
 
-pub use group::{Choice, DedicatedChoice, Pool, SharedChoice};
+pub use group::{Asker, Choice, DedicatedChoice, Pool, SharedChoice};
+pub use outliers::Verdict;
 pub use slot::{AccountId, ConnId, ConnState, Counts, Slot, SlotId};
 pub use waiters::{Waiter, Waiters};
 pub use width::{WORKING_MAX, Width};

@@ -3,9 +3,9 @@
 use std::{collections::HashMap, sync::Arc};
 
 use foldhash::fast::FixedState;
-use trunkline_topology::Server;
+use trunkline_topology::{Latency, Server, Window};
 
-use crate::Width;
+use crate::{Width, draw::Tier};
 
 /// A server connection of this worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -139,6 +139,10 @@ pub struct Slot {
     /// Connections that take more statements while others are in flight.
     shared: Vec<ConnId>,
     shared_width: Width,
+    /// What statements of this worker take there.
+    pub latency: Latency,
+    /// What they met there since it was looked at last.
+    pub seen: Window,
 }
 
 impl Slot {
@@ -152,7 +156,36 @@ impl Slot {
             width: Width::default(),
             shared: Vec::new(),
             shared_width: Width::narrow(),
+            latency: Latency::default(),
+            seen: Window::default(),
         }
+    }
+
+    /// Takes a place for one more connection; false where the cap is reached, or the server said a
+    /// moment ago that it has no room. After that, and after a shun, it is asked for one at a time.
+    pub(crate) fn take_place(&self, now_ms: u64) -> bool {
+        let health = &self.server.health;
+        let is_on_trial = health.was_full() || health.is_shunned();
+        let waits = health.is_full(now_ms) || is_on_trial && self.connecting() > 0;
+        !waits && health.try_take_connection(self.server.max_connections)
+    }
+
+    /// A connection is lost with so many statements in flight.
+    pub fn lost(&mut self, statements: usize) {
+        let statements = u32::try_from(statements).unwrap_or(u32::MAX);
+        self.seen.answered = self.seen.answered.saturating_add(statements);
+        self.seen.failed = self.seen.failed.saturating_add(statements);
+    }
+
+    /// Which servers of its hostgroup come before it.
+    pub(crate) fn tier(&self) -> Tier {
+        Tier { rank: self.server.rank, is_far: !self.server.is_near }
+    }
+
+    /// Whether it has room for a statement: beside those that run, and under its cap.
+    pub(crate) fn takes_more(&mut self) -> bool {
+        let is_below_cap = self.server.health.connections() < self.server.max_connections;
+        self.has_room() && (is_below_cap || self.counts.of(ConnState::Idle) > 0)
     }
 
     /// Whether an operator has taken the server out of the hostgroup, or set it to OFFLINE_HARD,

@@ -14,7 +14,7 @@ use trunkline_stats::Report;
 use trunkline_topology::{Address, HostName, Server, TlsParams};
 use trunkline_worker::{
     Now, Peer, Side, Worker,
-    shell::{Connecting, Event, Fill, Io, Place, Readiness, Request},
+    shell::{Connecting, Event, Fill, Io, NotBegun, Place, Readiness, Request},
 };
 
 use crate::{
@@ -289,19 +289,24 @@ impl Io for Outside {
         _: Side,
         server: &Server,
         attempt: usize,
-    ) -> Option<Result<Socket, String>> {
+    ) -> Option<Result<Socket, NotBegun>> {
         let is_first = attempt == 0;
         let stream = match &server.key.address {
             Address::Unix(path) => is_first.then(|| Stream::connect_unix(path))?,
             Address::Tcp { host, .. } if server.resolved.is_empty() => {
-                return is_first.then(|| Err(format!("the host name {host} is not resolved")));
+                return is_first
+                    .then(|| Err(format!("the host name {host} is not resolved").into()));
             }
             Address::Tcp { .. } => {
                 let address = server.resolved.get(attempt)?;
                 Stream::connect_tcp(*address, self.parts.keepalive)
             }
         };
-        Some(stream.map(Socket).map_err(|error| error.to_string()))
+        let not_begun = |error: std::io::Error| NotBegun {
+            reason: error.to_string(),
+            is_own: trunkline_net::is_own_failure(&error),
+        };
+        Some(stream.map(Socket).map_err(not_begun))
     }
 
     fn connecting(&mut self, stream: &mut Socket, place: Place) -> Connecting {

@@ -346,6 +346,16 @@ counters! {
             "Server connections closed because the server broke the protocol."
         servers_shunned: "trunkline_backend_shuns_total";
             "Times that a worker took a server out after failures."
+        connects_not_tried: "trunkline_backend_connects_not_tried_total";
+            "Connects to servers that could not be begun, as the machine had no descriptors, memory or ports."
+        silent_connections_left: "trunkline_backend_silent_connections_left_total";
+            "Connections to servers that answered nothing any more, closed for their reads to be answered by others."
+        servers_ejected: "trunkline_backend_ejections_total";
+            "Times that a worker took a server out as it did much worse than the others of its hostgroup."
+        servers_readmitted: "trunkline_backend_readmissions_total";
+            "Times that a server came back which had been ejected."
+        statements_spilled: "trunkline_statement_zone_spills_total";
+            "Statements that went to another zone, as the servers of the proxy's own had no room."
         session_panics: "trunkline_session_panics_total";
             "Sessions ended by a panic in the proxy. Any value but 0 is a defect to report."
         snapshots_applied: "trunkline_worker_snapshots_applied_total";

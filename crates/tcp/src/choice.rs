@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use trunkline_config::tcp::Balance;
-use trunkline_topology::{Address, ListenerGate};
+use trunkline_topology::{Address, ListenerGate, lot, source_hash};
 
 /// A server that may take a client now: online, with weight, below its cap, not tried yet.
 #[derive(Debug, Clone, Copy)]
@@ -78,39 +78,12 @@ fn pick(count: u64, random: u64) -> Option<usize> {
     usize::try_from(random.checked_rem(count)?).ok()
 }
 
-/// Rendezvous hashing: each server draws a lot for the client, and the best one wins. When a
-/// server leaves, only its own clients go elsewhere, and they come back with it. The same on every
-/// worker and every proxy.
+/// Each server draws a lot for the client, and the best one wins.
 fn by_source(candidates: &[Candidate<'_>], client: Option<IpAddr>) -> Option<usize> {
-    let client = match client.map(|ip| ip.to_canonical()) {
-        Some(IpAddr::V4(ip)) => hash(BASIS, &ip.octets()),
-        Some(IpAddr::V6(ip)) => hash(BASIS, &ip.octets()),
-        None => BASIS,
-    };
-    let lots = candidates.iter().map(|it| {
-        let lot = mix(hash(client, it.address.to_string().as_bytes()));
-        // Between 0 and 1, neither included; 53 bits are exact.
-        let unit = ((lot >> 11) as f64 + 0.5) / (1_u64 << 53) as f64;
-        -f64::from(it.weight.max(1)) / unit.ln()
-    });
+    let client = source_hash(client);
+    let lots = candidates.iter().map(|it| lot(client, it.address, u64::from(it.weight)));
     let best = lots.enumerate().reduce(|a, b| if b.1 > a.1 { b } else { a });
     best.map(|(index, _)| index)
-}
-
-/// FNV-1a; its parameters are the published ones (64 bits).
-const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
-
-fn hash(seed: u64, bytes: &[u8]) -> u64 {
-    bytes
-        .iter()
-        .fold(seed, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3))
-}
-
-/// Spreads the bits of a hash; the finaliser of SplitMix64.
-pub(crate) fn mix(mut bits: u64) -> u64 {
-    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    bits ^ (bits >> 31)
 }
 
 #[cfg(test)]

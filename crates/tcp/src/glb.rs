@@ -97,6 +97,8 @@ pub fn changed(mut config: Config, hostgroup: HostgroupId, request: &Request) ->
             let other = config.servers.iter().find(|entry| entry.key.hostgroup == hostgroup);
             let max = other.map_or(DEFAULT_MAX_CONNECTIONS, |entry| entry.max_connections);
             config.servers.push(ServerEntry {
+                rank: 0,
+                zone: String::new(),
                 key,
                 weight,
                 max_connections: max,

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed},
 };
 
-use crate::Role;
+use crate::{Circuit, Ejection, Role};
 
 /// Whether a server takes statements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,8 +66,8 @@ pub struct ServerHealth {
     epoch: AtomicU32,
     /// Milliseconds of the proxy's clock until which the server stays shunned.
     shunned_until_ms: AtomicU64,
-    /// Connect failures since the last success.
-    failures: AtomicU32,
+    /// What became of connects.
+    connects: Connects,
     /// In the upper half which incarnation of the server it is, in the lower half how many of its
     /// connections are logged in, over all workers.
     life: AtomicU64,
@@ -80,6 +80,8 @@ pub struct ServerHealth {
     /// What workers have seen of it since that was taken last, and whether answers are of
     /// interest.
     seen: AtomicU8,
+    /// Whether it is out because it did worse than its peers.
+    ejection: Ejection,
 }
 
 /// What workers have seen of a server: several of these.
@@ -100,6 +102,16 @@ impl Seen {
     pub fn has(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
+}
+
+/// What became of connects to a server.
+#[derive(Debug, Default)]
+struct Connects {
+    /// Failures since the last success.
+    failures: AtomicU32,
+    /// Milliseconds of the proxy's clock until which it is not asked for one more connection: it
+    /// has no room. 0 where it had.
+    full_until_ms: AtomicU64,
 }
 
 /// One incarnation more, in the upper half of a life.
@@ -196,23 +208,63 @@ impl ServerHealth {
 
     /// Takes the server out until `until_ms`, unless an operator took it offline.
     pub fn shun(&self, until_ms: u64) {
+        self.begin_shun(until_ms);
+    }
+
+    /// Does what [`shun`](Self::shun) does, and says whether that is news: a connection has come up
+    /// since it was shunned last.
+    pub fn begin_shun(&self, until_ms: u64) -> bool {
         self.shunned_until_ms.store(until_ms, Relaxed);
         let online = ServerState::Online as u8;
         let shunned = ServerState::Shunned as u8;
-        if self.state.compare_exchange(online, shunned, Relaxed, Relaxed).is_ok() {
+        let is_news = self.state.compare_exchange(online, shunned, Relaxed, Relaxed).is_ok();
+        if is_news {
             self.epoch.fetch_add(1, Relaxed);
+        }
+        self.ejection.comes_back_at(until_ms);
+        is_news
+    }
+
+    /// A shun ends now: the server is tried, as there is no other.
+    pub fn end_shun(&self, now_ms: u64) {
+        if self.is_shunned() {
+            self.shunned_until_ms.fetch_min(now_ms, Relaxed);
+        }
+    }
+
+    /// Whether it was shunned and no connection has come up since, though its time may be over.
+    pub fn is_shunned(&self) -> bool {
+        self.state.load(Relaxed) == ServerState::Shunned as u8
+    }
+
+    /// Whether it is out because it did worse than its peers, and with which share it comes back.
+    pub fn ejection(&self) -> &Ejection {
+        &self.ejection
+    }
+
+    /// The part of its weight, of [`Ejection::PARTS`], that it has among its peers; 0 when it takes
+    /// none of their statements.
+    #[inline]
+    pub fn parts(&self, now_ms: u64, slow_start_ms: u64) -> u64 {
+        match (self.state(now_ms), self.ejection.circuit(now_ms)) {
+            (ServerState::Online, Circuit::Closed) => self.ejection.parts(now_ms, slow_start_ms),
+            (ServerState::Online, Circuit::HalfOpen) if self.in_flight() == 0 => Ejection::PARTS,
+            _ => 0,
         }
     }
 
     /// Records a connect failure and returns how many came since the last success.
     pub fn count_failure(&self) -> u32 {
-        self.failures.fetch_add(1, Relaxed).saturating_add(1)
+        self.connects.failures.fetch_add(1, Relaxed).saturating_add(1)
     }
 
     /// A connection came up: the server is well. Ends a shun.
     pub fn count_success(&self) {
-        if self.failures.load(Relaxed) != 0 {
-            self.failures.store(0, Relaxed);
+        if self.connects.failures.load(Relaxed) != 0 {
+            self.connects.failures.store(0, Relaxed);
+        }
+        if self.connects.full_until_ms.load(Relaxed) != 0 {
+            self.connects.full_until_ms.store(0, Relaxed);
         }
         let online = ServerState::Online as u8;
         let shunned = ServerState::Shunned as u8;
@@ -304,6 +356,22 @@ impl ServerHealth {
     /// Connections of an older epoch must not be used again.
     pub fn epoch(&self) -> u32 {
         self.epoch.load(Relaxed)
+    }
+
+    /// The server has no room for one more connection (error 1040): it is not asked for one before
+    /// `until_ms`.
+    pub fn set_full(&self, until_ms: u64) {
+        self.connects.full_until_ms.store(until_ms, Relaxed);
+    }
+
+    /// Whether the server had no room for another connection, when that was tried last.
+    pub fn was_full(&self) -> bool {
+        self.connects.full_until_ms.load(Relaxed) != 0
+    }
+
+    /// Whether the server said a moment ago that it has no room for another connection.
+    pub fn is_full(&self, now_ms: u64) -> bool {
+        now_ms < self.connects.full_until_ms.load(Relaxed)
     }
 
     /// Takes one of `max` places for a connection; false when all are taken.

@@ -4,6 +4,7 @@
 
 mod address;
 mod allow;
+mod balance;
 mod failed_logins;
 mod gate;
 mod health;
@@ -11,6 +12,7 @@ mod host;
 mod lag;
 mod network;
 mod origin;
+mod outlier;
 mod pinned;
 mod pipeline;
 mod role;
@@ -21,6 +23,7 @@ mod user;
 
 pub use address::{Address, AddressError};
 pub use allow::AllowList;
+pub use balance::{Balance, Draws, Latency, Servers, lot, mix, source_hash};
 pub use failed_logins::{Attempt, Failed, FailedLoginLimits, FailedLogins, LoginWait, Waiting};
 pub use gate::ListenerGate;
 pub use health::{RefusalCause, Seen, ServerHealth, ServerState};
@@ -28,6 +31,7 @@ pub use host::{HostAnswer, HostName, HostPattern, host_name};
 pub use lag::{LagLimit, LagWatch, Replication};
 pub use network::{Network, Origins};
 pub use origin::{Origin, machine};
+pub use outlier::{Circuit, Ejection, Evidence, OutlierLimits, Window, may_eject, worst};
 pub use pinned::PinnedKeys;
 pub use pipeline::Pipeline;
 pub use role::{Role, WriterCell};

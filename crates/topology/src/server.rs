@@ -37,6 +37,10 @@ pub struct Server {
     pub resolved: Vec<SocketAddr>,
     /// Share of the traffic among the hostgroup's online servers; 0 takes none.
     pub weight: u32,
+    /// Servers of a higher rank take statements only when those of lower ones are out.
+    pub rank: u32,
+    /// Whether it is in the proxy's own zone, or it does not matter where it is.
+    pub is_near: bool,
     /// The most connections to this server over all workers.
     pub max_connections: u32,
     /// The most that it may lag behind what it replicates, s; 0 for no limit.

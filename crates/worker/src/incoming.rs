@@ -111,6 +111,12 @@ impl Worker {
         self.after_conn(id, |exchange, conn| exchange.lose_conn(conn, reason))
     }
 
+    /// The driver could not begin to connect, for want of something of this machine's own:
+    /// descriptors, memory, ports. No server is blamed.
+    pub fn server_not_tried(&mut self, id: ConnId, reason: &str) {
+        self.after_conn(id, |exchange, conn| exchange.could_not_connect(conn, reason))
+    }
+
     /// Worker `from` needs a connection to this server.
     pub fn peer_asks(&mut self, key: ServerKey, from: usize) {
         self.after(|worker| worker.commands.exchange.core.on_peer_asks(key, from))

@@ -25,6 +25,9 @@ use crate::{
     servers::trackers::Behind,
 };
 
+/// How long a server that has no room for another connection (1040) is not asked for one, ms.
+const FULL_MS: u64 = 200;
+
 /// Asked of every server beyond what the client's behaviour needs.
 pub(crate) const ALWAYS_WANTED: Capabilities = Capabilities::LONG_PASSWORD
     .union(Capabilities::LONG_FLAG)
@@ -224,8 +227,16 @@ impl Exchange {
                 self.with_client(client, |exchange, client| exchange.refuse(client, 1, error));
                 return self.core.fx.wake(Wake::Queue(hostgroup));
             }
-            (FailureKind::SchemaDenied, None)
-            | (FailureKind::TooManyConnections | FailureKind::Protocol | FailureKind::Other, _) => {
+            // It lives, and those that it has let in go on: it is asked again in a while.
+            (FailureKind::TooManyConnections, _) => {
+                let until_ms = self.core.env.now.ms() + FULL_MS;
+                if let Some(slot) = self.core.servers.pool.slot(slot) {
+                    slot.server.health.set_full(until_ms);
+                }
+                self.give_up_connecting(conn, &failure.message);
+                return self.core.fx.wake(Wake::Queue(hostgroup));
+            }
+            (FailureKind::SchemaDenied, None) | (FailureKind::Protocol | FailureKind::Other, _) => {
                 return self.connect_failed(conn, &failure.message);
             }
         }

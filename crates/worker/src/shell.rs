@@ -18,8 +18,8 @@ mod writing;
 mod tests;
 
 pub use io::{
-    Clear, Connecting, Event, Fill, Io, NoRecords, Place, Readiness, Received, Records, Request,
-    Seal, Stream,
+    Clear, Connecting, Event, Fill, Io, NoRecords, NotBegun, Place, Readiness, Received, Records,
+    Request, Seal, Stream,
 };
 pub use mail::{Mail, Travelling};
 

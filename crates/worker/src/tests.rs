@@ -419,6 +419,12 @@ impl TestWorker {
         self.happens(|worker| worker.server_failed(conn, "connection refused"));
     }
 
+    /// The machine has nothing left to connect with.
+    pub(crate) fn fail_here(&mut self, conn: ConnId) {
+        self.server_mut(conn).is_closed = true;
+        self.happens(|worker| worker.server_not_tried(conn, "Too many open files"));
+    }
+
     /// A server's connection ends.
     pub(crate) fn lose(&mut self, conn: ConnId) {
         self.server_mut(conn).is_closed = true;

@@ -30,6 +30,10 @@ const STUCK_AFTER_US: u64 = 10_000;
 /// Warnings and found rows hold an idle session on its connection for this long, ms. After that
 /// they can still be read as long as nobody else has used the connection.
 const BRIEF_PIN_MS: u64 = 1_000;
+/// How often it is looked for servers that have gone silent, ms.
+const SILENCE_EVERY_MS: u64 = 100;
+/// What clients are told whose statement can't be sent elsewhere after all.
+const SILENT: &str = "its server answers nothing any more";
 /// Cached answers whose time has passed that it lets go of in one look.
 const SWEPT_MAX: usize = 4_096;
 /// MySQL's words for a session that has rested for too long.
@@ -81,6 +85,7 @@ impl Worker {
         self.commands.exchange.pump_mirrors();
         self.expire_waiters();
         self.commands.exchange.core.overtake_slow();
+        self.leave_silent_servers();
         if self.commands.exchange.core.env.now.ms() >= self.upkeep.sweep_ms + SWEEP_EVERY_MS {
             self.upkeep.sweep_ms = self.commands.exchange.core.env.now.ms();
             self.commands.exchange.core.fx.log_budget = LOG_LINES_PER_SEC;
@@ -90,6 +95,7 @@ impl Worker {
             self.commands.exchange.core.tell_half_open();
             self.commands.exchange.core.balance();
             self.commands.exchange.core.servers.adapt_patience();
+            self.commands.exchange.core.judge_servers();
             self.commands.exchange.expire_kills();
             self.commands
                 .exchange
@@ -108,6 +114,21 @@ impl Worker {
         self.commands.exchange.check_stop();
     }
 
+    /// Gives up connections to servers that have answered nothing for longer than the reads in
+    /// flight there take otherwise, where others can answer them.
+    fn leave_silent_servers(&mut self) {
+        let exchange = &mut self.commands.exchange;
+        let now_ms = exchange.core.env.now.ms();
+        if now_ms < self.upkeep.silence_checked_ms + SILENCE_EVERY_MS {
+            return;
+        }
+        self.upkeep.silence_checked_ms = now_ms;
+        for conn in exchange.core.silent_conns() {
+            exchange.core.fx.stats.counters.silent_connections_left += 1;
+            exchange.with_conn(conn, |exchange, conn| exchange.lose_conn(conn, SILENT));
+        }
+    }
+
     fn expire_waiters(&mut self) {
         let now_ms = self.commands.exchange.core.env.now.ms();
         if self.upkeep.waiters_checked_ms == now_ms
@@ -122,7 +143,11 @@ impl Worker {
             self.commands.exchange.core.count_stuck();
         }
         for hostgroup in hostgroups {
-            self.commands.exchange.core.leave_readers(hostgroup);
+            let core = &mut self.commands.exchange.core;
+            core.leave_readers(hostgroup);
+            if !core.servers.pool.waiters(hostgroup).is_empty() {
+                core.servers.pool.try_shunned(hostgroup, now_ms);
+            }
             while let Some(waiter) =
                 self.commands.exchange.core.servers.pool.waiters(hostgroup).take_expired(now_ms)
             {

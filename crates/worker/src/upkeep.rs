@@ -3,8 +3,10 @@
 mod inventory;
 /// The state of a worker's upkeep.
 pub(crate) mod moving;
+pub(crate) mod outliers;
 mod reload;
 pub(crate) mod report;
+mod silence;
 mod stop;
 pub(crate) mod timer;
 
@@ -17,6 +19,8 @@ pub(crate) struct Upkeep {
     pub(crate) has_short_rests: bool,
     pub(crate) conns_swept_ms: u64,
     pub(crate) waiters_checked_ms: u64,
+    /// When it last looked for servers that have gone silent.
+    pub(crate) silence_checked_ms: u64,
 }
 
 #[cfg(test)]

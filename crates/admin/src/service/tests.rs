@@ -402,15 +402,17 @@ fn a_hostgroups_settings_say_whether_its_statements_share_connections() {
     fixture.done("INSERT INTO mysql_servers (hostgroup_id, hostname) VALUES (1, 'a'), (2, 'b')");
     fixture.done(
         "INSERT INTO mysql_hostgroup_attributes (hostgroup_id, hostgroup_settings, comment)
-         VALUES (1, '{\"pipeline\": 16}', 'it''s'), (2, '{\"pipeline\": \"off\"}', '')",
+         VALUES (1, '{\"pipeline\": 16, \"balance\": \"random\"}', 'it''s'), (2, '{\"pipeline\": \"off\"}', '')",
     );
     fixture.done("LOAD MYSQL SERVERS TO RUNTIME");
     let said = |fixture: &Fixture| {
         let config = fixture.config();
         let entries = config.hostgroups.iter();
-        entries.map(|entry| format!("{} {}", entry.id, entry.pipeline)).collect::<Vec<_>>()
+        entries
+            .map(|entry| format!("{} {} {}", entry.id, entry.pipeline, entry.balance))
+            .collect::<Vec<_>>()
     };
-    assert_eq!(said(&fixture), ["1 16", "2 off"]);
+    assert_eq!(said(&fixture), ["1 16 random", "2 off p2c"]);
     fixture.done(
         "UPDATE mysql_hostgroup_attributes SET multiplex = 0,
          hostgroup_settings = '{\"pipeline\": \"often\"}' WHERE hostgroup_id = 2",
@@ -422,14 +424,14 @@ fn a_hostgroups_settings_say_whether_its_statements_share_connections() {
         ),
         "{refused}"
     );
-    assert_eq!(said(&fixture), ["1 16", "2 off"]);
+    assert_eq!(said(&fixture), ["1 16 random", "2 off p2c"]);
     fixture.done("UPDATE mysql_hostgroup_attributes SET hostgroup_settings = '{}'");
     let done = fixture.done("LOAD MYSQL SERVERS TO RUNTIME");
     assert!(
         done.contains("mysql_hostgroup_attributes, hostgroup_id 2: multiplex has no effect yet"),
         "{done}"
     );
-    assert_eq!(said(&fixture), ["1 auto"], "a comment alone is kept");
+    assert_eq!(said(&fixture), ["1 auto p2c"], "a comment alone is kept");
 }
 
 #[test]

@@ -191,5 +191,7 @@ fn what_is_said_of_a_hostgroup_is_compared() {
     let with = |lines: &str| config(&format!("{NEW}[[hostgroup]]\nhostgroup_id = 10\n{lines}"));
     let running = with("").snapshot(None);
     assert_eq!(lines(&running, &with("pipeline = 16")), ["hostgroup 10: pipeline auto -> 16"]);
+    let random = with("balance = 'random'");
+    assert_eq!(lines(&running, &random), ["hostgroup 10: balance p2c -> random"]);
     assert_eq!(lines(&running, &config(NEW)), ["hostgroup 10: removed"]);
 }

@@ -1,6 +1,6 @@
 //! `[[hostgroup]]`.
 
-use trunkline_topology::{HostgroupId, Pipeline};
+use trunkline_topology::{Balance, HostgroupId, Pipeline};
 
 use crate::{
     HostgroupEntry, Wrong,
@@ -11,13 +11,14 @@ use crate::{
         row::Row,
         section::{Column, Draft, harmless, later, member_of, needed, number, text, value},
     },
-    settings::Given,
+    settings::{Given, read_text},
 };
 
 #[derive(Default)]
 pub(super) struct HostgroupDraft {
     id: Option<HostgroupId>,
     pipeline: Pipeline,
+    balance: Balance,
     server_public_key: String,
     comment: String,
 }
@@ -32,6 +33,7 @@ impl Draft for HostgroupDraft {
             "hostgroup_settings",
             value("pipeline", |it, given| read_pipeline(given).map(|value| it.pipeline = value)),
         ),
+        member_of("hostgroup_settings", value("balance", |it, given| it.read_balance(given))),
         member_of("hostgroup_settings", text(keys::NAME, |it, text| it.server_public_key = text)),
         text("comment", |it, comment| it.comment = comment),
         harmless(later("max_num_online_servers")),
@@ -46,16 +48,23 @@ impl Draft for HostgroupDraft {
     ];
 
     fn finish(self, row: &mut Row<'_, '_>, entries: &mut Entries) {
-        if let Self { id: Some(id), pipeline, server_public_key, comment } = self {
+        if let Self { id: Some(id), pipeline, balance, server_public_key, comment } = self {
             let own = Some(server_public_key).filter(|text| !text.is_empty());
             let read = own.map(|text| keys::read(&text, row.files)).transpose();
             let server_keys = read.unwrap_or_else(|why| {
                 row.refuse(keys::NAME, format!("is wrong: {why}").into());
                 None
             });
-            let value = HostgroupEntry { id, pipeline, server_keys, comment };
+            let value = HostgroupEntry { id, pipeline, balance, server_keys, comment };
             entries.hostgroup_entries.push(Placed { value, index: row.index });
         }
+    }
+}
+
+impl HostgroupDraft {
+    fn read_balance(&mut self, given: &Given) -> Result<(), Wrong> {
+        self.balance = read_text(given)?.parse::<Balance>()?;
+        Ok(())
     }
 }
 

@@ -252,6 +252,9 @@ fn columns(section: &Section, name: &str, value: Given) -> Result<Fields, String
                  `ssl_p2s_mode` says what 1 means"
             )),
         },
+        ("server", "rank" | "zone", _) => Err(format!(
+            "mysql_servers has no column `{name}`: leave it out, or keep the servers in a file"
+        )),
         ("user", "require", Given::Text(word)) => match word.as_str() {
             "none" => number("use_ssl", 0),
             "tls" => number("use_ssl", 1),

@@ -24,6 +24,9 @@ const LAG_MAX_SEC: u32 = 126_144_000;
 /// The default port of `hostname` without `port`.
 const DEFAULT_PORT: u32 = 3_306;
 const PORT_MAX: u32 = 65_535;
+const RANK_MAX: u32 = 1_000;
+/// The longest name of a zone, bytes.
+const ZONE_LEN_MAX: usize = 255;
 
 pub(super) struct ServerDraft {
     /// Nowhere until its address is read.
@@ -36,6 +39,18 @@ impl Default for ServerDraft {
         let address = Address::Unix(PathBuf::new());
         let entry = ServerEntry::new(ServerKey { hostgroup: HostgroupId(0), address });
         Self { entry, at: AddressDraft::default() }
+    }
+}
+
+impl ServerDraft {
+    fn read_zone(&mut self, given: &Given) -> Result<(), Wrong> {
+        let zone = read_text(given)?;
+        if zone.len() > ZONE_LEN_MAX {
+            let len = zone.len();
+            return Err(format!("may have up to {ZONE_LEN_MAX} bytes, not {len}").into());
+        }
+        self.entry.zone = zone.to_owned();
+        Ok(())
     }
 }
 
@@ -57,6 +72,8 @@ impl Draft for ServerDraft {
         number("weight", 0, 10_000_000, |it, weight| it.entry.weight = weight),
         number("max_connections", 0, 1_000_000, |it, count| it.entry.max_connections = count),
         number("max_replication_lag", 0, LAG_MAX_SEC, |it, sec| it.entry.max_replication_lag = sec),
+        number("rank", 0, RANK_MAX, |it, rank| it.entry.rank = rank),
+        value("zone", |it, given| it.read_zone(given)),
         value("status", |it, given| read_status(given).map(|status| it.entry.status = status)),
         value("compression", |it, given| {
             read_compression(given).map(|is| it.entry.compression = is)

@@ -143,3 +143,18 @@ fn what_needs_a_restart_keeps_its_running_value() {
     assert_eq!((second.settings.workers, second.settings.wait_timeout), (2, 6));
     assert_eq!(second.config.settings.workers, 4);
 }
+
+#[test]
+fn servers_of_the_proxys_own_zone_and_of_none_are_near() {
+    let with = |own: &str| {
+        let text = format!(
+            "zone = '{own}'\n[[server]]\naddress = 'a:1'\nzone = 'east'\n\
+             [[server]]\naddress = 'b:1'\nzone = 'west'\nrank = 3\n[[server]]\naddress = 'c:1'\n\
+             [[user]]\nname = 'u'\npassword = 'p'"
+        );
+        let snapshot = Snapshot::build(config(&text), None);
+        snapshot.servers().map(|server| (server.is_near, server.rank)).collect::<Vec<_>>()
+    };
+    assert_eq!(with("east"), [(true, 0), (false, 3), (true, 0)]);
+    assert_eq!(with(""), [(true, 0), (true, 3), (true, 0)]);
+}

@@ -14,6 +14,8 @@ fn server(hostgroup: u32, port: u16) -> Arc<Server> {
         key: ServerKey { hostgroup: HostgroupId(hostgroup), address },
         resolved: vec![([127, 0, 0, 1], port).into()],
         weight: 1,
+        rank: 0,
+        is_near: true,
         max_connections: 1,
         max_replication_lag: 0,
         compression: Default::default(),

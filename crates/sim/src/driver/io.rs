@@ -6,7 +6,7 @@ use trunkline_protocol::packet::greeting::NONCE_LEN;
 use trunkline_topology::{Server, TlsParams};
 use trunkline_worker::{
     Peer, Side, Worker,
-    shell::{Connecting, Event, Fill, Io, Place, Request},
+    shell::{Connecting, Event, Fill, Io, NotBegun, Place, Request},
 };
 
 use super::{
@@ -171,12 +171,12 @@ impl Io for Around<'_, '_> {
         side: Side,
         server: &Server,
         attempt: usize,
-    ) -> Option<Result<Link, String>> {
+    ) -> Option<Result<Link, NotBegun>> {
         if attempt > 0 {
             return None;
         }
         let Some(host) = self.out.hosts.host_of(server) else {
-            return Some(Err(format!("{} is not reachable", server.key.address)));
+            return Some(Err(format!("{} is not reachable", server.key.address).into()));
         };
         let link = self.out.wire.link(Far::Host(host), &self.out.hosts.pipe_to(host));
         self.note(|_| format!("connects link {} to host {} for {side:?}", link.0, host.0));

@@ -16,10 +16,9 @@ use trunkline_config::{
     tcp::{Check, OnMarkedDown},
 };
 use trunkline_stats::TcpCounters;
-use trunkline_topology::{Server, ServerState};
+use trunkline_topology::{Server, ServerState, mix};
 
 use crate::{
-    choice::mix,
     header::header,
     pair::{End, Pair},
 };

@@ -34,7 +34,8 @@ impl Exchange {
         }
         let Some(session) = client.session.as_ref() else { return };
         let (hostgroup, account) = (session.login.user.default_hostgroup, session.login.account);
-        let choice = self.core.servers.pool.choose_dedicated(hostgroup, self.core.env.now.ms());
+        let asker = self.core.asker(client, account);
+        let choice = self.core.servers.pool.choose_dedicated(hostgroup, &asker);
         let opened = match choice {
             DedicatedChoice::Open(slot) => self.core.open(slot, hostgroup, account, client),
             DedicatedChoice::Replace(_, conn) => {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use trunkline_pool::{AccountId, Choice, ConnId, ConnState, Slot, SlotId, Waiter};
+use trunkline_pool::{AccountId, Asker, Choice, ConnId, ConnState, Slot, SlotId, Waiter};
 use trunkline_protocol::packet::greeting::Flavor;
 use trunkline_topology::{HostgroupId, RefusalCause, ServerState};
 
@@ -51,6 +51,13 @@ impl Servers {
         let tls = self.pool.slot(conn.slot).map(|slot| &slot.server.tls);
         let is_same_tls = tls.is_some_and(|tls| tls.params_of(own) == tls.params_of(other));
         own == other || conn.server.flavor == Flavor::MySql && is_same_tls
+    }
+}
+
+impl Client {
+    /// Whether its statement was lost with a connection: others of that server may be dead too.
+    fn lost_a_connection(&self) -> bool {
+        matches!(&self.phase, Phase::Running(statement) if statement.target.was_lost)
     }
 }
 
@@ -213,7 +220,7 @@ impl Exchange {
         self.core.fetch_traces(conn, Some(client), Some(id), !is_shared);
         debug_assert!(matches!(conn.phase, ConnPhase::Ready));
         let rested_ms = now_ms.saturating_sub(conn.holder.since_ms);
-        if rested_ms > PROBE_AFTER_MS {
+        if rested_ms > PROBE_AFTER_MS || client.lost_a_connection() {
             self.core.fx.act(crate::Action::Probe(conn.id));
         }
         if is_shared {
@@ -444,6 +451,12 @@ impl Core {
         self.open(slot, hostgroup, account, client)
     }
 
+    /// For whom a server is chosen.
+    #[inline]
+    pub(super) fn asker(&self, client: &Client, account: AccountId) -> Asker {
+        Asker { account, now_ms: self.env.now.ms(), source: client.origin.peer.client_addr }
+    }
+
     /// The server that the statement under way is to run on, if it is one alone.
     fn named_server(&self, client: &Client) -> Option<SlotId> {
         self.servers.pool.slot_of(client.pinned_server()?)
@@ -456,14 +469,15 @@ impl Core {
         account: AccountId,
     ) -> Choice {
         let named = self.named_server(client);
-        let (accounts, now_ms) = (&self.servers.logins.accounts, self.env.now.ms());
+        let asker = self.asker(client, account);
+        let accounts = &self.servers.logins.accounts;
         let wanted = accounts.key(account).map(|key| key.behaviour);
         let can_change = |other: AccountId| {
             other != account && accounts.key(other).map(|key| key.behaviour) == wanted
         };
         let choice = match named {
-            Some(slot) => self.servers.pool.choose_on(slot, account, now_ms, can_change),
-            None => self.servers.pool.choose(hostgroup, account, now_ms, can_change),
+            Some(slot) => self.servers.pool.choose_on(slot, &asker, can_change),
+            None => self.servers.pool.choose(hostgroup, &asker, can_change),
         };
         self.servers.chosen(choice)
     }

@@ -183,6 +183,7 @@ impl Exchange {
         };
         let wants_stmt = client.executes();
         let defined = self.core.env.shared.schemas_defined();
+        let asker = self.core.asker(client, account);
         let (conns, pool) = (&self.core.servers.conns, &mut self.core.servers.pool);
         let depth = |conn: ConnId| {
             let conn = conns.get(conn)?;
@@ -193,8 +194,7 @@ impl Exchange {
                 && (!wants_stmt || runs_among_others(client, Some(conn)));
             fits.then_some(conn.in_flight.len())
         };
-        let choice =
-            pool.choose_shared(hostgroup, account, self.core.env.now.ms(), depth_max, depth);
+        let choice = pool.choose_shared(hostgroup, &asker, depth_max, depth);
         match choice {
             Some(SharedChoice::Join(slot, conn)) => {
                 let epoch =

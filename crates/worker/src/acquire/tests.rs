@@ -235,3 +235,32 @@ fn who_waits_in_vain_is_not_told_of_room_on_servers_that_are_offline() {
     let answer = world.answer(other);
     assert!(answer.ends_with("its 1 online servers are at max_connections"), "{answer}");
 }
+
+#[test]
+fn the_only_server_is_tried_before_its_shun_is_over_and_one_among_others_is_not() {
+    let one = ONE_CONNECTION.replace("max_connections = 1", "max_connections = 50");
+    for (config, is_tried) in [(one.as_str(), true), (TWO_SERVERS, false)] {
+        let mut world = TestWorker::with(&format!("shun_on_failures = 1\n{config}"));
+        world.is_automatic = false;
+        let client = world.log_in();
+        world.ask(client, WRITES[0]);
+        world.fail(world.conns()[0]);
+        for _ in 0..2 {
+            let opened = world.opened();
+            world.pass_ms(250);
+            assert_eq!(world.opened() > opened, is_tried);
+            if is_tried {
+                world.fail(*world.conns().last().expect("a try"));
+            }
+        }
+        let counters = &world.core().fx.stats.counters;
+        assert_eq!(counters.servers_shunned, 1, "one outage is one shun");
+        if !is_tried {
+            continue;
+        }
+        world.is_automatic = true;
+        world.pass_ms(250);
+        world.reply(WRITES[0], Reply::Ok);
+        assert_eq!(world.answer(client), "ok");
+    }
+}

@@ -487,6 +487,10 @@ pub(crate) struct Target {
     /// The split, not a rule, sent it to a reader hostgroup: the writer will do.
     pub(crate) may_leave_reader: bool,
     pub(crate) retries_left: u32,
+    /// Connections on which it was lost before any of it was sent.
+    pub(crate) lost_unsent: u32,
+    /// It was lost with a connection: the next one is looked at before it is used.
+    pub(crate) was_lost: bool,
     /// Shares no connection any more: it was sent on one before.
     pub(crate) never_share: bool,
 }
@@ -540,6 +544,8 @@ impl Statement {
                 pinned_server: None,
                 may_leave_reader: false,
                 retries_left,
+                lost_unsent: 0,
+                was_lost: false,
                 never_share: false,
             },
             beside: Beside { fill: None, mirrored: None, copy_of: None, upload: Upload::None },

@@ -318,6 +318,9 @@ impl Exchange {
     ) {
         if let Some(slot) = self.core.servers.pool.slot_mut(conn.slot) {
             slot.width().answered(self.core.env.now.us, 0);
+            if outcome.error.as_ref().is_some_and(|error| is_servers_fault(error.code)) {
+                slot.seen.failed = slot.seen.failed.saturating_add(1);
+            }
         }
         self.sample(client, statement, Some(conn.slot.index()), Some(outcome), None);
     }
@@ -390,6 +393,12 @@ impl Exchange {
             now_unix_sec: self.core.env.now.unix_sec,
         });
     }
+}
+
+/// Whether a server says by this error that it is ill, whatever the statement was: no memory,
+/// no threads, no disk, shutting down, not a part of its cluster.
+fn is_servers_fault(code: u16) -> bool {
+    matches!(code, 1021 | 1026 | 1030 | 1037 | 1038 | 1041 | 1047 | 1053 | 1135)
 }
 
 impl Core {
@@ -466,14 +475,17 @@ impl Core {
     /// statement, those in front of it not counted, µs.
     pub(crate) fn count_answered(&mut self, conn: &mut Conn) -> u64 {
         let now_us = self.env.now.us;
-        if let Some(slot) = self.servers.pool.slot(conn.slot) {
-            slot.server.health.end_statement();
-            slot.server.health.note_answer();
-        }
         let has_more = conn.in_flight.iter().any(|entry| entry.is_statement);
         let next_us = if has_more { now_us } else { 0 };
         let since_us = std::mem::replace(&mut conn.holder.busy_since_us, next_us);
-        now_us.saturating_sub(since_us)
+        let took_us = now_us.saturating_sub(since_us);
+        if let Some(slot) = self.servers.pool.slot_mut(conn.slot) {
+            slot.server.health.end_statement();
+            slot.server.health.note_answer();
+            slot.latency.observe(took_us, now_us);
+            slot.seen.answered = slot.seen.answered.saturating_add(1);
+        }
+        took_us
     }
 }
 

@@ -11,7 +11,7 @@ use trunkline_topology::Seen;
 
 use crate::{
     Action, ClientId,
-    clients::client::{Client, Ending, Phase, Purpose, Session, Stage, Statement},
+    clients::client::{Client, Ending, Phase, Purpose, Session, Stage, Statement, Target},
     effects::Wake,
     exchange::send::LOST,
     rooms::{Core, Exchange, Lender},
@@ -21,6 +21,8 @@ use crate::{
     statement::analysis::Known,
 };
 
+/// Dead connections that one statement may be given before that counts as a try.
+const LOST_UNSENT_MAX: u32 = 64;
 /// Connects to one server that fail one behind the other, before the next one waits for a moment.
 const FAILURES_AT_ONCE_MAX: u32 = 8;
 
@@ -60,6 +62,14 @@ impl Exchange {
         }
     }
 
+    /// A connection could not be begun for want of something of this machine's own. Whoever waits
+    /// is looked at again at the next tick.
+    pub(crate) fn could_not_connect(&mut self, conn: &mut Conn, reason: &str) {
+        self.core.fx.stats.counters.connects_not_tried += 1;
+        self.core.fx.log(true, || format!("no connection to a server can be made: {reason}"));
+        self.give_up_connecting(conn, reason);
+    }
+
     /// A connection that did not come up goes; a client with `fast_forward` is told.
     pub(crate) fn give_up_connecting(&mut self, conn: &mut Conn, reason: &str) {
         let (hostgroup, slot, forwards) = (conn.server.hostgroup, conn.slot, conn.login.forwards);
@@ -77,8 +87,12 @@ impl Exchange {
 
     /// A connection that took commands ended.
     fn lose_ready(&mut self, conn: &mut Conn, reason: &str) {
+        let statements = conn.in_flight.iter().filter(|entry| entry.is_statement).count();
         if !self.core.forget_conn(conn) {
             return;
+        }
+        if let Some(slot) = self.core.servers.pool.slot_mut(conn.slot) {
+            slot.lost(statements);
         }
         let (id, losers) = (conn.id, losers(conn));
         self.core.fx.stats.counters.server_connections_lost += 1;
@@ -166,8 +180,8 @@ impl Exchange {
             || chooses
             || has_plant!(self.core, RetryOfWrite);
         let is_safe = !had_state && !begun && (!was_sent || may_repeat);
-        if is_safe && statement.target.retries_left > 0 {
-            statement.target.retries_left -= 1;
+        if is_safe && statement.target.may_try_again(was_sent) {
+            statement.target.was_lost = true;
             // It may be what ended the connection: nobody is to follow it once more.
             statement.target.never_share = true;
             self.core.fx.stats.counters.statements_retried += 1;
@@ -247,6 +261,20 @@ impl Exchange {
     }
 }
 
+impl Target {
+    /// Whether a statement that is lost, and may be sent again, is: as often as the settings say.
+    /// One of which nothing was sent has not been tried yet, whoever ended its connection.
+    fn may_try_again(&mut self, was_sent: bool) -> bool {
+        let is_unsent = !was_sent && self.lost_unsent < LOST_UNSENT_MAX;
+        match is_unsent {
+            true => self.lost_unsent += 1,
+            false if self.retries_left == 0 => return false,
+            false => self.retries_left -= 1,
+        }
+        true
+    }
+}
+
 impl Core {
     /// Counts a connect that failed against its server, which is shunned after too many. How many
     /// came since the last that succeeded.
@@ -262,9 +290,11 @@ impl Core {
         health.note(Seen::REFUSED);
         let failures = health.count_failure();
         if failures >= failures_max && failures_max > 0 {
-            health.shun(until_ms);
-            self.fx.stats.counters.servers_shunned += 1;
-            self.fx.log(true, || format!("server {address} shunned: {reason}"));
+            // One that is tried again and again while it is out is shunned once.
+            if health.begin_shun(until_ms) {
+                self.fx.stats.counters.servers_shunned += 1;
+                self.fx.log(true, || format!("server {address} shunned: {reason}"));
+            }
         } else {
             self.fx.log(true, || format!("server {address} gave no connection: {reason}"));
         }

@@ -12,8 +12,9 @@ use super::{
     send::{may_leave, put_init_db, put_own_query},
 };
 use crate::{
+    Action,
     session_past::FoundRows,
-    tests::{OK, ONE_CONNECTION, Reply, TestWorker, analysis},
+    tests::{OK, ONE_CONNECTION, Reply, TWO_SERVERS, TestWorker, analysis},
 };
 
 const IN_TRANS: Reply<'_> =
@@ -442,4 +443,59 @@ fn the_end_of_a_transaction_releases_its_session_as_completion_type_says() {
         world.run(client, "COMMIT", Reply::Ok);
         assert!(world.is_closed(client), "{value}");
     }
+}
+
+/// A read of a table.
+const READ: &str = "SELECT a FROM s.t WHERE b = 1";
+
+/// A read is answered so often, so that it is known how long it takes.
+fn learn(world: &mut TestWorker, client: crate::ClientId) {
+    for _ in 0..8 {
+        assert_eq!(world.run(client, READ, Reply::Rows(&["1"])), "rows 1");
+    }
+}
+
+#[test]
+fn a_retry_looks_whether_its_connection_lives() {
+    let two = ONE_CONNECTION.replace("max_connections = 1", "max_connections = 2");
+    let mut world = TestWorker::with(&format!("query_retries_on_failure = 1\n{two}"));
+    let (one, other) = (world.log_in(), world.log_in());
+    world.ask(other, "INSERT INTO s.t VALUES (1)");
+    world.ask(one, READ);
+    let (rests, lost) = (world.conn_asked("INSERT INTO s.t VALUES (1)"), world.conn_asked(READ));
+    world.reply("INSERT INTO s.t VALUES (1)", Reply::Ok);
+    world.actions();
+    world.lose(lost);
+    assert_eq!(world.conn_asked(READ), rests);
+    let has_looked = |it: &Action| matches!(it, Action::Probe(id) if *id == rests);
+    assert!(world.actions().iter().any(has_looked));
+}
+
+#[test]
+fn a_read_on_a_server_that_has_gone_silent_is_sent_to_another() {
+    let mut world = TestWorker::with(&format!("query_retries_on_failure = 1\n{TWO_SERVERS}"));
+    let client = world.log_in();
+    learn(&mut world, client);
+    world.ask(client, READ);
+    let silent = world.address_asked(READ).to_owned();
+    world.pass_ms(300);
+    assert_eq!(world.address_asked(READ), silent, "it may still answer");
+    world.pass_ms(400);
+    assert_ne!(world.address_asked(READ), silent);
+    assert_eq!(world.core().fx.stats.counters.silent_connections_left, 1);
+    world.reply(READ, Reply::Rows(&["1"]));
+    assert_eq!(world.answer(client), "rows 1");
+}
+
+#[test]
+fn what_may_write_or_is_held_waits_for_a_silent_server() {
+    let mut world = TestWorker::with(&format!("query_retries_on_failure = 1\n{TWO_SERVERS}"));
+    let (one, other) = (world.log_in(), world.log_in());
+    learn(&mut world, one);
+    world.ask(one, "INSERT INTO s.t VALUES (1)");
+    world.run(other, "BEGIN", IN_TRANS);
+    world.ask(other, READ);
+    world.pass_ms(3_000);
+    assert_eq!(world.core().fx.stats.counters.silent_connections_left, 0);
+    assert_eq!((world.answer(one), world.answer(other)), (String::new(), String::new()));
 }

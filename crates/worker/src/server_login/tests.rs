@@ -1,5 +1,6 @@
 use super::*;
-use crate::tests::{Reply, TWO_SERVERS, TestWorker};
+use crate::tests::{ONE_CONNECTION, Reply, TWO_SERVERS, TestWorker};
+use trunkline_topology::ServerState;
 
 #[test]
 fn tls_is_wished_for_as_the_mode_says() {
@@ -129,4 +130,50 @@ fn the_last_failure_is_told_to_who_waits_in_vain() {
     world.pass_ms(1_100);
     let answer = world.answer(client);
     assert!(answer.contains("connection refused"), "{answer}");
+}
+
+#[test]
+fn a_full_server_is_not_a_dead_one() {
+    let config = ONE_CONNECTION.replace("max_connections = 1", "max_connections = 50");
+    let mut world = TestWorker::with(&format!("shun_on_failures = 1\n{config}"));
+    let (first, second) = (world.log_in(), world.log_in());
+    world.ask(first, "INSERT INTO s.t VALUES (1)");
+    let kept = world.conns()[0];
+    world.is_automatic = false;
+    world.ask(second, "INSERT INTO s.t VALUES (2)");
+    refused(&mut world, 1040, "Too many connections");
+    assert_eq!((world.conns(), world.opened()), (vec![kept], 2));
+    assert_eq!(world.core().fx.stats.counters.servers_shunned, 0);
+    // It is asked again after a moment, once, and not as fast as it says no.
+    for (pass_ms, opened) in [(20, 2), (100, 2), (150, 3)] {
+        world.pass_ms(pass_ms);
+        assert_eq!(world.opened(), opened, "{pass_ms} ms later");
+    }
+    refused(&mut world, 1040, "Too many connections");
+    // A connection that works serves whoever waits.
+    world.is_automatic = true;
+    world.reply("INSERT INTO s.t VALUES (1)", Reply::Ok);
+    assert_eq!(world.answer(first), "ok");
+    assert_eq!(world.conn_asked("INSERT INTO s.t VALUES (2)"), kept);
+}
+
+#[test]
+fn what_fails_for_want_of_something_of_the_machines_own_shuns_nobody() {
+    let mut world = TestWorker::with(&format!("shun_on_failures = 1\n{TWO_SERVERS}"));
+    world.is_automatic = false;
+    let client = world.log_in();
+    world.ask(client, "SELECT 1");
+    for times in 1..=3 {
+        let conn = *world.conns().last().expect("a connection");
+        world.fail_here(conn);
+        assert_eq!(world.opened(), times, "not as fast as it fails");
+        world.pass_ms(20);
+    }
+    let now_ms = world.core().env.now.ms();
+    let states: Vec<_> = {
+        let slots = world.core().servers.pool.slots();
+        slots.map(|(_, slot)| slot.server.health.state(now_ms)).collect()
+    };
+    assert_eq!(states, [ServerState::Online; 2]);
+    assert_eq!(world.core().fx.stats.counters.servers_shunned, 0);
 }

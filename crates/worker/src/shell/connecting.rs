@@ -28,7 +28,10 @@ impl<S: Stream> Shell<S> {
                     }
                     return;
                 }
-                Err(error) => (number, reason) = (number + 1, error),
+                Err(error) if error.is_own => {
+                    return self.worker.server_not_tried(conn, &error.reason);
+                }
+                Err(error) => (number, reason) = (number + 1, error.reason),
             }
         }
         self.worker.server_failed(conn, &reason);

@@ -91,7 +91,7 @@ pub trait Io: Sized {
         side: Side,
         server: &Server,
         attempt: usize,
-    ) -> Option<Result<Self::Stream, String>>;
+    ) -> Option<Result<Self::Stream, NotBegun>>;
 
     /// How an attempt to connect stands.
     fn connecting(&mut self, stream: &mut Self::Stream, place: Place) -> Connecting;
@@ -201,6 +201,22 @@ pub enum Received<'a> {
     Up(TlsFacts),
     /// Bytes that the other end sent through it, and whether more of them have arrived.
     Data(&'a [u8], bool),
+}
+
+/// Why an attempt to connect could not be begun.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotBegun {
+    /// The reason, in words.
+    pub reason: String,
+    /// The machine lacks something of its own (descriptors, memory, ports): no server is to blame.
+    pub is_own: bool,
+}
+
+impl From<String> for NotBegun {
+    /// The server is to blame.
+    fn from(reason: String) -> Self {
+        Self { reason, is_own: false }
+    }
 }
 
 /// How a connection attempt stands.

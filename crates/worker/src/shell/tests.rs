@@ -136,10 +136,15 @@ impl Io for Script {
         });
     }
 
-    fn connect(&mut self, _: Side, _: &Server, attempt: usize) -> Option<Result<Line, String>> {
+    fn connect(&mut self, _: Side, _: &Server, attempt: usize) -> Option<Result<Line, NotBegun>> {
         self.calls.push("connect");
         let address = self.addresses.get(attempt)?;
-        Some(address.clone().map(|_| Line(ClientEnd::default())).map_err(str::to_owned))
+        Some(
+            address
+                .clone()
+                .map(|_| Line(ClientEnd::default()))
+                .map_err(|error| error.to_owned().into()),
+        )
     }
 
     fn connecting(&mut self, _: &mut Line, _: Place) -> Connecting {

@@ -12,6 +12,11 @@ const LONG_US: u32 = 10_000;
 /// once others have run behind it. About 25 good ones make up for it.
 const BAD_US: u32 = 200_000;
 
+/// So many times as long as usual may a statement take on a server that answers nothing.
+const SILENT_TIMES: u64 = 16;
+/// A server is not silent before it has answered nothing for this long, µs.
+const SILENT_US_MIN: u64 = 500_000;
+
 /// What is known of one digest's statements.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
@@ -32,6 +37,14 @@ impl Pace {
         };
         self.average_us.set(next);
         self.samples.set(self.samples.get().saturating_add(1));
+    }
+
+    /// How long one of its statements may go unanswered, on a server that answers nothing else
+    /// either, before it is sent elsewhere, µs. `None` while little is known of them.
+    pub(crate) fn patience_us(&self) -> Option<u64> {
+        let known = self.samples.get() >= SAMPLES_MIN;
+        let usual_us = u64::from(self.average_us.get());
+        known.then(|| (usual_us * SILENT_TIMES).max(SILENT_US_MIN))
     }
 
     /// Whether its statements have been short lately, and few of them unknown.
@@ -55,6 +68,13 @@ mod tests {
         assert!(!after(&[100, 100, 100]).is_short());
         assert!(after(&[100, 100, 100, 100]).is_short());
         assert!(!after(&[6_000; 10]).is_short());
+    }
+
+    #[test]
+    fn the_patience_with_a_silent_server_is_learned() {
+        assert_eq!(after(&[100, 100, 100]).patience_us(), None);
+        assert_eq!(after(&[100; 4]).patience_us(), Some(500_000));
+        assert_eq!(after(&[200_000; 9]).patience_us(), Some(3_200_000));
     }
 
     #[test]

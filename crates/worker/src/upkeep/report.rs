@@ -7,6 +7,7 @@ use trunkline_pool::ConnState;
 use trunkline_session::tracker::PinReason;
 use trunkline_sql::analysis::StatementKind;
 use trunkline_stats::{DigestQuery, DigestRow, Report, ServerGauges, WorkerGauges, WorkerStats};
+use trunkline_topology::{Circuit, ServerHealth, ServerState};
 
 use crate::{
     clients::{Clients, client::Session},
@@ -27,6 +28,16 @@ pub(crate) fn new_stats(settings: &Settings, seed: u64) -> WorkerStats {
     stats
 }
 
+/// A server's state for people: one that is ejected gets nothing, as if it was shunned.
+fn shown_state(health: &ServerHealth, now_ms: u64) -> ServerState {
+    match health.state(now_ms) {
+        ServerState::Online if health.ejection().circuit(now_ms) != Circuit::Closed => {
+            ServerState::Shunned
+        }
+        state => state,
+    }
+}
+
 impl Commands {
     /// See [`Worker::report`](crate::Worker::report).
     pub(crate) fn report(&self, digests: DigestQuery) -> Report {
@@ -37,7 +48,7 @@ impl Commands {
                 slot: id.index(),
                 hostgroup: slot.server.key.hostgroup.0,
                 address: slot.server.key.address.to_string(),
-                state: slot.server.health.state(now_ms),
+                state: shown_state(&slot.server.health, now_ms),
                 connections_max: u64::from(slot.server.max_connections),
                 connecting: u64::from(counts.of(ConnState::Connecting)),
                 idle: u64::from(counts.of(ConnState::Idle)),

@@ -221,6 +221,11 @@ fn a_wrong_hostgroup_is_named() {
         "hostgroup_id=0\npipeline=false",
         "t:3:10: `pipeline` in [[hostgroup]] must be \"auto\", \"off\" or 1 to 1024",
     );
+    check(
+        "hostgroup_id=0\nbalance='roundrobin'",
+        "t:3:9: `balance` in [[hostgroup]] must be one of p2c, random, leastconn, source, not \
+         `roundrobin`",
+    );
     check("hostgroup_id=7", "t:2:14: hostgroup 7 has no [[server]]");
     check(
         "hostgroup_id=0\ninit_connect=''",

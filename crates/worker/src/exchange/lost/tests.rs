@@ -90,3 +90,16 @@ fn what_was_killed_or_runs_on_has_not_timed_out() {
     assert!(!has_timed_out(Some(Ending::Killed), false));
     assert!(!has_timed_out(None, false));
 }
+
+#[test]
+fn what_was_not_sent_has_not_been_tried_however_often_it_was_lost() {
+    let mut world = TestWorker::new();
+    let mut target = world.statement("SELECT 1").target;
+    target.retries_left = 1;
+    // A dead connection after another, then one that takes it and dies, then another.
+    assert!((0..LOST_UNSENT_MAX).all(|_| target.may_try_again(false)));
+    assert!(target.may_try_again(true));
+    assert!(!target.may_try_again(true));
+    // Not without end.
+    assert!(!target.may_try_again(false));
+}

@@ -9,7 +9,9 @@ use std::{
 
 use crate::{
     KillAsker, KillRequest, KillScope, Now, Peer, Shared, Side, Worker, WorkerOptions, by_worker,
-    shell::{Clear, Connecting, Event, Io, Mail, Place, Readiness, Request, Shell, Stream},
+    shell::{
+        Clear, Connecting, Event, Io, Mail, NotBegun, Place, Readiness, Request, Shell, Stream,
+    },
     tests::NoCompressor,
 };
 use trunkline_config::parse;
@@ -586,7 +588,7 @@ impl Io for Play {
         Ok(bytes.len())
     }
 
-    fn connect(&mut self, _: Side, _: &Server, attempt: usize) -> Option<Result<Line, String>> {
+    fn connect(&mut self, _: Side, _: &Server, attempt: usize) -> Option<Result<Line, NotBegun>> {
         if attempt > 0 {
             return None;
         }
