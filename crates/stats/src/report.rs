@@ -120,6 +120,8 @@ pub struct Process {
     pub memory: MemoryFigures,
     /// Who is on the admin port, and what was refused there.
     pub admin: AdminFigures,
+    /// The control socket, and who gives orders there.
+    pub control: ControlFigures,
     /// How many connections ask over HTTP, and what was refused there.
     pub http: HttpFigures,
     /// What the kernel says of the process.
@@ -180,6 +182,20 @@ pub struct AdminFigures {
     pub handshakes: u64,
     /// Memory of the tables, bytes, as it was when it was last looked at.
     pub tables_bytes: u64,
+}
+
+/// The control socket, and what came of orders there since the start.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ControlFigures {
+    /// Its path; empty where there is none.
+    pub socket: String,
+    /// Whether the configuration is in a database, not in a file.
+    pub is_database: bool,
+    /// Orders taken.
+    pub orders: u64,
+    /// Orders refused: from other accounts, for other processes, or unreadable.
+    pub refused: u64,
 }
 
 /// Connections for HTTP now, and what was refused there since the start.

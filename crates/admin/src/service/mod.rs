@@ -38,6 +38,7 @@ use trunkline_net::TlsSetup;
 use trunkline_stats::{DigestSums, ServerCounters};
 use trunkline_store::{Access, Layer, Module, Prepared, Store, Value};
 
+pub(crate) use audit::order_line;
 pub(crate) use numbers::host_and_port;
 #[cfg(test)]
 pub(crate) use present::MEMORY_UNMEASURED;

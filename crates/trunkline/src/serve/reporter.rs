@@ -5,7 +5,10 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use trunkline_admin::{Health, ReportFuture, SessionsFuture, StatusSource};
+use trunkline_admin::{
+    Health, ReportFuture, SessionsFuture, StatusSource,
+    control::{ControlCounts, ControlSocket},
+};
 use trunkline_budget::{Budget, Kind, Refusal};
 use trunkline_cache::Cache;
 use trunkline_catalog::Catalog;
@@ -37,13 +40,15 @@ struct Known {
     health: Health,
     tls: Arc<TlsSetup>,
     http_allowed_hosts: String,
+    control: Arc<ControlCounts>,
 }
 
 impl Reporter {
     /// For a process that takes clients; `process` has what never changes.
     pub fn new(plane: Arc<RwLock<DataPlane>>, process: Process) -> Self {
         let (health, tls) = (Health::Ready, Arc::default());
-        let known = Known { process, health, tls, http_allowed_hosts: String::new() };
+        let http_allowed_hosts = String::new();
+        let known = Known { process, health, tls, http_allowed_hosts, control: Arc::default() };
         let known = Mutex::new(known);
         let shared = plane.read().unwrap_or_else(PoisonError::into_inner).shared().clone();
         let (cache, catalog) = (Arc::clone(shared.cache()), Arc::clone(shared.catalog()));
@@ -90,6 +95,13 @@ impl Reporter {
         let mut known = self.known();
         known.process.certificate_not_after_unix_sec = setup.not_after_unix_sec();
         known.tls = Arc::clone(setup);
+    }
+
+    /// Orders are taken on a socket.
+    pub fn controlled_by(&self, socket: &ControlSocket) {
+        let mut known = self.known();
+        known.process.control.socket = socket.path().display().to_string();
+        known.control = socket.counts();
     }
 
     /// What they are shown.
@@ -158,6 +170,13 @@ impl Reporter {
         self.known().health = health;
     }
 
+    fn process(&self) -> Process {
+        let known = self.known();
+        let mut process = known.process.clone();
+        known.control.fill(&mut process.control);
+        process
+    }
+
     fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -173,7 +192,7 @@ impl StatusSource for Reporter {
                 Err(_) => Vec::new(),
             });
             let mut report = Report::merge(asked.await.unwrap_or_default());
-            report.process = self.known().process.clone();
+            report.process = self.process();
             report.process.is_paused = self.health() == Health::NotReady(PAUSED.to_owned());
             let (figures, shared) = (self.cache.figures(), self.cache.shared().figures());
             report.process.cache = CacheFigures {
