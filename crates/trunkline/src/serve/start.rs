@@ -16,7 +16,9 @@ use tokio::{
 };
 use trunkline_admin::{
     control::ControlSocket,
-    glb, keep_ports,
+    glb,
+    import::Format,
+    keep_ports,
     port::AdminListener,
     scheduler::keep_scheduling,
     service::{AdminService, FileReader},
@@ -34,7 +36,7 @@ use trunkline_stats::{Configuration, ControlFigures, Process};
 
 use crate::{
     config_file::{Read, counted, summary},
-    import::rows_of,
+    import::{format_of, rows_of},
     serve::{
         control::Control,
         limits,
@@ -239,11 +241,13 @@ async fn bind_control(settings: &Settings, config: &Path) -> Option<ControlSocke
 /// What answers administrators.
 fn admin_service(database: Database, control: Arc<Control>) -> AdminService {
     let Database { store, file, is_of_file, .. } = database;
+    let format = file.as_deref().map_or(Format::Toml, format_of);
     let file = file.map(|path| Box::new(move || rows_of(&path)) as FileReader);
-    match file {
+    let service = match file {
         Some(file) if is_of_file => AdminService::of_file(store, control, file),
         file => AdminService::new(store, control, file),
-    }
+    };
+    service.writing(format)
 }
 
 /// Answers administrators until the process ends.
