@@ -6,6 +6,7 @@ mod table;
 mod tcp;
 pub mod top;
 mod unit;
+pub mod view;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
