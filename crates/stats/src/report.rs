@@ -120,6 +120,8 @@ pub struct Process {
     pub memory: MemoryFigures,
     /// Who is on the admin port, and what was refused there.
     pub admin: AdminFigures,
+    /// Lines of the query log and the audit log that could not be written.
+    pub lost_lines: LostLines,
     /// The control socket, and who gives orders there.
     pub control: ControlFigures,
     /// How many connections ask over HTTP, and what was refused there.
@@ -182,6 +184,16 @@ pub struct AdminFigures {
     pub handshakes: u64,
     /// Memory of the tables, bytes, as it was when it was last looked at.
     pub tables_bytes: u64,
+}
+
+/// Lines of logs that were taken and could not be written since the start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LostLines {
+    /// Of the query log.
+    pub query: u64,
+    /// Of the audit log.
+    pub audit: u64,
 }
 
 /// The control socket, and what came of orders there since the start.

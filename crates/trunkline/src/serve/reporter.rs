@@ -13,11 +13,11 @@ use trunkline_budget::{Budget, Kind, Refusal};
 use trunkline_cache::Cache;
 use trunkline_catalog::Catalog;
 use trunkline_config::Snapshot;
-use trunkline_proxy::{DataPlane, Log, TlsSetup};
+use trunkline_proxy::{DataPlane, EventLog, Log, TlsSetup};
 use trunkline_sql::token::Modes;
 use trunkline_stats::{
-    CacheFigures, CatalogFigures, DigestQuery, MemoryFigures, Process, Report, SessionList,
-    SessionQuery,
+    CacheFigures, CatalogFigures, DigestQuery, LostLines, MemoryFigures, Process, Report,
+    SessionList, SessionQuery,
 };
 use trunkline_topology::Origin;
 
@@ -33,6 +33,7 @@ pub struct Reporter {
     cache: Arc<Cache>,
     catalog: Arc<Catalog>,
     budget: Arc<Budget>,
+    events: EventLog,
 }
 
 struct Known {
@@ -50,10 +51,13 @@ impl Reporter {
         let http_allowed_hosts = String::new();
         let known = Known { process, health, tls, http_allowed_hosts, control: Arc::default() };
         let known = Mutex::new(known);
-        let shared = plane.read().unwrap_or_else(PoisonError::into_inner).shared().clone();
+        let (shared, events) = {
+            let plane = plane.read().unwrap_or_else(PoisonError::into_inner);
+            (plane.shared().clone(), plane.events().clone())
+        };
         let (cache, catalog) = (Arc::clone(shared.cache()), Arc::clone(shared.catalog()));
         let budget = Arc::clone(shared.budget());
-        Self { plane, known, cache, catalog, budget }
+        Self { plane, known, cache, catalog, budget, events }
     }
 
     /// Empties the result cache, the shared one too; how many results it had.
@@ -206,6 +210,10 @@ impl StatusSource for Reporter {
                 shared_stored: shared.stored,
                 shared_dropped: shared.dropped,
                 shared_failures: shared.failures,
+            };
+            report.process.lost_lines = LostLines {
+                query: self.events.lost(Log::Query),
+                audit: self.events.lost(Log::Audit),
             };
             report.process.catalog = catalog_figures(&self.catalog);
             report.process.memory = memory_figures(&self.budget);
