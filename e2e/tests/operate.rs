@@ -56,10 +56,24 @@ fn a_graceful_stop_keeps_its_deadline() -> Result<()> {
     open.one("CREATE TABLE t (a INT)")?;
     open.one("BEGIN")?;
     open.one("INSERT INTO t VALUES (1)")?;
+    let mut running = Wire::login(&proxy, "late", PASSWORD, "late")?;
+    running.send(code::QUERY, b"SELECT SLEEP(30)")?;
+    wait_until("the statement runs", TIMEOUT, || {
+        let list = server.value(
+            "SELECT COUNT(*) FROM information_schema.processlist
+             WHERE user = 'late' AND info = 'SELECT SLEEP(30)'",
+        )?;
+        Ok((list.as_deref() != Some("0")).then_some(()))
+    })?;
     let begun = Instant::now();
     let ended = proxy.terminate(TIMEOUT)?;
     assert!(ended.success(), "{ended}");
     assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+    // Whose statement runs hears why it ends.
+    let bytes = running.reply_bytes(Shape::Results)?;
+    let told = running.outcomes(&bytes)?.remove(0);
+    ensure!(matches!(&told, Outcome::Error(error) if error.code == 1053), "{told:?}");
+    running.drain_to_end()?;
     open.drain_to_end()?;
     wait_until("the transaction is rolled back", TIMEOUT, || {
         let count = server.value("SELECT COUNT(*) FROM late.t")?;

@@ -3,6 +3,7 @@
 //! | what | from | without it |
 //! |---|---|---|
 //! | MariaDB, HAProxy, sysbench | the distribution's packages | nothing works: exit code 1 |
+//! | Prometheus | the distribution's packages | one test is skipped, loudly |
 //! | MySQL, and a later MariaDB with `parsec` | Debian trees in the servers folder (`TRUNKLINE_SERVERS`), made by debootstrap | their tests are skipped, loudly |
 
 use std::io::{BufRead, BufReader};
@@ -23,6 +24,9 @@ const NEEDED: [(&str, &str); 5] = [
     ("haproxy", "haproxy"),
     ("redis-server", "redis-server"),
 ];
+
+/// A program that one test needs, and the package that holds it: tests are skipped without it.
+const WISHED: [(&str, &str); 1] = [("prometheus", "prometheus")];
 
 /// A tree of a server beside the distribution's packages.
 struct Wanted {
@@ -109,6 +113,13 @@ pub fn ensure_mariadb() -> Result<()> {
 pub fn ensure() -> Result<()> {
     let privilege = privilege();
     ensure_packages(privilege)?;
+    let wished = missing_of(&WISHED);
+    if !wished.is_empty()
+        && let Err(reason) = install(privilege, &wished)
+    {
+        println!("servers: {reason:#}");
+        println!("servers: going on without; tests that need it say SKIPPED");
+    }
     for wanted in &TREES {
         if let Err(reason) = ensure_tree(wanted, privilege) {
             println!("servers: {}: {reason:#}", wanted.title);
@@ -133,7 +144,11 @@ fn ensure_packages(privilege: Privilege) -> Result<()> {
 }
 
 fn missing_packages() -> Vec<&'static str> {
-    let missing = NEEDED.iter().filter(|(program, _)| find_program(program).is_none());
+    missing_of(&NEEDED)
+}
+
+fn missing_of(programs: &[(&str, &'static str)]) -> Vec<&'static str> {
+    let missing = programs.iter().filter(|(program, _)| find_program(program).is_none());
     missing.map(|(_, package)| *package).collect()
 }
 

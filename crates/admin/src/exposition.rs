@@ -109,6 +109,12 @@ fn process<'a>(out: &mut Exposition<'a>, report: &'a Report) {
     put_catalog(out, &process.catalog);
     put_memory(out, &process.memory);
     put_control_plane(out, process.admin, process.http);
+    let lost = [("query", process.lost_lines.query), ("audit", process.lost_lines.audit)];
+    let lost = lost.into_iter().map(|(log, count)| (log.to_owned(), count));
+    out.labelled(&metrics::LOG_LINES_LOST, lost);
+    let control = [("taken", process.control.orders), ("refused", process.control.refused)];
+    let control = control.into_iter().map(|(outcome, count)| (outcome.to_owned(), count));
+    out.labelled(&metrics::CONTROL_ORDERS, control);
 }
 
 /// What is in use of the memory that there is for what comes from outside.

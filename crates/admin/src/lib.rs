@@ -4,9 +4,10 @@
 //! Reading order: [`source`] (what the binary provides), [`sql`] (what a statement asks for),
 //! [`service`] (what it is answered), [`port`] (MySQL's protocol around that), [`http`] (the server
 //! and its routes), [`exposition`] (Prometheus's text format), [`status`] (tables for a terminal),
-//! [`glb`] (the control sockets of TCP listeners), [`scripts`] and [`scheduler`] (programs of
-//! others that the tables name).
+//! [`control`] (orders on the machine itself), [`glb`] (the control sockets of TCP listeners),
+//! [`scripts`] and [`scheduler`] (programs of others that the tables name).
 
+pub mod control;
 pub mod exposition;
 mod figures;
 pub mod glb;

@@ -2,6 +2,8 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    fs,
+    os::unix::fs::MetadataExt,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -30,6 +32,33 @@ pub struct Job {
     pub filename: String,
     /// Its arguments, up to the first that is NULL.
     pub arguments: Vec<String>,
+}
+
+/// What keeps jobs from running: why no script can (`refused`), or what their files are. Looks at
+/// the files.
+pub(crate) fn warnings(jobs: &[Job], refused: Option<String>) -> Vec<String> {
+    match (jobs, refused) {
+        ([], _) => Vec::new(),
+        (jobs, Some(reason)) => {
+            let ids: Vec<String> = jobs.iter().map(|job| job.id.to_string()).collect();
+            vec![format!("scheduler {}: can't run: {reason}", ids.join(", "))]
+        }
+        (jobs, None) => jobs.iter().filter_map(warning).collect(),
+    }
+}
+
+fn warning(job: &Job) -> Option<String> {
+    // Programs without a path are looked for when they run.
+    if !job.filename.contains('/') {
+        return None;
+    }
+    let reason = match fs::metadata(&job.filename) {
+        Err(error) => error.to_string(),
+        Ok(found) if !found.is_file() => "it is no file".to_owned(),
+        Ok(found) if found.mode() & 0o111 == 0 => "nobody may execute it".to_owned(),
+        Ok(_) => return None,
+    };
+    Some(format!("scheduler {}: {} can't run: {reason}", job.id, job.filename))
 }
 
 /// Runs the jobs for as long as somebody may change them.
@@ -87,4 +116,35 @@ fn start(service: &AdminService, job: Job, running: Arc<Mutex<HashSet<i64>>>) {
         }
         running.lock().unwrap_or_else(PoisonError::into_inner).remove(&job.id);
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_keeps_a_job_from_running_is_told() {
+        let job = |id: i64, filename: &str| Job {
+            id,
+            interval: REST,
+            filename: filename.to_owned(),
+            arguments: Vec::new(),
+        };
+        let check = |jobs: &[Job], refused: Option<&str>, expected: &[&str]| {
+            assert_eq!(warnings(jobs, refused.map(str::to_owned)), expected);
+        };
+        let jobs = [job(3, "/bin/sh"), job(5, "/no/such"), job(6, "/"), job(7, "/etc/passwd")];
+        check(
+            &jobs,
+            None,
+            &[
+                "scheduler 5: /no/such can't run: No such file or directory (os error 2)",
+                "scheduler 6: / can't run: it is no file",
+                "scheduler 7: /etc/passwd can't run: nobody may execute it",
+            ],
+        );
+        check(&[job(1, "sh")], None, &[]);
+        check(&jobs[..2], Some("root"), &["scheduler 3, 5: can't run: root"]);
+        check(&[], Some("root"), &[]);
+    }
 }

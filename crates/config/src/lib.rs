@@ -53,7 +53,7 @@ pub use listen::{ListenAddress, ListenAllow, ListenTls};
 pub use redis::RedisServer;
 pub use settings::{
     AdminTypes, Given, IoDriver, LogFormat, LogLevel, Reload, Setting, StateFile, TlsDefault,
-    TlsVersionMin,
+    TlsVersionMin, control_path,
 };
 pub use snapshot::{Hostgroup, Snapshot};
 pub use tcp::{TcpEntry, TcpFront};

@@ -404,6 +404,24 @@ impl StateFile {
     }
 }
 
+/// The path of the control socket, given what `control_socket` and `state_file` say and the path of
+/// the configuration; `None` where there is none.
+pub fn control_path(setting: &str, state_file: &StateFile, config: &Path) -> Option<PathBuf> {
+    match setting {
+        "" => None,
+        "auto" => {
+            let beside = match state_file {
+                StateFile::Path(path) => path,
+                StateFile::Beside | StateFile::Off => config,
+            };
+            let mut name = beside.as_os_str().to_owned();
+            name.push(".control");
+            Some(PathBuf::from(name))
+        }
+        path => Some(PathBuf::from(path)),
+    }
+}
+
 impl SettingValue for StateFile {
     const KIND: &'static str = "path, or empty";
 

@@ -303,6 +303,18 @@ impl Snapshot {
         names
     }
 
+    /// Those of them that have no address yet, so that their servers serve nobody.
+    pub fn names_without_address(&self) -> Vec<Address> {
+        let mut names = self.names_to_resolve();
+        let resolved: Vec<&Address> = self
+            .servers()
+            .filter(|server| !server.resolved.is_empty())
+            .map(|server| &server.key.address)
+            .collect();
+        names.retain(|name| !resolved.contains(&name));
+        names
+    }
+
     /// The next snapshot with what host names resolve to now; `None` when nothing changed.
     ///
     /// A name that is missing in `resolved`, or has no address there, keeps those it had: a name

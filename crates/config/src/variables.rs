@@ -184,6 +184,12 @@ settings! {
     /// configuration file's path with `.state` behind it; empty keeps nothing.
     state_file: StateFile = StateFile::Beside, Range::All, "", Restart, "0.1.0";
 
+    /// The Unix socket by which `trunkline kill`, `drain` and `reload` reach the proxy without a
+    /// token: the proxy's own account and root may, nobody else. `auto` is the state file's path,
+    /// or, without one, the configuration's, with `.control` behind it; empty opens none. A socket
+    /// that can't be made is a warning.
+    control_socket: String = "auto".to_owned(), Range::Text(4_096), "", Restart, "0.1.0";
+
     /// The server version that clients are greeted with. Empty greets with the version learned
     /// from the servers behind.
     server_version: String = String::new(), Range::Text(60), "", Live, "0.1.0";

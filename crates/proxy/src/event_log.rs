@@ -2,17 +2,18 @@
 
 use std::{
     fs::{self, File},
-    io::{self, BufWriter, Write},
+    io::{self, Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
         mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel},
     },
     thread,
     time::{Duration, Instant},
 };
 
-use tracing::warn;
+use tracing::{info, warn};
 use trunkline_config::Settings;
 use trunkline_net::private;
 
@@ -20,6 +21,10 @@ use trunkline_net::private;
 const LINES_MAX: usize = 16_384;
 /// How long whoever has the files opened anew waits for a disk that does not answer.
 const REOPEN_TIME_MAX: Duration = Duration::from_secs(5);
+/// Bytes that are gathered before they are written.
+const BUFFER_LEN: usize = 64 << 10;
+/// How long nothing is tried on a file that can't be written.
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
 /// How often a full queue is tried meanwhile.
 const QUEUE_LOOK: Duration = Duration::from_millis(10);
 
@@ -48,6 +53,23 @@ pub struct EventLog {
     messages: SyncSender<Message>,
     /// Files and sizes that found no room among the lines: in force when those are written.
     late: Late,
+    lost: Arc<Lost>,
+}
+
+/// Lines that were taken and could not be written, of each log.
+#[derive(Debug, Default)]
+struct Lost {
+    query: AtomicU64,
+    audit: AtomicU64,
+}
+
+impl Lost {
+    fn of(&self, log: Log) -> &AtomicU64 {
+        match log {
+            Log::Query => &self.query,
+            Log::Audit => &self.audit,
+        }
+    }
 }
 
 type Late = Arc<Mutex<Option<Box<Settings>>>>;
@@ -63,13 +85,19 @@ impl EventLog {
     /// The system's reason why there is none.
     pub(crate) fn start(settings: &Settings) -> io::Result<Self> {
         let (sender, receiver) = sync_channel(LINES_MAX);
-        let mut files = Files::default();
+        let lost = Arc::<Lost>::default();
+        let mut files = Files::new(&lost);
         files.configure(settings);
         let late = Late::default();
         let of_thread = Arc::clone(&late);
         let run = move || files.run(&receiver, &of_thread);
         thread::Builder::new().name("event-log".to_owned()).spawn(run)?;
-        Ok(Self { messages: sender, late })
+        Ok(Self { messages: sender, late, lost })
+    }
+
+    /// How many lines of a log were taken and could not be written: the disk is full, or fails.
+    pub fn lost(&self, log: Log) -> u64 {
+        self.lost.of(log).load(Ordering::Relaxed)
     }
 
     /// Gives a line; false when it was dropped, because the disk does not keep up.
@@ -116,15 +144,31 @@ impl EventLog {
 }
 
 /// One file, open while it is written to.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct LogFile {
+    log: Log,
+    lost: Arc<Lost>,
     path: PathBuf,
-    file: Option<BufWriter<File>>,
+    file: Option<File>,
+    /// Its length; it ends with a whole line.
     len: u64,
-    has_failed: bool,
+    /// Lines that are yet to be written.
+    buffer: Vec<u8>,
+    /// How many those are.
+    waiting: u64,
+    failure: Option<Failure>,
 }
 
-#[derive(Debug, Default)]
+/// A file can't be written.
+#[derive(Debug, Clone, Copy)]
+struct Failure {
+    /// When that was found out last.
+    at: Instant,
+    /// Lines that were lost since it began.
+    lost: u64,
+}
+
+#[derive(Debug)]
 struct Files {
     query: LogFile,
     audit: LogFile,
@@ -133,6 +177,20 @@ struct Files {
 }
 
 impl Files {
+    fn new(lost: &Arc<Lost>) -> Self {
+        let file = |log| LogFile {
+            log,
+            lost: Arc::clone(lost),
+            path: PathBuf::new(),
+            file: None,
+            len: 0,
+            buffer: Vec::new(),
+            waiting: 0,
+            failure: None,
+        };
+        Self { query: file(Log::Query), audit: file(Log::Audit), len_max: 0, kept: 0 }
+    }
+
     fn configure(&mut self, settings: &Settings) {
         (self.len_max, self.kept) = (settings.event_log_size, settings.event_log_files);
         self.query.point_at(&settings.query_log);
@@ -181,66 +239,144 @@ impl LogFile {
             self.close();
             self.path = PathBuf::from(path);
             // What was said of another file says nothing of this one.
-            self.has_failed = false;
+            self.failure = None;
         }
     }
 
+    /// What comes next goes to a file that is opened anew.
     fn close(&mut self) {
         self.flush();
         self.file = None;
-    }
-
-    fn flush(&mut self) {
-        let flushed = self.file.as_mut().map_or(Ok(()), Write::flush);
-        self.note(flushed);
+        if let Some(failure) = &mut self.failure {
+            failure.at = failure.at.checked_sub(RETRY_PAUSE).unwrap_or(failure.at);
+        }
     }
 
     fn write(&mut self, line: &str, len_max: u64, kept: u32) {
         if self.path.as_os_str().is_empty() {
             return;
         }
-        let written = self.append(line, len_max, kept);
-        self.note(written);
-    }
-
-    fn append(&mut self, line: &str, len_max: u64, kept: u32) -> io::Result<()> {
+        if self.failure.is_some_and(|failure| failure.at.elapsed() < RETRY_PAUSE) {
+            return self.lose(1);
+        }
         let more = line.len() as u64 + 1;
-        if self.len > 0 && self.len + more > len_max && self.file.is_some() {
+        let ready = self.open().and_then(|()| {
+            let len = self.len + self.buffer.len() as u64;
+            if len == 0 || len + more <= len_max {
+                return Ok(());
+            }
             self.close();
             rotate(&self.path, kept)?;
+            self.open()
+        });
+        if let Err(error) = ready {
+            self.fail(&error);
+            return self.lose(1);
         }
-        let file = match &mut self.file {
-            Some(file) => file,
-            None => {
-                // There may be texts of statements in it.
-                let (file, warning) = private::open_log(&self.path)?;
-                warning.into_iter().for_each(|warning| warn!("{warning}"));
-                self.len = file.metadata()?.len();
-                self.file.insert(BufWriter::new(file))
-            }
-        };
-        file.write_all(line.as_bytes())?;
-        file.write_all(b"\n")?;
-        self.len += more;
+        self.buffer.extend_from_slice(line.as_bytes());
+        self.buffer.push(b'\n');
+        self.waiting += 1;
+        if self.buffer.len() >= BUFFER_LEN {
+            self.flush();
+        }
+    }
+
+    fn open(&mut self) -> io::Result<()> {
+        if self.file.is_some() {
+            return Ok(());
+        }
+        // There may be texts of statements in it.
+        let (mut file, warning) = private::open_log(&self.path)?;
+        warning.into_iter().for_each(|warning| warn!("{warning}"));
+        self.len = file.metadata()?.len();
+        if self.len > 0 && !ends_with_line(&self.path)? {
+            // A process that was killed left it so.
+            self.len = append_whole(&mut file, b"\n", self.len)?;
+        }
+        self.file = Some(file);
         Ok(())
     }
 
-    /// A file that can't be written is complained of once, until it can be.
-    fn note(&mut self, written: io::Result<()>) {
+    /// Writes what is gathered, or loses it.
+    fn flush(&mut self) {
+        if self.buffer.is_empty() {
+            return;
+        }
+        let written = match &mut self.file {
+            Some(file) => append_whole(file, &self.buffer, self.len),
+            None => Err(io::ErrorKind::NotConnected.into()),
+        };
+        self.buffer.clear();
+        let lines = std::mem::take(&mut self.waiting);
         match written {
-            Ok(()) => self.has_failed = self.has_failed && self.file.is_none(),
+            Ok(len) => {
+                self.len = len;
+                if let Some(Failure { lost, .. }) = self.failure.take() {
+                    info!("{} is written again; {lost} lines were lost", self.path.display());
+                }
+            }
             Err(error) => {
-                if !self.has_failed {
-                    warn!("{} can't be written: {error}", self.path.display());
-                }
-                self.has_failed = true;
-                // What could not be written is lost; it is opened anew for the next line.
-                if let Some(file) = self.file.take() {
-                    drop(file.into_parts());
-                }
+                self.fail(&error);
+                self.lose(lines);
             }
         }
     }
+
+    /// A file that can't be written is complained of once, until it was.
+    fn fail(&mut self, error: &io::Error) {
+        self.file = None;
+        let lost = match self.failure {
+            Some(failure) => failure.lost,
+            None => {
+                warn!("{} can't be written, its lines are lost: {error}", self.path.display());
+                0
+            }
+        };
+        self.failure = Some(Failure { at: Instant::now(), lost });
+    }
+
+    fn lose(&mut self, lines: u64) {
+        self.lost.of(self.log).fetch_add(lines, Ordering::Relaxed);
+        if let Some(failure) = &mut self.failure {
+            failure.lost += lines;
+        }
+    }
+}
+
+/// What lines are appended to.
+trait Appended: Write {
+    /// Takes away what is behind so many bytes.
+    fn cut(&mut self, len: u64) -> io::Result<()>;
+}
+
+impl Appended for File {
+    fn cut(&mut self, len: u64) -> io::Result<()> {
+        // It is shorter when somebody has emptied it meanwhile.
+        if self.metadata()?.len() > len { self.set_len(len) } else { Ok(()) }
+    }
+}
+
+/// Appends bytes to what is `len` bytes long, all or none: a full disk may take a part of them,
+/// and the next line must not be glued to that. The new length.
+fn append_whole(out: &mut impl Appended, bytes: &[u8], len: u64) -> io::Result<u64> {
+    let written = out.write_all(bytes).and_then(|()| out.flush());
+    match written {
+        Ok(()) => Ok(len + bytes.len() as u64),
+        Err(error) => {
+            // If that fails too, the next one who opens it sees a torn line.
+            drop(out.cut(len));
+            Err(error)
+        }
+    }
+}
+
+/// Whether a file that is not empty ends with a whole line.
+fn ends_with_line(path: &Path) -> io::Result<bool> {
+    let mut file = File::open(path)?;
+    file.seek(SeekFrom::End(-1))?;
+    let mut last = [0];
+    file.read_exact(&mut last)?;
+    Ok(last == *b"\n")
 }
 
 /// `log.9` goes, `log.8` becomes `log.9`, and so on; `log` becomes `log.1`.
@@ -324,6 +460,78 @@ mod tests {
         log.write(Log::Query, "three".to_owned());
         log.reopen().expect("written");
         assert_eq!(fs::read_to_string(&path).expect("a file"), "two\nthree\n");
+        fs::remove_dir_all(folder).expect("removed");
+    }
+
+    /// A disk with room for so many bytes more.
+    struct Disk {
+        bytes: Vec<u8>,
+        room: usize,
+    }
+
+    impl Write for Disk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let len = bytes.len().min(self.room);
+            self.bytes.extend_from_slice(bytes.get(..len).expect("a part"));
+            self.room -= len;
+            match len {
+                0 => Err(io::ErrorKind::StorageFull.into()),
+                len => Ok(len),
+            }
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Appended for Disk {
+        fn cut(&mut self, len: u64) -> io::Result<()> {
+            self.bytes.truncate(usize::try_from(len).expect("short"));
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_a_full_disk_takes_a_part_of_is_taken_back() {
+        let mut disk = Disk { bytes: Vec::new(), room: 6 };
+        assert_eq!(append_whole(&mut disk, b"one\n", 0).ok(), Some(4));
+        assert!(append_whole(&mut disk, b"two\n", 4).is_err());
+        assert_eq!(disk.bytes, b"one\n");
+        disk.room = 100;
+        assert_eq!(append_whole(&mut disk, b"three\n", 4).ok(), Some(10));
+        assert_eq!(disk.bytes, b"one\nthree\n");
+    }
+
+    #[test]
+    fn lost_lines_are_counted_and_told_once() {
+        let folder = folder("lost");
+        let (lost, path) = (Arc::<Lost>::default(), folder.join("q.log"));
+        let mut files = Files::new(&lost);
+        // A folder that is not there stands for any reason.
+        files.configure(&settings(&folder.join("none").join("q.log")));
+        for _ in 0..3 {
+            files.query.write("lost", 4_096, 2);
+        }
+        files.query.flush();
+        assert_eq!(lost.of(Log::Query).load(Ordering::Relaxed), 3);
+        assert_eq!(files.query.failure.map(|failure| failure.lost), Some(3));
+        assert_eq!(lost.of(Log::Audit).load(Ordering::Relaxed), 0);
+        // A buffer that takes lines is no disk that does: it has still failed.
+        fs::create_dir(folder.join("none")).expect("a folder");
+        files.query.close();
+        files.query.write("kept", 4_096, 2);
+        assert!(files.query.failure.is_some());
+        files.query.flush();
+        assert!(files.query.failure.is_none());
+        let kept = fs::read_to_string(folder.join("none").join("q.log")).expect("a file");
+        assert_eq!(kept, "kept\n");
+        // What a process that was killed has left is a line of its own.
+        fs::write(&path, "whole\nto").expect("written");
+        files.configure(&settings(&path));
+        files.query.write("next", 4_096, 2);
+        files.query.flush();
+        assert_eq!(fs::read_to_string(&path).expect("a file"), "whole\nto\nnext\n");
         fs::remove_dir_all(folder).expect("removed");
     }
 }

@@ -120,6 +120,10 @@ pub struct Process {
     pub memory: MemoryFigures,
     /// Who is on the admin port, and what was refused there.
     pub admin: AdminFigures,
+    /// Lines of the query log and the audit log that could not be written.
+    pub lost_lines: LostLines,
+    /// The control socket, and who gives orders there.
+    pub control: ControlFigures,
     /// How many connections ask over HTTP, and what was refused there.
     pub http: HttpFigures,
     /// What the kernel says of the process.
@@ -180,6 +184,30 @@ pub struct AdminFigures {
     pub handshakes: u64,
     /// Memory of the tables, bytes, as it was when it was last looked at.
     pub tables_bytes: u64,
+}
+
+/// Lines of logs that were taken and could not be written since the start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LostLines {
+    /// Of the query log.
+    pub query: u64,
+    /// Of the audit log.
+    pub audit: u64,
+}
+
+/// The control socket, and what came of orders there since the start.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ControlFigures {
+    /// Its path; empty where there is none.
+    pub socket: String,
+    /// Whether the configuration is in a database, not in a file.
+    pub is_database: bool,
+    /// Orders taken.
+    pub orders: u64,
+    /// Orders refused: from other accounts, for other processes, or unreadable.
+    pub refused: u64,
 }
 
 /// Connections for HTTP now, and what was refused there since the start.

@@ -74,6 +74,34 @@ impl SqlError {
     }
 }
 
+impl SqlError {
+    /// Names the row of an `INSERT` of several rows that breaks a constraint, where so many were
+    /// inserted before it. The message of a single row stays SQLite's.
+    pub(crate) fn at_row(self, inserted: usize, sql: &str) -> Self {
+        match self {
+            Self::Other(message) if message.contains(" constraint failed") => {
+                let has_several = || {
+                    let mut bytes = sql.bytes().filter(|byte| !byte.is_ascii_whitespace());
+                    let mut last = (0, 0);
+                    bytes.any(|byte| {
+                        let is_next = (last, byte) == ((b')', b','), b'(');
+                        last = (last.1, byte);
+                        is_next
+                    })
+                };
+                match inserted > 0 || has_several() {
+                    true => Self::Other(format!(
+                        "{message} (row {} of the statement, none of which was inserted)",
+                        inserted.saturating_add(1)
+                    )),
+                    false => Self::Other(message),
+                }
+            }
+            other => other,
+        }
+    }
+}
+
 impl From<rusqlite::Error> for SqlError {
     fn from(error: rusqlite::Error) -> Self {
         use rusqlite::ErrorCode;

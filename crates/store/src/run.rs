@@ -1,8 +1,14 @@
 //! Statements of users, and their answers.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
 
-use rusqlite::{Statement, limits::Limit, types::Value};
+use rusqlite::{Statement, hooks::Action, limits::Limit, types::Value};
 
 use crate::{Access, SqlError, Store, tables::Schema};
 
@@ -144,7 +150,20 @@ impl Store {
         access: Access,
         grow: &mut dyn FnMut(usize) -> bool,
     ) -> Result<Answer, SqlError> {
-        self.guarded(limits, access, |store| store.run_gated(sql, params, limits, grow))
+        if access != Access::Admin {
+            return self
+                .guarded(limits, access, |store| store.run_gated(sql, params, limits, grow));
+        }
+        let inserted = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&inserted);
+        self.conn.update_hook(Some(move |action, _: &str, _: &str, _| {
+            if action == Action::SQLITE_INSERT {
+                count.fetch_add(1, Ordering::Relaxed);
+            }
+        }))?;
+        let ran = self.guarded(limits, access, |store| store.run_gated(sql, params, limits, grow));
+        self.conn.update_hook(None::<fn(Action, &str, &str, i64)>)?;
+        ran.map_err(|error| error.at_row(inserted.load(Ordering::Relaxed), sql))
     }
 
     /// Does something as a user, within limits.

@@ -103,7 +103,14 @@ pub struct DigestsArgs {
 pub struct ReachArgs {
     #[command(flatten)]
     pub proxy: ProxyArgs,
-    /// The proxy's http_api_token [default: TRUNKLINE_TOKEN, or the file's]
+    /// The proxy whose database is in this folder
+    #[arg(short = 'D', long = "datadir", value_name = "FOLDER", conflicts_with_all = ["url", "config"])]
+    pub data_dir: Option<PathBuf>,
+    /// The proxy's control_socket [default: the configuration's, or what answers over HTTP says]
+    #[arg(long, value_name = "PATH", conflicts_with = "token")]
+    pub socket: Option<PathBuf>,
+    /// Ask over HTTP, with the proxy's http_api_token [default: TRUNKLINE_TOKEN; without a control
+    /// socket, the file's]
     #[arg(long, value_name = "TOKEN")]
     pub token: Option<String>,
 }

@@ -4,7 +4,7 @@ use std::{fs, io::Read as _, path::Path, process::ExitCode};
 
 use anyhow::{Context, Result, anyhow};
 use trunkline_admin::{
-    import::{Imported, cnf_rows, export},
+    import::{Format, Imported, cnf_rows, export},
     service::{self, FirstRow, Start},
 };
 use trunkline_config::variable;
@@ -36,6 +36,17 @@ pub fn rows_of(path: &Path) -> Result<Imported, Vec<String>> {
         return cnf_rows(text.expose(), &name.to_string());
     }
     Ok(Imported { rows: ConfigFile::new(path).rows()?, warnings: Vec::new() })
+}
+
+/// The language in which what a file of this kind holds is written.
+pub fn format_of(path: &Path) -> Format {
+    let bytes = fs::read(path).unwrap_or_default();
+    let is_database = bytes.starts_with(foreign::MAGIC);
+    let text = Secret::new(String::from_utf8_lossy(&bytes).into_owned());
+    match is_database || is_cnf(path, text.expose()) {
+        true => Format::Cnf,
+        false => Format::Toml,
+    }
 }
 
 /// Whether a file is one of ProxySQL's, by its name or by what is in it: no key of Trunkline's own

@@ -1,36 +1,193 @@
-//! `trunkline kill`, `drain` and `reload`: commands that a running proxy carries out, over its API.
+//! `trunkline kill`, `drain` and `reload`: commands that a running proxy carries out. On the
+//! machine itself they go over its control socket; with a token, over its API.
 
-use std::process::ExitCode;
+use std::{
+    env,
+    io::{BufRead, BufReader, Write},
+    net::IpAddr,
+    os::unix::net::UnixStream,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Duration,
+};
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
+use trunkline_admin::control::{Order, Outcome, Request};
+use trunkline_config::{StateFile, control_path};
+use trunkline_stats::{ControlFigures, Report};
+use trunkline_store::open::DISK_FILE;
 
 use crate::{
     cli::{KillArgs, OrderArgs, ReachArgs},
     show, status,
 };
 
+/// How long the proxy may take to carry an order out; it gives a `KILL` less.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
+
 /// Ends a client, or its statement.
 pub fn run_kill(args: &KillArgs) -> Result<ExitCode> {
-    let what = if args.query { "QUERY" } else { "CONNECTION" };
-    run(&args.reach, args.json, &format!("KILL {what} {}", args.id))
+    run(&args.reach, args.json, Order::Kill { id: args.id, query: args.query })
 }
 
 /// Has the proxy end after running statements.
 pub fn run_drain(args: &OrderArgs) -> Result<ExitCode> {
-    run(&args.reach, args.json, "PROXYSQL SHUTDOWN SLOW")
+    run(&args.reach, args.json, Order::Drain)
 }
 
 /// Has the proxy read its configuration file, certificates and host names again.
 pub fn run_reload(args: &OrderArgs) -> Result<ExitCode> {
-    run(&args.reach, args.json, "PROXYSQL RELOAD CONFIG")
+    run(&args.reach, args.json, Order::Reload)
 }
 
-fn run(reach: &ReachArgs, is_json: bool, sql: &str) -> Result<ExitCode> {
+fn run(reach: &ReachArgs, is_json: bool, order: Order) -> Result<ExitCode> {
+    let token = match &reach.token {
+        Some(token) => Some(token.clone()),
+        None if reach.socket.is_none() => env::var("TRUNKLINE_TOKEN").ok(),
+        None => None,
+    };
+    let info = match token {
+        Some(token) => ask_api(reach, &token, order)?,
+        None => match Found::of(reach)? {
+            Found::Socket { path, process } => ask_socket(&path, Request { process, order })?,
+            Found::Token(token) => ask_api(reach, &token, order)?,
+        },
+    };
+    match (is_json, info.as_str()) {
+        (true, info) => show(&format!("{}\n", json!({ "info": info }))),
+        (false, "") => show("done\n"),
+        (false, info) => show(&format!("{info}\n")),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// How the proxy can be reached.
+enum Found {
+    /// By its control socket; `process` is the one that is meant, where that is known.
+    Socket { path: PathBuf, process: Option<u32> },
+    /// Over HTTP, with the token of the configuration file.
+    Token(String),
+}
+
+impl Found {
+    fn of(reach: &ReachArgs) -> Result<Self> {
+        if let Some(path) = &reach.socket {
+            return Ok(Self::Socket { path: path.clone(), process: None });
+        }
+        if let Some(folder) = &reach.data_dir {
+            return of_folder(folder);
+        }
+        let settings = reach.proxy.config.as_deref().map(status::settings_of).transpose()?;
+        if let (Some(settings), Some(config)) = (&settings, &reach.proxy.config) {
+            let path = control_path(&settings.control_socket, &settings.state_file, config);
+            if let Some(path) = path.filter(|path| path.exists()) {
+                return Ok(Self::Socket { path, process: None });
+            }
+        }
+        let said = said(reach);
+        if let Ok((process, control)) = &said
+            && Path::new(&control.socket).exists()
+        {
+            let path = PathBuf::from(&control.socket);
+            return Ok(Self::Socket { path, process: Some(*process) });
+        }
+        match settings.map(|settings| settings.http_api_token) {
+            Some(token) if !token.is_empty() => Ok(Self::Token(token)),
+            Some(_) | None => {
+                // Who does not answer will not take a token either.
+                let (_, control) = said?;
+                bail!("{}", token_needed(&control));
+            }
+        }
+    }
+}
+
+/// The control socket of a database's folder, where a start without settings of its own has it.
+fn of_folder(folder: &Path) -> Result<Found> {
+    let database = folder.join(DISK_FILE);
+    let path = control_path("auto", &StateFile::Off, &database).filter(|path| path.exists());
+    let path = path.with_context(|| {
+        format!(
+            "no proxy with a control socket runs on {}; if trunkline-control_socket or \
+             trunkline-state_file is set there, name the socket with --socket",
+            folder.display()
+        )
+    })?;
+    Ok(Found::Socket { path, process: None })
+}
+
+/// The process that answers over HTTP, and its control socket if it is on this machine.
+fn said(reach: &ReachArgs) -> Result<(u32, ControlFigures)> {
     let url = status::url_of(&reach.proxy)?;
-    let token = token(reach)?;
-    let body = json!({ "sql": sql }).to_string();
-    let (code, answer) = status::post(&url, "/api/v1/statement", &token, &body)?;
+    let body = status::fetch(&url, "/status")?;
+    let report: Report = serde_json::from_str(&body)
+        .with_context(|| format!("what answers at {url} is not Trunkline, or another version"))?;
+    let mut control = report.process.control;
+    if !is_loopback(&url) {
+        control.socket.clear();
+    }
+    Ok((report.process.process_id, control))
+}
+
+/// Whether a URL is one of this machine.
+fn is_loopback(url: &str) -> bool {
+    let host = url.trim_start_matches("http://").trim_end_matches('/');
+    let host = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+/// What is missing, and how a proxy in this mode gets it.
+fn token_needed(control: &ControlFigures) -> String {
+    let how = match control.is_database {
+        true => {
+            "on its admin port: SET trunkline-http_api_token = '…'; LOAD TRUNKLINE VARIABLES TO \
+             RUNTIME; SAVE TRUNKLINE VARIABLES TO DISK"
+        }
+        false => "in its configuration file: http_api_token = \"…\", and restart it",
+    };
+    let socket = match control.socket.as_str() {
+        "" => "the proxy has no control socket on this machine".to_owned(),
+        path => format!("the proxy's control socket, {path}, is not to be seen from here"),
+    };
+    format!(
+        "{socket}, and without it a token is needed: --token or TRUNKLINE_TOKEN. If the proxy has \
+         none yet, set it {how}"
+    )
+}
+
+fn ask_socket(path: &Path, request: Request) -> Result<String> {
+    let name = path.display();
+    let stream = UnixStream::connect(path);
+    let mut stream = stream.with_context(|| {
+        format!(
+            "can't reach the control socket {name} (is trunkline running, and are you its account \
+             or root?)"
+        )
+    })?;
+    stream.set_read_timeout(Some(ANSWER_TIME_MAX))?;
+    let mut line = serde_json::to_vec(&request)?;
+    line.push(b'\n');
+    // Who refuses at once may have closed already, and its answer says why.
+    drop(stream.write_all(&line));
+    let mut answer = String::new();
+    let read = BufReader::new(stream).read_line(&mut answer);
+    read.with_context(|| format!("no answer from {name}"))?;
+    let outcome: Outcome = serde_json::from_str(&answer)
+        .with_context(|| format!("what answers at {name} is not Trunkline, or another version"))?;
+    match outcome.is_done {
+        true => Ok(outcome.message),
+        false => bail!("{name} refuses: {}", outcome.message),
+    }
+}
+
+fn ask_api(reach: &ReachArgs, token: &str, order: Order) -> Result<String> {
+    let url = status::url_of(&reach.proxy)?;
+    let body = json!({ "sql": order.statement() }).to_string();
+    let (code, answer) = status::post(&url, "/api/v1/statement", token, &body)?;
     let answer: Value =
         serde_json::from_str(&answer).with_context(|| format!("{url} answers no JSON"))?;
     if code != 200 {
@@ -38,33 +195,31 @@ fn run(reach: &ReachArgs, is_json: bool, sql: &str) -> Result<ExitCode> {
         let message = message.unwrap_or("it says no more");
         bail!("{url} refuses (status {code}): {message}");
     }
-    match (is_json, answer.get("info").and_then(Value::as_str)) {
-        (true, _) => show(&format!("{answer}\n")),
-        (false, Some("") | None) => show("done\n"),
-        (false, Some(info)) => show(&format!("{info}\n")),
-    }
-    Ok(ExitCode::SUCCESS)
+    Ok(answer.get("info").and_then(Value::as_str).unwrap_or_default().to_owned())
 }
 
-/// The token of the command line, of the environment, or of the configuration file.
-fn token(reach: &ReachArgs) -> Result<String> {
-    if let Some(token) = &reach.token {
-        return Ok(token.clone());
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_urls_of_this_machine_have_its_sockets() {
+        let check = |url: &str, expected: bool| assert_eq!(is_loopback(url), expected, "{url}");
+        check("http://127.0.0.1:6070", true);
+        check("http://localhost", true);
+        check("http://[::1]:6070/", true);
+        check("http://10.0.0.1:6070", false);
+        check("http://localhost.example.com:6070", false);
+        check("http://[2001:db8::1]:6070", false);
     }
-    if let Ok(token) = std::env::var("TRUNKLINE_TOKEN") {
-        return Ok(token);
+
+    #[test]
+    fn who_needs_a_token_is_told_how_to_set_it_in_this_mode() {
+        let control = |is_database| ControlFigures { is_database, ..ControlFigures::default() };
+        let file = token_needed(&control(false));
+        assert!(file.contains("in its configuration file"), "{file}");
+        assert!(!file.contains("LOAD"), "{file}");
+        let database = token_needed(&control(true));
+        assert!(database.contains("LOAD TRUNKLINE VARIABLES TO RUNTIME"), "{database}");
     }
-    let of_file = match &reach.proxy.config {
-        Some(file) => status::settings_of(file)?.http_api_token,
-        None => String::new(),
-    };
-    if of_file.is_empty() {
-        bail!(
-            "a token is needed: --token, TRUNKLINE_TOKEN, or http_api_token in the file of -c. If \
-             the proxy has none yet, set http_api_token in its file and restart it (serve -c); or, \
-             on the admin port (serve -D), SET trunkline-http_api_token = '…', LOAD TRUNKLINE \
-             VARIABLES TO RUNTIME, SAVE TRUNKLINE VARIABLES TO DISK"
-        );
-    }
-    Ok(of_file)
 }

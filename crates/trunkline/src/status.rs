@@ -92,7 +92,7 @@ pub fn settings_of(file: &Path) -> Result<Settings> {
 }
 
 fn url_of_file(file: &ConfigFile) -> Result<String> {
-    let read = file.read().map_err(|errors| anyhow!(errors.join("\n")))?;
+    let read = read_any(file).map_err(|errors| anyhow!(errors.join("\n")))?;
     let listen = read.config.settings.http_listen;
     let listen =
         listen.with_context(|| format!("`http_listen` is empty in {}", file.path().display()))?;

@@ -340,6 +340,49 @@ fn sighup_applies_a_valid_file_and_ignores_another() {
 }
 
 #[test]
+fn orders_need_no_token_on_the_machine_itself() {
+    let folder = Folder::new();
+    let mut serving = Serving::start(&folder, "");
+    let file = folder.0.join("trunkline.toml");
+    let url = format!("http://{}", serving.http);
+    let socket = folder.0.join("trunkline.toml.control");
+    let mode = fs::metadata(&socket).expect("socket").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let order = |arguments: &[&str], reach: &[&str]| run(trunkline().args(arguments).args(reach));
+    let (by_file, by_url) = (["-c", file.to_str().expect("UTF-8")], ["--url", url.as_str()]);
+
+    let ran = order(&["kill", "77"], &by_file);
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.err.contains("refuses: error 1094: Unknown thread id: 77"), "{}", ran.err);
+    // HTTP tells where the socket of the process is.
+    let ran = order(&["reload"], &by_url);
+    assert_eq!((ran.code, ran.out.as_str()), (Some(0), "done\n"), "{}", ran.err);
+    serving.wait_for("PROXYSQL RELOAD CONFIG by account ");
+    let text = fs::read_to_string(&file).expect("file");
+    fs::write(&file, format!("frobnicate = 1\n{text}")).expect("file");
+    let ran = order(&["reload"], &by_url);
+    assert!(ran.err.contains("1:1: unknown setting `frobnicate`"), "{}", ran.err);
+    let by_socket = ["--socket", socket.to_str().expect("UTF-8")];
+    let ran = order(&["drain"], &by_socket);
+    assert_eq!(ran.out, "done\n", "{}", ran.err);
+    assert_eq!(serving.ended(), Some(0));
+    assert!(!socket.exists());
+}
+
+#[test]
+fn without_a_control_socket_the_way_to_a_token_is_told() {
+    let folder = Folder::new();
+    let serving = Serving::start(&folder, "control_socket = \"\"");
+    let url = format!("http://{}", serving.http);
+    let ran = run(trunkline().args(["drain", "--url", &url]).env_remove("TRUNKLINE_TOKEN"));
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.err.contains("set it in its configuration file: http_api_token"), "{}", ran.err);
+    let ran = run(trunkline().args(["drain", "-D"]).arg(&folder.0));
+    assert!(ran.err.contains("no proxy with a control socket runs on "), "{}", ran.err);
+    drop(serving);
+}
+
+#[test]
 fn what_was_learned_greets_at_the_next_start() {
     let folder = Folder::new();
     let state = format!(

@@ -20,6 +20,8 @@ pub(crate) struct Env {
     pub(crate) now: Clock,
     /// Since when the worker stops, ms.
     pub(crate) stopping: Option<u64>,
+    /// Whether clients have been told that the deadline of the stop is over.
+    pub(crate) has_told_stop: bool,
     /// Whether the driver has been told that it has stopped.
     pub(crate) is_stopped: bool,
     /// Whether the driver can show clients a certificate.
@@ -42,6 +44,7 @@ impl Env {
             greeting,
             now: Clock::default(),
             stopping: None,
+            has_told_stop: false,
             is_stopped: false,
             offers_tls: false,
         }

@@ -125,7 +125,7 @@ pub(crate) fn worker_of(number: u32, workers: usize) -> usize {
 }
 
 /// How to number an error that breaks off the reply that comes in on this connection.
-fn break_off_seq(conn: &Conn, id: ClientId) -> Option<u8> {
+pub(crate) fn break_off_seq(conn: &Conn, id: ClientId) -> Option<u8> {
     if !matches!(conn.phase, ConnPhase::Ready) {
         return None;
     }

@@ -317,17 +317,26 @@ fn a_prometheus_stores_native_histograms() -> Result<()> {
 /// What the modules of Ansible's `community.proxysql` do, each once, and what they say of it.
 const PLAYBOOK: &str = include_str!("playbook.yml");
 
+/// `ansible-playbook` of `TRUNKLINE_ANSIBLE_PLAYBOOK`, of the drivers, or of the system.
+fn ansible_playbook() -> Option<PathBuf> {
+    let own = std::env::var_os("TRUNKLINE_ANSIBLE_PLAYBOOK").map(PathBuf::from);
+    let drivers = Ecosystem::Python.place().join("venv/bin/ansible-playbook");
+    let candidates = own.into_iter().chain([drivers, PathBuf::from("ansible-playbook")]);
+    let runs = |program: &PathBuf| {
+        Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
+    };
+    candidates.into_iter().find(runs)
+}
+
 #[test]
 fn ansible_works() -> Result<()> {
     const TEST: &str = "ansible_works";
     let Some(server) = backends::mariadb(TEST)? else { return Ok(()) };
-    let program = std::env::var("TRUNKLINE_ANSIBLE_PLAYBOOK");
-    let program = program.unwrap_or_else(|_| "ansible-playbook".to_owned());
-    let python = std::env::var("TRUNKLINE_PYTHON").unwrap_or_else(|_| "python3".to_owned());
-    if Command::new(&program).arg("--version").output().is_err() {
-        skipped(TEST, "no ansible-playbook on PATH, and none in TRUNKLINE_ANSIBLE_PLAYBOOK");
+    let (Some(program), Some(python)) = (ansible_playbook(), python_with("pymysql")) else {
+        skipped(TEST, "no ansible-playbook with community.proxysql, or no python has PyMySQL");
         return Ok(());
-    }
+    };
+    let python = python.display();
     let (proxy, mut admin) = begin(server, "adm_ansible")?;
     let folder = TempFolder::new("ansible")?;
     let file = folder.path().join("playbook.yml");

@@ -50,6 +50,40 @@ fn every_metric_of_the_manual_is_there_once() {
     assert_eq!(types.len(), expected.len());
 }
 
+/// Names that dashboards and alerts made for ProxySQL's own `/metrics` ask for, as hosters and the
+/// project's documentation list them.
+const ASKED_BY_DASHBOARDS: &str = "
+    proxysql_access_denied_max_connections_total proxysql_access_denied_max_user_connections_total
+    proxysql_access_denied_wrong_password_total proxysql_active_transactions
+    proxysql_client_connections_connected proxysql_client_connections_hostgroup_locked
+    proxysql_client_connections_non_idle proxysql_client_connections_total
+    proxysql_com_backend_stmt_total proxysql_com_frontend_stmt_total proxysql_connpool_conns
+    proxysql_connpool_conns_latency_us proxysql_connpool_conns_queries_total
+    proxysql_connpool_conns_status proxysql_connpool_conns_total
+    proxysql_connpool_data_bytes_total proxysql_connpool_get_conn_failure_total
+    proxysql_connpool_get_conn_success_immediate_total
+    proxysql_connpool_get_conn_success_latency_awareness_total
+    proxysql_connpool_get_conn_success_total proxysql_connpool_memory_bytes mysql_error_total
+    proxysql_mysql_max_connections proxysql_mysql_thread_workers
+    proxysql_queries_backends_bytes_total
+    proxysql_query_cache_count_get_total proxysql_query_cache_entries_total
+    proxysql_query_cache_memory_bytes proxysql_questions_total
+    proxysql_server_connections_connected proxysql_server_connections_total
+    proxysql_slow_queries_total proxysql_stmt_client_active proxysql_stmt_server_active
+    proxysql_uptime_seconds_total proxysql_version_info";
+
+#[test]
+fn what_dashboards_ask_for_is_there() {
+    let text = written(0);
+    for name in ASKED_BY_DASHBOARDS.split_whitespace() {
+        assert!(text.contains(&format!("\n# TYPE {name} ")), "{name}");
+        let sample = [format!("\n{name} "), format!("\n{name}{{")];
+        let has_sample = sample.iter().any(|sample| text.contains(sample.as_str()));
+        // Errors have no series as long as there are none.
+        assert!(has_sample || name == "mysql_error_total", "{name}");
+    }
+}
+
 #[test]
 fn series_have_the_numbers_of_the_report() {
     let text = written(0);

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use trunkline_config::variable;
+use trunkline_config::{SECTIONS, variable};
 use trunkline_store::{Layer, SqlError, Store, Value, tables};
 
 use super::LISTS;
@@ -29,7 +29,7 @@ const MARK: &str = "There are passwords in this file: keep it as secret as they 
 /// Those of the database.
 pub fn export(store: &Store, layer: Layer, format: Format) -> Result<String, SqlError> {
     let (comment, text) = match format {
-        Format::Toml => ("#", document::text(store, layer)?),
+        Format::Toml => ("#", document::text(store, layer)? + &no_file_has(store, layer)?),
         Format::Cnf => ("#", cnf(store, layer)?),
         Format::Sql => ("--", sql(store, layer)?),
     };
@@ -44,6 +44,42 @@ fn variables(store: &Store, layer: Layer, prefix: &str) -> Result<Vec<(String, S
         !is_default && name != "admin-version"
     });
     Ok(variables)
+}
+
+/// What a file of Trunkline's own has no place for, as comments: rows and variables that only a
+/// database holds, such as scripts and the accounts of the admin port.
+fn no_file_has(store: &Store, layer: Layer) -> Result<String, SqlError> {
+    const MARK: &str = "# in a database only: ";
+    let mut text = String::new();
+    for (name, value) in variables(store, layer, "")? {
+        let has_place = variable::find(&name).is_some_and(|row| row.setting().is_some());
+        if !has_place {
+            let _ = writeln!(text, "{MARK}{name} = {}", quoted(&value));
+        }
+    }
+    for (_, name) in LISTS {
+        let has_place = SECTIONS.iter().any(|section| section.table == name);
+        let Some(table) = tables::find(name).filter(|_| !has_place) else { continue };
+        for row in store.rows(layer, name)? {
+            let _ = writeln!(text, "{MARK}[[{name}]]");
+            for (column, value) in table.columns.iter().zip(&row) {
+                let value = match value {
+                    Value::Null => continue,
+                    Value::Integer(number) => number.to_string(),
+                    Value::Real(number) => format!("{number:?}"),
+                    Value::Text(text) => quoted(text),
+                    Value::Blob(bytes) => quoted(&String::from_utf8_lossy(bytes)),
+                };
+                let _ = writeln!(text, "{MARK}{} = {value}", column.name);
+            }
+        }
+    }
+    Ok(text)
+}
+
+/// A text in quotes, in one line.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
 }
 
 fn cnf(store: &Store, layer: Layer) -> Result<String, SqlError> {
@@ -103,16 +139,7 @@ fn sql(store: &Store, layer: Layer) -> Result<String, SqlError> {
             "UPDATE global_variables SET variable_value={value} WHERE variable_name={name};"
         );
     }
-    let firewall = [
-        "mysql_firewall_whitelist_users",
-        "mysql_firewall_whitelist_rules",
-        "mysql_firewall_whitelist_sqli_fingerprints",
-        "trunkline_limits",
-        "trunkline_tcp_listeners",
-        "trunkline_clusters",
-        "clickhouse_users",
-    ];
-    for name in LISTS.iter().map(|(_, name)| *name).chain(firewall) {
+    for (_, name) in LISTS {
         let Some(table) = tables::find(name) else { continue };
         for row in store.rows(layer, name)? {
             let values: Vec<String> = row.iter().map(sql_value).collect();

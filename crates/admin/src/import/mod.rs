@@ -27,7 +27,7 @@ pub struct Imported {
 }
 
 /// Keys of the file with their tables.
-const LISTS: [(&str, &str); 13] = [
+const LISTS: [(&str, &str); 20] = [
     ("mysql_servers", "mysql_servers"),
     ("mysql_users", "mysql_users"),
     ("mysql_query_rules", "mysql_query_rules"),
@@ -41,6 +41,14 @@ const LISTS: [(&str, &str); 13] = [
     ("scheduler", "scheduler"),
     ("restapi", "restapi_routes"),
     ("proxysql_servers", "proxysql_servers"),
+    ("mysql_firewall_whitelist_users", "mysql_firewall_whitelist_users"),
+    ("mysql_firewall_whitelist_rules", "mysql_firewall_whitelist_rules"),
+    ("mysql_firewall_whitelist_sqli_fingerprints", "mysql_firewall_whitelist_sqli_fingerprints"),
+    ("trunkline_limits", "trunkline_limits"),
+    ("trunkline_tcp_listeners", "trunkline_tcp_listeners"),
+    ("trunkline_clusters", "trunkline_clusters"),
+    ("trunkline_clusters", "trunkline_clusters"),
+    ("clickhouse_users", "clickhouse_users"),
 ];
 /// Keys that have no meaning here.
 const LEFT_OUT: [&str; 8] = [

@@ -5,7 +5,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde_json::json;
 
 use super::Session;
-use crate::sql::{Command, Statement, text::Text};
+use crate::{
+    control::Order,
+    sql::{Command, Statement, text::Text},
+};
 
 /// Whether a statement may change something, or was meant to.
 pub(super) fn is_change(parsed: &Result<Statement, String>) -> bool {
@@ -40,6 +43,19 @@ pub(super) fn statement_line(session: &Session, sql: &str, errno: u16) -> String
         "schemaname": session.schema,
         "extra_info": without_texts(sql),
         "errno": errno,
+    })
+    .to_string()
+}
+
+/// An order on the control socket, by an account of the system.
+pub(crate) fn order_line(order: Order, account: u32, is_done: bool) -> String {
+    json!({
+        "event": "Control_Order",
+        "timestamp": unix_ms(),
+        "username": account.to_string(),
+        "client_addr": "localhost",
+        "extra_info": order.statement(),
+        "done": is_done,
     })
     .to_string()
 }

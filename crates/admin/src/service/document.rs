@@ -288,12 +288,12 @@ impl Document {
     /// Warns of tables and variables that are loaded and have no effect.
     fn warn_without_effect(&mut self, store: &Store, loading: &[Module]) -> Result<(), SqlError> {
         let (module, table) = REPLICATION;
-        if loading.contains(&module) && store.count(Layer::Memory, table)? > 0 {
+        if loading.contains(&module) && is_new(store, table)? {
             let text = "servers stay in their hostgroups, as read_only is not checked yet";
             self.warnings.push((table, format!("{table}: {text}")));
         }
         for (module, table) in WITHOUT_EFFECT {
-            if loading.contains(&module) && store.count(Layer::Memory, table)? > 0 {
+            if loading.contains(&module) && is_new(store, table)? {
                 self.warnings.push((table, format!("{table}: its rows have no effect yet")));
             }
         }
@@ -341,6 +341,13 @@ impl Document {
             }
         }
     }
+}
+
+/// Whether MEMORY has rows of a table that do not run yet: what has no effect is told when it is
+/// set, not at every load.
+fn is_new(store: &Store, table: &str) -> Result<bool, SqlError> {
+    let set = store.rows(Layer::Memory, table)?;
+    Ok(!set.is_empty() && set != store.rows(Layer::Runtime, table)?)
 }
 
 /// Where variables are.

@@ -15,9 +15,15 @@ use super::{
     document::{self, LoadedConfig, MakeError},
     fingerprint::Fingerprint,
     is_secret,
+    programs::jobs,
     reply::texts,
 };
-use crate::sql::{Movement, Origin};
+use crate::{
+    import::export,
+    scheduler,
+    scripts::Account,
+    sql::{Movement, Origin},
+};
 
 /// Changes of one load that the history keeps, a line each.
 const CHANGES_NOTED_MAX: usize = 1_000;
@@ -99,7 +105,7 @@ impl AdminService {
         &self,
         session: &Session,
         sql: &str,
-        made: LoadedConfig,
+        mut made: LoadedConfig,
         what: Loaded,
     ) -> Result<Reply, Refused> {
         let name = what.module.name();
@@ -109,6 +115,7 @@ impl AdminService {
             .apply(made.config, format!("{name} (memory)"))
             .await
             .map_err(Refused::new)?;
+        made.warnings.extend(self.warnings_of_what_runs(module).await?);
         for warning in &made.warnings {
             tracing::warn!("{name}: {warning}");
         }
@@ -137,6 +144,28 @@ impl AdminService {
         })
         .await?;
         Ok(Reply::Ok { affected: 0, info, warnings: made.warnings })
+    }
+
+    /// What of a module that was just loaded can't work on this machine, as things are now.
+    async fn warnings_of_what_runs(&self, module: Module) -> Result<Vec<String>, Refused> {
+        let snapshot = self.runtime.snapshot();
+        match module {
+            Module::MysqlServers => Ok(snapshot
+                .names_without_address()
+                .iter()
+                .map(|name| {
+                    format!("the name of {name} has no address: it serves nobody until it has one")
+                })
+                .collect()),
+            Module::Scheduler => {
+                let jobs = self.with_store(|store| Ok(jobs(store, Layer::Memory)?)).await?;
+                let checked = tokio::task::spawn_blocking(move || {
+                    scheduler::warnings(&jobs, Account::of(&snapshot.settings).err())
+                });
+                Ok(checked.await.unwrap_or_default())
+            }
+            _ => Ok(Vec::new()),
+        }
     }
 
     /// Puts the file's rows of a module into MEMORY, all or none; others stay there.
@@ -168,9 +197,10 @@ impl AdminService {
         Ok(Reply::Ok { affected, info: String::new(), warnings: Vec::new() })
     }
 
-    /// What runs, as the text of a configuration file.
+    /// What runs, as the text of a configuration file, of the kind that was loaded.
     pub(super) async fn config_text(&self) -> Result<String, Refused> {
-        self.with_store(|store| Ok(document::text(store, Layer::Runtime)?)).await
+        let format = self.format;
+        self.with_store(move |store| Ok(export(store, Layer::Runtime, format)?)).await
     }
 
     /// Writes it to a new file that only its owner may read: there are passwords in it.

@@ -38,6 +38,7 @@ use trunkline_net::TlsSetup;
 use trunkline_stats::{DigestSums, ServerCounters};
 use trunkline_store::{Access, Layer, Module, Prepared, Store, Value};
 
+pub(crate) use audit::order_line;
 pub(crate) use numbers::host_and_port;
 #[cfg(test)]
 pub(crate) use present::MEMORY_UNMEASURED;
@@ -50,7 +51,7 @@ pub use start::{
 
 use crate::{
     figures::Figures,
-    import::Imported,
+    import::{Format, Imported},
     port::{Accounts, Door},
     scheduler::Job,
     source::Runtime,
@@ -90,6 +91,8 @@ pub struct AdminService {
     runtime: Arc<dyn Runtime>,
     /// For `LOAD … FROM CONFIG`.
     file: Option<Arc<FileReader>>,
+    /// The kind of that file.
+    format: Format,
     /// Who comes in.
     door: Door,
     /// Held while a configuration is loaded: one after the other.
@@ -116,11 +119,12 @@ impl AdminService {
     /// For a store whose configuration runs. `file` is what `LOAD … FROM CONFIG` reads.
     pub fn new(store: Store, runtime: Arc<dyn Runtime>, file: Option<FileReader>) -> Self {
         let accounts = read_accounts(&store).ok();
-        let jobs = programs::jobs(&store).unwrap_or_default();
+        let jobs = programs::jobs(&store, Layer::Runtime).unwrap_or_default();
         let ports = programs::ports(&store).unwrap_or_default();
         Self {
             followed: None,
             file: file.map(Arc::new),
+            format: Format::Toml,
             door: Door::new(accounts, runtime.budget()),
             readers: Readers::new(store.place().clone()),
             store: SharedStore::new(store),
@@ -131,6 +135,11 @@ impl AdminService {
             ports: watch::channel(ports).0,
             script_places: Semaphore::new(programs::SCRIPTS_MAX),
         }
+    }
+
+    /// Has configurations written in another language than Trunkline's own.
+    pub fn writing(self, format: Format) -> Self {
+        Self { format, ..self }
     }
 
     /// For file mode: nothing is edited, and the layers show the file. `store` comes from

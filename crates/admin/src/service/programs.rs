@@ -45,7 +45,7 @@ impl AdminService {
 
     /// The rows of `scheduler` that run now are others.
     pub(super) async fn renew_jobs(&self) -> Result<(), Refused> {
-        let jobs = self.with_store(|store| Ok(jobs(store)?)).await?;
+        let jobs = self.with_store(|store| Ok(jobs(store, Layer::Runtime)?)).await?;
         self.jobs.send_replace(jobs);
         Ok(())
     }
@@ -87,9 +87,9 @@ pub(super) fn ports(store: &Store) -> Result<Vec<u16>, SqlError> {
     Ok(found.filter_map(|(_, port)| value(port).parse().ok()).collect())
 }
 
-/// The active rows of `runtime_scheduler`.
-pub(super) fn jobs(store: &Store) -> Result<Vec<Job>, SqlError> {
-    let rows = store.rows(Layer::Runtime, "scheduler")?;
+/// The active rows of `scheduler`, in a layer.
+pub(super) fn jobs(store: &Store, layer: Layer) -> Result<Vec<Job>, SqlError> {
+    let rows = store.rows(layer, "scheduler")?;
     let job = |row: &Vec<Value>| match row.as_slice() {
         [
             Value::Integer(id),

@@ -51,7 +51,13 @@ impl Runtime for Kept {
     fn apply(&self, config: Config, _: String) -> ApplyFuture<'_> {
         let mut running = self.0.lock().expect("not poisoned");
         let changes = difference(&running, &config).iter().map(ToString::to_string).collect();
-        *running = Arc::new(Snapshot::build(config, Some(&running)));
+        let next = Snapshot::build(config, Some(&running));
+        // All names have an address, but for those that can't have one.
+        let names = next.names_to_resolve().into_iter();
+        let names = names.filter(|name| !name.to_string().contains(".invalid:"));
+        let address = std::net::SocketAddr::from(([127, 0, 0, 1], 3306));
+        let resolved = names.map(|name| (name, vec![address])).collect();
+        *running = Arc::new(next.with_resolved(&resolved).unwrap_or(next));
         Box::pin(async { Ok(changes) })
     }
 
@@ -392,7 +398,7 @@ fn rules_split_reads_unless_a_hostgroup_says_otherwise() {
          VALUES (1, '{\"read_write_split\": \"auto\"}')",
     );
     let said = fixture.done("LOAD MYSQL SERVERS TO RUNTIME");
-    assert!(said.starts_with("1 change; 1 warning"), "{said}");
+    assert_eq!(said, "1 change");
     assert_eq!(fixture.config().replication[0].read_write_split, ReadWriteSplit::Auto);
 }
 

@@ -7,6 +7,7 @@ mod tcp;
 pub mod top;
 pub mod topology;
 mod unit;
+pub mod view;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -9,6 +9,7 @@ use super::{
     line, quantiles,
     table::{Align::Left, Align::Right, Column, Table},
     unit::{bytes, count, duration, since},
+    view::{HELP, View},
 };
 
 /// Servers that have a line each.
@@ -56,8 +57,9 @@ impl Span<'_> {
         self.now.servers.iter().map(row).collect()
     }
 
-    /// Digests with the statements and the time since, the most time first.
-    fn digests(&self) -> Vec<(&DigestRow, u64, u64)> {
+    /// Digests that a view shows, with the statements and the time since, in its order; and the
+    /// time of all.
+    fn digests(&self, view: &View) -> (Vec<(&DigestRow, u64, u64)>, u64) {
         let before: HashMap<_, _> =
             self.before.digests.iter().map(|row| (row.key(), &row.sums)).collect();
         let mut rows: Vec<(&DigestRow, u64, u64)> = self
@@ -71,19 +73,48 @@ impl Span<'_> {
                 (count > 0).then(|| (row, count, row.sums.sum_time.saturating_sub(time)))
             })
             .collect();
-        rows.sort_by(|a, b| b.2.cmp(&a.2).then_with(|| a.0.key().cmp(&b.0.key())));
-        rows
+        let all = rows.iter().map(|(_, _, time)| time).sum();
+        rows.retain(|(row, ..)| {
+            let hostgroup = trunkline_stats::hostgroup_shown(row.hostgroup);
+            view.shows(&row.digest_text, &row.username, hostgroup)
+        });
+        let place = |row: &DigestRow, count, time| view.sort.place(&row.username, count, time);
+        rows.sort_by(|a, b| {
+            place(a.0, a.1, a.2).cmp(&place(b.0, b.1, b.2)).then_with(|| a.0.key().cmp(&b.0.key()))
+        });
+        if view.is_reversed {
+            rows.reverse();
+        }
+        (rows, all)
     }
 }
 
+/// How many statements a view can show of the time between two reports.
+pub fn top_rows(before: &Report, now: &Report, view: &View) -> usize {
+    Span { before, now, ms: 1 }.digests(view).0.len()
+}
+
 /// The view as text of at most `width` columns and `height` lines. `ms` lie between the reports.
-pub fn top_text(before: &Report, now: &Report, ms: u64, width: usize, height: usize) -> String {
+pub fn top_text(
+    before: &Report,
+    now: &Report,
+    ms: u64,
+    view: &View,
+    (width, height): (usize, usize),
+) -> String {
+    if view.is_help {
+        return cut(HELP, width, height);
+    }
     let span = Span { before, now, ms: ms.max(1) };
     let mut text = String::new();
     head(&mut text, &span);
     let shown = servers(&mut text, &span, width);
     let room = height.saturating_sub(HEAD_LINES + shown);
-    digests(&mut text, &span, width, room);
+    digests(&mut text, &span, view, width, room);
+    cut(&text, width, height)
+}
+
+fn cut(text: &str, width: usize, height: usize) -> String {
     let lines = text.lines().take(height).map(|line| {
         let line: String = line.chars().take(width).collect();
         format!("{}\n", line.trim_end())
@@ -168,12 +199,11 @@ fn servers(text: &mut String, span: &Span<'_>, width: usize) -> usize {
     rows.len().min(SERVERS_MAX) + usize::from(hidden > 0)
 }
 
-fn digests(text: &mut String, span: &Span<'_>, width: usize, room: usize) {
-    let rows = span.digests();
-    if rows.is_empty() || room == 0 {
+fn digests(text: &mut String, span: &Span<'_>, view: &View, width: usize, room: usize) {
+    let (rows, all) = span.digests(view);
+    if (rows.is_empty() && view.filter.is_empty()) || room == 0 {
         return;
     }
-    let all: u64 = rows.iter().map(|(_, _, time)| time).sum();
     let mut table = Table::new(vec![
         Column::new("time", Right),
         Column::new("stmts/s", Right),
@@ -182,7 +212,7 @@ fn digests(text: &mut String, span: &Span<'_>, width: usize, room: usize) {
         Column::limited("user", Left, 12),
         Column::flexible("statement", Left),
     ]);
-    for (row, number, time) in rows.into_iter().take(room) {
+    for (row, number, time) in rows.into_iter().skip(view.skipped).take(room) {
         table.row(vec![
             super::unit::percent(time, all),
             count(number.saturating_mul(1_000) / span.ms),
@@ -192,7 +222,8 @@ fn digests(text: &mut String, span: &Span<'_>, width: usize, room: usize) {
             row.digest_text.clone(),
         ]);
     }
-    text.push_str("\nSTATEMENTS by time now\n");
+    text.push('\n');
+    line(text, &view.title());
     text.push_str(&table.render(width));
 }
 
@@ -216,7 +247,8 @@ pub fn top_json(before: &Report, now: &Report, ms: u64) -> Value {
         })
         .collect();
     let digests: Vec<Value> = span
-        .digests()
+        .digests(&View::default())
+        .0
         .iter()
         .take(super::DIGESTS)
         .map(|(row, count, time)| {
@@ -245,10 +277,10 @@ pub fn top_json(before: &Report, now: &Report, ms: u64) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use trunkline_stats::DigestQuery;
+    use trunkline_stats::{DigestQuery, DigestSums};
 
     use super::*;
-    use crate::sample;
+    use crate::{sample, status::view::Sort};
 
     #[test]
     fn rates_are_those_of_the_time_between() {
@@ -263,7 +295,7 @@ mod tests {
             row.sums.count_star += 50;
             row.sums.sum_time += 5_000;
         }
-        let text = top_text(&before, &now, 2_000, 100, 40);
+        let text = top_text(&before, &now, 2_000, &View::default(), (100, 40));
         assert!(text.contains("statements  1500/s, 0 errors/s"), "{text}");
         assert!(text.contains("\nPOOLS\n") && text.contains(" 250 "), "{text}");
         assert!(text.contains("STATEMENTS by time now\n"), "{text}");
@@ -278,10 +310,57 @@ mod tests {
         let report = sample::report(DigestQuery::ALL);
         let nothing = Report::default();
         for (width, height) in [(80, 24), (40, 10), (20, 3), (200, 60)] {
-            let text = top_text(&nothing, &report, 1_000, width, height);
-            assert!(text.lines().count() <= height, "{width}x{height}:\n{text}");
-            assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
-            assert!(!text.contains('\x1b'));
+            for is_help in [false, true] {
+                let view = View { is_help, ..View::default() };
+                let text = top_text(&nothing, &report, 1_000, &view, (width, height));
+                assert!(text.lines().count() <= height, "{width}x{height}:\n{text}");
+                assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
+                assert!(!text.contains('\x1b'));
+            }
         }
+    }
+
+    #[test]
+    fn statements_are_sorted_filtered_and_moved_along() {
+        let row = |digest, user: &str, text: &str, count, time| DigestRow {
+            digest,
+            username: user.to_owned(),
+            digest_text: text.to_owned(),
+            hostgroup: 7,
+            sums: DigestSums { count_star: count, sum_time: time, ..DigestSums::default() },
+            schemaname: String::new(),
+        };
+        let digests = vec![
+            row(1, "b", "SELECT one", 10, 500),
+            row(2, "a", "SELECT two", 5, 900),
+            row(3, "c", "INSERT three", 20, 100),
+        ];
+        let now = Report { digests, ..Report::default() };
+        let nothing = Report::default();
+        let check = |view: View, expected: &[u64]| {
+            let span = Span { before: &nothing, now: &now, ms: 1 };
+            let (rows, all) = span.digests(&view);
+            let found: Vec<u64> = rows.iter().map(|(row, ..)| row.digest).collect();
+            assert_eq!((found.as_slice(), all), (expected, 1_500), "{view:?}");
+        };
+        let by = |sort| View { sort, ..View::default() };
+        check(by(Sort::Time), &[2, 1, 3]);
+        check(by(Sort::Count), &[3, 1, 2]);
+        check(by(Sort::Average), &[2, 1, 3]);
+        check(by(Sort::User), &[2, 1, 3]);
+        check(View { is_reversed: true, ..View::default() }, &[3, 1, 2]);
+        let with = |filter: &str| View { filter: filter.to_owned(), ..View::default() };
+        check(with("select"), &[2, 1]);
+        check(with("C"), &[2, 1, 3]);
+        check(with("three"), &[3]);
+        check(with("7"), &[2, 1, 3]);
+        check(with("8"), &[]);
+        let view = View { skipped: 2, ..View::default() };
+        let text = top_text(&nothing, &now, 1, &view, (80, 30));
+        assert!(text.contains("STATEMENTS by time now, from 3\n"), "{text}");
+        assert!(text.contains("INSERT three") && !text.contains("SELECT two"), "{text}");
+        let text = top_text(&nothing, &now, 1, &with("nowhere"), (80, 30));
+        assert!(text.contains("with `nowhere`"), "{text}");
+        assert_eq!(top_rows(&nothing, &now, &with("select")), 2);
     }
 }

@@ -50,6 +50,11 @@ impl Origin {
 }
 
 impl Origin {
+    /// Whether it is a database.
+    pub(super) fn is_database(&self) -> bool {
+        matches!(self, Self::Database(_))
+    }
+
     /// Where certificates and keys are.
     pub(super) fn tls_folders(&self) -> TlsFolders {
         match self {

@@ -5,17 +5,20 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use trunkline_admin::{Health, ReportFuture, SessionsFuture, StatusSource};
+use trunkline_admin::{
+    Health, ReportFuture, SessionsFuture, StatusSource,
+    control::{ControlCounts, ControlSocket},
+};
 use trunkline_budget::{Budget, Kind, Refusal};
 use trunkline_cache::Cache;
 use trunkline_catalog::Catalog;
 use trunkline_config::Snapshot;
 use trunkline_monitor::Board;
-use trunkline_proxy::{DataPlane, Log, TlsSetup};
+use trunkline_proxy::{DataPlane, EventLog, Log, TlsSetup};
 use trunkline_sql::token::Modes;
 use trunkline_stats::{
-    CacheFigures, CatalogFigures, DigestQuery, MemoryFigures, Process, Report, SessionList,
-    SessionQuery, Topology,
+    CacheFigures, CatalogFigures, DigestQuery, LostLines, MemoryFigures, Process, Report,
+    SessionList, SessionQuery, Topology,
 };
 use trunkline_topology::Origin;
 
@@ -31,6 +34,7 @@ pub struct Reporter {
     cache: Arc<Cache>,
     catalog: Arc<Catalog>,
     budget: Arc<Budget>,
+    events: EventLog,
     board: Arc<Board>,
 }
 
@@ -39,18 +43,23 @@ struct Known {
     health: Health,
     tls: Arc<TlsSetup>,
     http_allowed_hosts: String,
+    control: Arc<ControlCounts>,
 }
 
 impl Reporter {
     /// For a process that takes clients; `process` has what never changes.
     pub fn new(plane: Arc<RwLock<DataPlane>>, process: Process, board: Arc<Board>) -> Self {
         let (health, tls) = (Health::Ready, Arc::default());
-        let known = Known { process, health, tls, http_allowed_hosts: String::new() };
+        let http_allowed_hosts = String::new();
+        let known = Known { process, health, tls, http_allowed_hosts, control: Arc::default() };
         let known = Mutex::new(known);
-        let shared = plane.read().unwrap_or_else(PoisonError::into_inner).shared().clone();
+        let (shared, events) = {
+            let plane = plane.read().unwrap_or_else(PoisonError::into_inner);
+            (plane.shared().clone(), plane.events().clone())
+        };
         let (cache, catalog) = (Arc::clone(shared.cache()), Arc::clone(shared.catalog()));
         let budget = Arc::clone(shared.budget());
-        Self { plane, known, cache, catalog, budget, board }
+        Self { plane, known, cache, catalog, budget, events, board }
     }
 
     /// Empties the result cache, the shared one too; how many results it had.
@@ -92,6 +101,13 @@ impl Reporter {
         let mut known = self.known();
         known.process.certificate_not_after_unix_sec = setup.not_after_unix_sec();
         known.tls = Arc::clone(setup);
+    }
+
+    /// Orders are taken on a socket.
+    pub fn controlled_by(&self, socket: &ControlSocket) {
+        let mut known = self.known();
+        known.process.control.socket = socket.path().display().to_string();
+        known.control = socket.counts();
     }
 
     /// What they are shown.
@@ -160,6 +176,13 @@ impl Reporter {
         self.known().health = health;
     }
 
+    fn process(&self) -> Process {
+        let known = self.known();
+        let mut process = known.process.clone();
+        known.control.fill(&mut process.control);
+        process
+    }
+
     fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -175,7 +198,7 @@ impl StatusSource for Reporter {
                 Err(_) => Vec::new(),
             });
             let mut report = Report::merge(asked.await.unwrap_or_default());
-            report.process = self.known().process.clone();
+            report.process = self.process();
             report.process.is_paused = self.health() == Health::NotReady(PAUSED.to_owned());
             let (figures, shared) = (self.cache.figures(), self.cache.shared().figures());
             report.process.cache = CacheFigures {
@@ -189,6 +212,10 @@ impl StatusSource for Reporter {
                 shared_stored: shared.stored,
                 shared_dropped: shared.dropped,
                 shared_failures: shared.failures,
+            };
+            report.process.lost_lines = LostLines {
+                query: self.events.lost(Log::Query),
+                audit: self.events.lost(Log::Audit),
             };
             report.process.catalog = catalog_figures(&self.catalog);
             report.process.memory = memory_figures(&self.budget);

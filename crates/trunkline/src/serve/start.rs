@@ -15,12 +15,15 @@ use tokio::{
     sync::watch,
 };
 use trunkline_admin::{
-    glb, keep_ports,
+    control::ControlSocket,
+    glb,
+    import::Format,
+    keep_ports,
     port::AdminListener,
     scheduler::keep_scheduling,
     service::{AdminService, FileReader},
 };
-use trunkline_config::{Config, ListenAddress, Settings, Snapshot, WorkerCpus};
+use trunkline_config::{Config, ListenAddress, Settings, Snapshot, WorkerCpus, control_path};
 use trunkline_monitor::{
     Account, Board, Facts, Knowledge,
     greeting::{is_leader_known, server_versions},
@@ -29,11 +32,11 @@ use trunkline_monitor::{
 use trunkline_protocol::packet::greeting::{Flavor, Greeting};
 use trunkline_proxy::TlsSetup;
 use trunkline_sql::version::ServerVersion;
-use trunkline_stats::{Configuration, Process};
+use trunkline_stats::{Configuration, ControlFigures, Process};
 
 use crate::{
     config_file::{Read, counted, summary},
-    import::rows_of,
+    import::{format_of, rows_of},
     serve::{
         control::Control,
         limits,
@@ -69,6 +72,7 @@ pub(super) async fn start(
     let snapshot = read.config.snapshot(None);
     let http = claim_ports(&snapshot.settings).await?;
     let admin = bind_admin(database.as_ref()).await?;
+    let control_socket = bind_control(&snapshot.settings, &origin.path()).await;
     let state_file = snapshot.settings.state_file.path(&origin.path());
     let prepared = tokio::select! {
         prepared = prepare(snapshot, &tls, state_file.as_ref()) => prepared,
@@ -95,6 +99,7 @@ pub(super) async fn start(
         started_unix_sec: unix_sec(started),
         workers: u32::try_from(workers).unwrap_or(u32::MAX),
         listen,
+        control: ControlFigures { is_database: origin.is_database(), ..Default::default() },
         ..this_process(&origin.path())
     };
     let plane = Arc::new(RwLock::new(plane));
@@ -105,6 +110,11 @@ pub(super) async fn start(
     let (snapshots, _) = watch::channel(Arc::clone(&snapshot));
     let (control, requests) = Control::new(Arc::clone(&reporter), snapshots.subscribe());
     let control = Arc::new(control);
+    if let Some(socket) = control_socket {
+        tracing::info!("control socket at {}", socket.path().display());
+        reporter.controlled_by(&socket);
+        tokio::spawn(socket.serve(Arc::clone(&control) as _));
+    }
     tokio::spawn(glb::keep_serving(Arc::clone(&control) as _, snapshots.subscribe()));
     let service = database.map(|database| Arc::new(admin_service(database, control)));
     if let Some(service) = &service {
@@ -214,14 +224,32 @@ async fn bind_admin(database: Option<&Database>) -> Result<Vec<AdminListener>> {
     Ok(listeners)
 }
 
+/// Listens for orders of the machine itself. A proxy serves without them, if it must.
+async fn bind_control(settings: &Settings, config: &Path) -> Option<ControlSocket> {
+    let path = control_path(&settings.control_socket, &settings.state_file, config)?;
+    match ControlSocket::bind(&path).await {
+        Ok(socket) => Some(socket),
+        Err(error) => {
+            tracing::warn!(
+                "no control socket at {}: {error}; `trunkline kill`, `drain` and `reload` need a \
+                 token (control_socket)",
+                path.display()
+            );
+            None
+        }
+    }
+}
+
 /// What answers administrators.
 fn admin_service(database: Database, control: Arc<Control>) -> AdminService {
     let Database { store, file, is_of_file, .. } = database;
+    let format = file.as_deref().map_or(Format::Toml, format_of);
     let file = file.map(|path| Box::new(move || rows_of(&path)) as FileReader);
-    match file {
+    let service = match file {
         Some(file) if is_of_file => AdminService::of_file(store, control, file),
         file => AdminService::new(store, control, file),
-    }
+    };
+    service.writing(format)
 }
 
 /// Answers administrators until the process ends.

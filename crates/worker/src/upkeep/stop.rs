@@ -1,12 +1,20 @@
 //! A graceful stop: what runs may end, what rests is closed, and a deadline ends the rest.
 
 use trunkline_pool::ConnState;
+use trunkline_protocol::error::ErrorKind;
 
 use crate::{
     Action, ClientId, Side,
+    clients::client::{Client, Phase, Purpose, Stage},
+    kill::break_off_seq,
     rooms::{Core, Exchange, Lender},
     servers::conn::Conn,
 };
+
+/// How long clients may take to read why they end, ms.
+const FAREWELL_MS: u64 = 200;
+/// As servers say it.
+const SHUTTING_DOWN: &str = "Server shutdown in progress";
 
 impl Exchange {
     /// See [`Worker::stop_gracefully`](crate::Worker::stop_gracefully).
@@ -33,8 +41,17 @@ impl Exchange {
             return;
         };
         if self.core.env.now.ms() >= deadline_ms {
+            let is_told = self.core.env.has_told_stop;
             for id in self.core.clients.table.keys() {
-                self.with_client(id, Self::close_client_now);
+                match is_told {
+                    false => self.with_client(id, Self::tell_stop),
+                    true => self.with_client(id, Self::close_client_now),
+                };
+            }
+            // Who does not read it ends all the same.
+            self.core.env.has_told_stop = true;
+            if !is_told {
+                self.core.env.stopping = Some(deadline_ms.saturating_add(FAREWELL_MS));
             }
         }
         if self.core.clients.table.len() == 0 && !self.core.env.is_stopped {
@@ -43,6 +60,23 @@ impl Exchange {
                 self.core.with_conn(id, Core::drop_conn);
             }
             self.core.fx.act(Action::Stopped);
+        }
+    }
+
+    /// Ends a client at the deadline of a stop, and tells the one whose command is under way, where
+    /// its reply can be broken off.
+    fn tell_stop(&mut self, client: &mut Client) {
+        if let Some(seq) = self.core.farewell_seq(client) {
+            self.core.fx.stats.counters.errors_sent += 1;
+            self.core.write_client(client, |out| {
+                ErrorKind::ShuttingDown.says(SHUTTING_DOWN).put(out, seq);
+            });
+        }
+        match client.phase {
+            Phase::Login(_) | Phase::Closing | Phase::Forward(_) => self.close_client_now(client),
+            Phase::Idle | Phase::Running(_) | Phase::AwaitKill(_) | Phase::AwaitNames(_) => {
+                self.close_client(client);
+            }
         }
     }
 
@@ -83,6 +117,30 @@ impl Exchange {
 }
 
 impl Core {
+    /// How to number an error that a command under way is answered with; `None` where there is
+    /// none, or its reply is in the middle of a packet.
+    fn farewell_seq(&self, client: &Client) -> Option<u8> {
+        let statement = match &client.phase {
+            Phase::Running(statement) => statement,
+            Phase::AwaitKill(_) | Phase::AwaitNames(_) => return Some(1),
+            Phase::Login(_) | Phase::Idle | Phase::Forward(_) | Phase::Closing => return None,
+        };
+        if let Purpose::LoginSchema(_, seq) = statement.command.purpose {
+            return Some(seq);
+        }
+        match statement.stage {
+            Stage::Sent(conn) | Stage::Shared(conn) => {
+                let conn = self.servers.conns.get(conn)?;
+                break_off_seq(conn, client.id)
+            }
+            Stage::Held(_)
+            | Stage::Queued
+            | Stage::Returning
+            | Stage::Synchronising(_)
+            | Stage::Preparing(_) => Some(1),
+        }
+    }
+
     /// See [`Worker::is_stopping`](crate::Worker::is_stopping).
     pub(crate) fn is_stopping(&self) -> bool {
         self.env.stopping.is_some()

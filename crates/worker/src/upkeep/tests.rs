@@ -67,6 +67,7 @@ fn the_deadline_of_a_stop_ends_all_the_same() {
     world.pass_ms(99);
     assert!(!world.is_closed(client));
     world.pass_ms(2);
+    assert_eq!(world.answer(client), "error 1053: Server shutdown in progress");
     assert!(world.is_closed(client) && has_stopped(&mut world));
     assert_eq!(world.conns(), []);
 }

@@ -270,3 +270,64 @@ fn what_a_file_would_change_that_is_not_read_is_told() {
     let found = changes(&other).expect("valid");
     assert!(matches!(found.as_slice(), [only] if only.contains("weight")), "{found:?}");
 }
+
+/// What MySQL Workbench sends when it connects, and when somebody looks at schemas and rows.
+#[test]
+fn workbench_meets_no_error() {
+    let mut fixture = Fixture::new();
+    fixture.done("INSERT INTO mysql_servers (hostname) VALUES ('db')");
+    for sql in [
+        "SET NAMES 'utf8mb4'",
+        "SET NAMES utf8",
+        "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
+        "SET CHARACTER SET utf8",
+        "SET SQL_SAFE_UPDATES=1",
+        "SET SESSION sql_mode='ANSI_QUOTES'",
+        "SET autocommit=1",
+        "SELECT CONNECTION_ID()",
+        "SELECT current_user()",
+        "SELECT @@lower_case_table_names",
+        "SHOW SESSION VARIABLES LIKE 'lower_case_table_names'",
+        "SHOW SESSION VARIABLES LIKE 'sql_mode'",
+        "SHOW SESSION VARIABLES LIKE 'version_comment'",
+        "SHOW SESSION VARIABLES LIKE 'version'",
+        "SHOW VARIABLES LIKE 'character_set_database'",
+        "SHOW SESSION STATUS LIKE 'Ssl_cipher'",
+        "SHOW GLOBAL STATUS",
+        "SHOW GLOBAL VARIABLES",
+        "SHOW DATABASES",
+        "SHOW SCHEMAS",
+        "SHOW TABLES FROM `main`",
+        "SHOW FULL TABLES FROM `main`",
+        "SHOW FULL TABLES FROM `main` LIKE 'mysql_servers'",
+        "SHOW FULL COLUMNS FROM `main`.`mysql_servers`",
+        "SHOW COLUMNS FROM `main`.`mysql_servers`",
+        "SHOW INDEXES FROM `main`.`mysql_servers`",
+        "SHOW TRIGGERS FROM `main`",
+        "SHOW PROCEDURE STATUS WHERE Db='main'",
+        "SHOW FUNCTION STATUS WHERE Db='main'",
+        "SHOW CREATE TABLE `main`.`mysql_servers`",
+        "SHOW TABLE STATUS FROM `main` LIKE 'mysql_servers'",
+        "SHOW ENGINES",
+        "SHOW CHARSET",
+        "SHOW CHARACTER SET",
+        "SHOW COLLATION",
+        "SHOW PLUGINS",
+        "SHOW PROCESSLIST",
+        "SHOW WARNINGS",
+        "SHOW GRANTS",
+        "SHOW VARIABLES LIKE 'wait_timeout'",
+        "USE `main`",
+        "SELECT * FROM `main`.`mysql_servers` LIMIT 0, 1000",
+        "SELECT DATABASE()",
+        "SELECT VERSION()",
+        "SELECT @@session.auto_increment_increment AS a, @@character_set_client AS b",
+        "SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = 'main'",
+        "START TRANSACTION",
+        "COMMIT",
+        "ROLLBACK",
+    ] {
+        let reply = fixture.reply(sql);
+        assert!(!matches!(reply, Reply::Error(_)), "{sql}: {reply:?}");
+    }
+}
