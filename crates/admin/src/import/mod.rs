@@ -47,7 +47,6 @@ const LISTS: [(&str, &str); 20] = [
     ("trunkline_limits", "trunkline_limits"),
     ("trunkline_tcp_listeners", "trunkline_tcp_listeners"),
     ("trunkline_clusters", "trunkline_clusters"),
-    ("trunkline_clusters", "trunkline_clusters"),
     ("clickhouse_users", "clickhouse_users"),
 ];
 /// Keys that have no meaning here.

@@ -254,8 +254,8 @@ struct Step<'a> {
     unknown: Vec<String>,
     /// Variables whose values end with the statement.
     passing: &'a [Vec<u8>],
-    /// It brought warnings, or may have, of several statements: values that it says may not be those
-    /// that the server has taken.
+    /// It brought warnings, or may have, of several statements: values that it says may not be
+    /// those that the server has taken.
     may_be_adjusted: bool,
     /// It is one statement, and brought no warnings.
     is_plain: bool,
