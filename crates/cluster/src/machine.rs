@@ -180,6 +180,11 @@ impl Cluster {
         self.policy = policy;
     }
 
+    /// Its members.
+    pub fn members(&self) -> impl Iterator<Item = HostId> {
+        self.hosts.keys().copied()
+    }
+
     /// Who writes.
     pub fn writer(&self) -> Option<HostId> {
         self.writer
@@ -235,7 +240,7 @@ impl Cluster {
         for (id, host) in &mut self.hosts {
             if host.pending_ms.is_none() && host.due_ms <= now_ms {
                 host.pending_ms = Some(now_ms);
-                host.due_ms = now_ms + interval_ms;
+                host.due_ms = now_ms + interval_ms.max(host.patience_ms());
                 out.push(Output::Ask(*id));
             }
         }
@@ -261,8 +266,11 @@ impl Cluster {
         }
         self.decide(out);
         if self.is_urgent() {
-            let soon_ms = now_ms + self.policy.urgent_ms;
-            self.hosts.values_mut().for_each(|host| host.due_ms = host.due_ms.min(soon_ms));
+            let urgent_ms = self.policy.urgent_ms;
+            for host in self.hosts.values_mut() {
+                let soon_ms = now_ms + urgent_ms.max(host.patience_ms());
+                host.due_ms = host.due_ms.min(soon_ms);
+            }
         }
     }
 

@@ -11,6 +11,9 @@ const MISSES_MAX: u32 = 3;
 /// Time-outs before a server is suspected; a refused connection is enough by itself.
 const SUSPECT_TIMEOUTS: u32 = 2;
 
+/// The least time between two questions to a server that has not answered several, ms.
+const SILENT_MS: u64 = 3_000;
+
 /// Whether a server can be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
@@ -201,7 +204,7 @@ impl Host {
                 if self.reach == Reach::Up {
                     self.reach = Reach::Suspect;
                 }
-                self.due_ms = now_ms;
+                self.due_ms = self.due_ms.min(now_ms + self.patience_ms());
                 None
             }
             Evidence::ReadOnly => {
@@ -209,6 +212,13 @@ impl Host {
                 None
             }
         }
+    }
+
+    /// The least time between two questions, ms. One that is silent is not asked as often as one
+    /// that refuses: when it goes on, each connection that was given up counts as an error of this
+    /// host, and servers shut out hosts that have too many (`max_connect_errors`).
+    pub(super) fn patience_ms(&self) -> u64 {
+        if self.misses.timed_out >= MISSES_MAX { SILENT_MS } else { 0 }
     }
 
     fn answers(&mut self, how: &'static str) -> Option<Change> {

@@ -376,3 +376,26 @@ fn who_is_asked_and_how_often() {
     stage.seen(1, Evidence::ReadOnly);
     assert_eq!(stage.cluster.next_ms(), Some(stage.now_ms));
 }
+
+#[test]
+fn a_silent_server_is_asked_rarely_and_one_that_refuses_often() {
+    let asked = |fail: fn(&mut Stage)| {
+        let mut stage = Stage::of_three();
+        fail(&mut stage);
+        let begun_ms = stage.now_ms;
+        let mut asked = 0;
+        while stage.now_ms < begun_ms + 30_000 {
+            stage.now_ms += 10;
+            let mut out = Vec::new();
+            stage.cluster.tick(stage.now_ms, &mut out);
+            asked += out.iter().filter(|it| **it == Output::Ask(HostId(1))).count();
+            if out.contains(&Output::Ask(HostId(1))) {
+                fail(&mut stage);
+            }
+        }
+        asked
+    };
+    // As many connections would count as errors of the proxy when the server goes on.
+    assert!(asked(|stage| stage.timed_out(1, 3)) <= 12);
+    assert!(asked(|stage| stage.refused(1, 3)) >= 200);
+}

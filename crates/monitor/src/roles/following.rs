@@ -51,8 +51,8 @@ pub(super) struct Following {
     account: Option<Account>,
     timeout: Duration,
     out: Vec<Output>,
-    /// What was shown last.
-    shown: ClusterRow,
+    /// Whether something has come in since it was shown.
+    has_news: bool,
 }
 
 impl Following {
@@ -67,7 +67,7 @@ impl Following {
             account: None,
             timeout: Duration::ZERO,
             out: Vec::new(),
-            shown: ClusterRow::default(),
+            has_news: true,
         }
     }
 
@@ -98,9 +98,8 @@ impl Following {
             let endpoint = endpoint(&member.address);
             self.on(now_ms, Input::Member { host, is_listed_writer, endpoint });
         }
-        let servers = &self.servers;
-        let gone = self.conversations.keys().filter(|host| !servers.contains_key(host));
-        let gone: Vec<HostId> = gone.copied().collect();
+        let members = self.cluster.members();
+        let gone: Vec<HostId> = members.filter(|it| !self.servers.contains_key(it)).collect();
         for host in gone {
             self.conversations.remove(&host);
             self.on(now_ms, Input::Gone(host));
@@ -112,6 +111,7 @@ impl Following {
     }
 
     pub(super) fn on(&mut self, now_ms: u64, input: Input) {
+        self.has_news = true;
         self.cluster.on(now_ms, input, &mut self.out);
     }
 
@@ -204,10 +204,8 @@ impl Following {
             let servers = found;
             drop(news.try_send(ClusterNews::Discovered { cluster: name, servers }));
         }
-        let view = self.view();
-        if view != self.shown {
-            self.shown = view.clone();
-            board.show(view);
+        if std::mem::take(&mut self.has_news) {
+            board.show(self.view());
         }
     }
 
