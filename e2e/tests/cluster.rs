@@ -1,17 +1,21 @@
 //! `[[cluster]]`: servers are discovered, and their roles are followed, whoever changes them.
 
 use std::{
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
 };
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use trunkline_testkit::{
-    Flavour, Replication, Server, Trunkline, error_code, http_get, wait_until,
+    AuthPlugin, Flavour, MariaDb, Options, Replication, Server, Trunkline, error_code, http_get,
+    wait_until,
 };
 
-use crate::stage::{FLAVOURS, SOON, client, is_available, replication, text, user};
+use crate::stage::{FLAVOURS, PASSWORD, SOON, USER, client, is_available, replication, text, user};
 
 /// The statement whose answer is the name of the server that ran it.
 const WHO: &str = "SELECT name FROM mark.server";
@@ -210,4 +214,19 @@ fn a_promotion_is_followed_and_the_old_primary_is_fenced_until_it_replicates() -
         wait_role(&proxy, old, "reader")?;
     }
     Ok(())
+}
+
+#[test]
+fn replicas_are_discovered_from_their_source() -> Result<()> {
+    if !is_available(Flavour::MariaDb, "replicas_are_discovered_from_their_source") {
+        return Ok(());
+    }
+    let primary = Arc::new(MariaDb::start(Options::id(1))?);
+    let replica = MariaDb::start(Options::id(2).arg("--report-host=127.0.0.1"))?;
+    let replication = Replication::start(primary, vec![Arc::new(replica)])?;
+    let (primary, replica) = (replication.primary(), &replication.replicas()[0]);
+    primary.create_user(USER, PASSWORD, AuthPlugin::ServerDefault)?;
+    let proxy = start(&[primary])?;
+    wait_role(&proxy, primary, "writer")?;
+    wait_role(&proxy, replica, "reader")
 }

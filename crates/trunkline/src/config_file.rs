@@ -188,8 +188,12 @@ pub fn summary(config: &Config) -> String {
         0 => String::new(),
         count => format!(", {}", counted(count, "TCP listener")),
     };
+    let clusters = match config.clusters.len() {
+        0 => String::new(),
+        count => format!(", {}", counted(count, "cluster")),
+    };
     format!(
-        "{} in {}, {}, {}{fast}{tcp}",
+        "{} in {}, {}, {}{clusters}{fast}{tcp}",
         counted(config.servers.len(), "server"),
         counted(hostgroups.len(), "hostgroup"),
         counted(config.users.len(), "user"),

@@ -51,6 +51,8 @@ pub(super) struct Following {
     account: Option<Account>,
     timeout: Duration,
     out: Vec<Output>,
+    /// What is still to be told to whoever publishes snapshots.
+    untold: Vec<ClusterNews>,
     /// Whether something has come in since it was shown.
     has_news: bool,
 }
@@ -67,6 +69,7 @@ impl Following {
             account: None,
             timeout: Duration::ZERO,
             out: Vec::new(),
+            untold: Vec::new(),
             has_news: true,
         }
     }
@@ -180,8 +183,8 @@ impl Following {
                 Output::Ask(_) => {}
                 Output::SetWriter(writer) => {
                     self.set_writer(writer);
-                    // Who is behind is told at the next change.
-                    drop(news.try_send(ClusterNews::OtherWriter));
+                    self.untold.retain(|news| *news != ClusterNews::OtherWriter);
+                    self.untold.push(ClusterNews::OtherWriter);
                 }
                 Output::SetReader(host, is_reader) => {
                     if let Some([_, reader]) = self.servers.get(&host) {
@@ -202,7 +205,15 @@ impl Following {
         }
         if !found.is_empty() {
             let servers = found;
-            drop(news.try_send(ClusterNews::Discovered { cluster: name, servers }));
+            self.untold.push(ClusterNews::Discovered { cluster: name, servers });
+        }
+        // What does not go through now is tried again at once when something comes in, or at the
+        // next look at traffic.
+        while let Some(first) = self.untold.first() {
+            if news.try_send(first.clone()).is_err() {
+                break;
+            }
+            self.untold.remove(0);
         }
         if std::mem::take(&mut self.has_news) {
             board.show(self.view());
