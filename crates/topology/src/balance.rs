@@ -115,16 +115,65 @@ impl Balance {
         draws: &mut Draws,
         source: Option<IpAddr>,
     ) -> Option<usize> {
+        let servers = Weighed::of(servers);
         let total: u64 = (0..servers.len()).map(|at| servers.weight(at)).sum();
         if total == 0 {
             return None;
         }
         match self {
-            Self::P2c => better_of_two(servers, draws, total),
-            Self::Random => place(servers, draws.below(total), None),
-            Self::LeastConn => least_busy(servers, draws.below(total)),
-            Self::Source => of_source(servers, source),
+            Self::P2c => better_of_two(&servers, draws, total),
+            Self::Random => place(&servers, draws.below(total), None),
+            Self::LeastConn => least_busy(&servers, draws.below(total)),
+            Self::Source => of_source(&servers, source),
         }
+    }
+}
+
+/// Servers whose weights were asked for once: a choice looks at them several times, and what they
+/// depend on may change meanwhile.
+struct Weighed<'a, S> {
+    servers: &'a S,
+    first: [u64; WEIGHED_MAX],
+}
+
+/// Servers of which that is so; the others are asked each time. A hostgroup has few.
+const WEIGHED_MAX: usize = 8;
+
+impl<'a, S: Servers> Weighed<'a, S> {
+    #[inline]
+    fn of(servers: &'a S) -> Self {
+        let mut first = [0; WEIGHED_MAX];
+        for (at, weight) in first.iter_mut().enumerate().take(servers.len()) {
+            *weight = servers.weight(at);
+        }
+        Self { servers, first }
+    }
+}
+
+impl<S: Servers> Servers for Weighed<'_, S> {
+    #[inline]
+    fn len(&self) -> usize {
+        self.servers.len()
+    }
+
+    #[inline]
+    fn weight(&self, at: usize) -> u64 {
+        self.first.get(at).copied().unwrap_or_else(|| self.servers.weight(at))
+    }
+
+    #[inline]
+    fn in_flight(&self, at: usize) -> u64 {
+        self.servers.in_flight(at)
+    }
+
+    #[inline]
+    fn latency(&self, at: usize) -> u64 {
+        self.servers.latency(at)
+    }
+
+    #[inline]
+    fn address(&self, at: usize) -> Option<&Address> {
+        self.servers.address(at)
     }
 }
 
