@@ -15,13 +15,17 @@ use trunkline_testkit::{
     wait_until,
 };
 
-use crate::stage::{FLAVOURS, PASSWORD, SOON, USER, client, is_available, replication, text, user};
+use crate::stage::{
+    FLAVOURS, PASSWORD, SOON, USER, client, fails, is_available, replication, text, user,
+};
 
 /// The statement whose answer is the name of the server that ran it.
 const WHO: &str = "SELECT name FROM mark.server";
 /// A write, and who has done it: a read that runs where writes do.
 const WRITER: &str = "SELECT name FROM mark.server FOR UPDATE";
 
+/// The error of what was lost with a connection, with a transaction that was open on it.
+const LOST: u16 = 2013;
 /// The error of a write on a server that is read-only.
 const READ_ONLY: u16 = 1290;
 
@@ -120,6 +124,10 @@ fn the_rest_of_a_cluster_is_discovered_and_a_switchover_is_followed() -> Result<
         wait_who(&proxy, WRITER, "primary")?;
         wait_who(&proxy, WHO, "replica2")?;
 
+        let mut held = client(&proxy, "")?;
+        held.sql("START TRANSACTION")?;
+        ensure!(text(&mut held, WRITER)? == "primary");
+
         let is_over = AtomicBool::new(false);
         let writes = thread::scope(|scope| {
             let writer = scope.spawn(|| write_until(&proxy, &is_over));
@@ -129,6 +137,8 @@ fn the_rest_of_a_cluster_is_discovered_and_a_switchover_is_followed() -> Result<
             let writes = writer.join().expect("no panic")?;
             followed.map(|()| writes)
         })?;
+        // Its server is another one's replica now: not even a read of its transaction runs there.
+        fails(&mut held, WHO, LOST)?;
         wait_who(&proxy, WHO, "replica2").or_else(|_| wait_who(&proxy, WHO, "primary"))?;
         let count = replicas[0].value("SELECT COUNT(*) FROM mark.note")?;
         ensure!(count == Some(writes.to_string()), "{count:?} rows of {writes} writes");

@@ -101,8 +101,8 @@ impl Draws {
     }
 }
 
-/// The same server drawn twice is left for another one that is this much better, and more where
-/// that is of less weight.
+/// How many times better another server has to be, to be chosen in place of one that was drawn
+/// twice; more where the other one is of less weight.
 const MUCH: u128 = 2;
 
 impl Balance {

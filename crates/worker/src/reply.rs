@@ -218,7 +218,7 @@ impl Exchange {
             return;
         }
         match self.core.is_taken_out(client, conn) {
-            true => self.core.leave_removed(client, conn.id),
+            true => self.core.leave_removed(client, conn),
             false => self.send_statement(client, conn, Stage::Sent(conn.id)),
         }
     }

@@ -168,7 +168,7 @@ impl Exchange {
         }
         let awaits_reset = is_dirty && self.core.reset_before(client, conn);
         if self.core.is_taken_out(client, conn) {
-            return self.core.leave_removed(client, conn.id);
+            return self.core.leave_removed(client, conn);
         }
         if has_plant!(self.core, DrainCutsTransaction) && self.core.is_drained(client, conn) {
             return self.core.fx.wake(Wake::Lost(conn.id, "drained"));
@@ -406,24 +406,36 @@ impl Core {
             && state.is_some_and(|state| state != trunkline_topology::ServerState::Online)
     }
 
-    /// Whether an operator has taken out the server of a connection that the client's statement
-    /// waits for, and need not run on.
+    /// Whether nothing of the client's goes on on a connection that its statement waits for: its
+    /// server does not write in its cluster any more, or an operator has taken it out and the
+    /// statement need not run there.
     pub(crate) fn is_taken_out(&self, client: &Client, conn: &Conn) -> bool {
         let (Phase::Running(statement), Some(session)) = (&client.phase, client.session.as_ref())
         else {
             return false;
         };
-        let is_out = self.servers.pool.slot(conn.slot).is_some_and(Slot::is_out);
-        (is_out || session.has_left(conn.id)) && may_leave(session, statement, conn.id)
+        let slot = self.servers.pool.slot(conn.slot);
+        let is_out = slot.is_some_and(Slot::is_out);
+        self.is_deposed(conn)
+            || (is_out || session.has_left(conn.id)) && may_leave(session, statement, conn.id)
     }
 
-    /// An operator has taken the server out of its hostgroup, or given the user another one: the
-    /// server may be another one's replica by now. What is held there is lost, as with its
-    /// connection.
-    pub(crate) fn leave_removed(&mut self, client: &mut Client, conn_id: ConnId) {
-        client.set_stage(Stage::Synchronising(conn_id));
-        let has_left = client.session.as_ref().is_some_and(|session| session.has_left(conn_id));
-        self.fx.wake(Wake::Lost(conn_id, if has_left { MOVED } else { REMOVED }));
+    /// Whether a connection's server does not write in its cluster any more.
+    fn is_deposed(&self, conn: &Conn) -> bool {
+        self.servers.pool.slot(conn.slot).is_some_and(|slot| slot.server.health.is_deposed())
+    }
+
+    /// The server is out of its hostgroup, or the user has been given another one: it may be
+    /// another one's replica by now. What is held there is lost, as with its connection.
+    pub(crate) fn leave_removed(&mut self, client: &mut Client, conn: &Conn) {
+        client.set_stage(Stage::Synchronising(conn.id));
+        let has_left = client.session.as_ref().is_some_and(|session| session.has_left(conn.id));
+        let why = match has_left {
+            _ if self.is_deposed(conn) => DEPOSED,
+            true => MOVED,
+            false => REMOVED,
+        };
+        self.fx.wake(Wake::Lost(conn.id, why));
     }
 
     /// Appends what brings a connection to `state`.
@@ -546,10 +558,13 @@ fn looks_back(client: &Client, conn: &Conn) -> bool {
         && statement.meaning.known.as_ref().is_some_and(|known| looks(&known.analysis))
 }
 
-/// What a client is told when the connection that ran its statement has gone.
+/// What a session is told whose server is out of its hostgroup.
 const REMOVED: &str = "its server was taken out of the hostgroup";
+/// What a session is told that held something on a server which another one has taken over from.
+const DEPOSED: &str = "its server is not the writer of its cluster any more";
 /// What a session is told whose user was given another default hostgroup by a reload.
 pub(crate) const MOVED: &str = "its user's default hostgroup is another one now";
+/// What a client is told when the connection that ran its statement has gone.
 pub(crate) const LOST: &str = "Lost connection to MySQL server during query";
 
 pub(super) fn text_hash(text: &[u8]) -> u64 {
