@@ -1,5 +1,7 @@
 //! `[[cluster]]`: servers are discovered, and their roles are followed, whoever changes them.
 
+mod kinds;
+
 use std::{
     sync::{
         Arc,

@@ -93,7 +93,7 @@ impl Seen {
     pub const ANSWERED: Self = Self(1);
     /// It refused a connection, or cut one.
     pub const REFUSED: Self = Self(2);
-    /// It refused a write since it is read-only.
+    /// It refused a statement since it is read-only, or has lost its Galera cluster.
     pub const READ_ONLY: Self = Self(4);
     /// Answers are of interest.
     const WANTED: Self = Self(8);
@@ -142,7 +142,7 @@ impl ServerHealth {
     /// Whether it has lost a role that nobody else may have with it: not even what is under way
     /// goes on.
     pub fn is_deposed(&self) -> bool {
-        self.role().is_some_and(|role| role.is_exclusive() && !role.is_given())
+        self.role().is_some_and(|role| role.ends_statements() && !role.is_given())
     }
 
     /// The state at `now_ms`; a shun whose time is over counts as online.
@@ -512,7 +512,8 @@ mod tests {
         health.set_state(ServerState::OfflineSoft);
         assert_eq!(health.state(50), ServerState::OfflineSoft);
         // A reader's statements and transactions end by themselves.
-        let reader = Role::Reader(AtomicBool::new(false));
+        let (is_given, ends_statements) = (AtomicBool::new(false), false);
+        let reader = Role::Shared { is_given, ends_statements };
         let reader = ServerHealth::of_member(ServerState::Online, reader);
         assert_eq!((reader.state(0), reader.is_deposed()), (ServerState::Standby, false));
     }

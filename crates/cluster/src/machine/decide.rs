@@ -1,6 +1,6 @@
 //! Who writes and who reads, from what is known of all members.
 
-use super::{Cluster, Host, HostId, Output, Reach};
+use super::{Cluster, Host, HostId, Kind, Output, Reach, WriterReads};
 use crate::{
     EventKind,
     facts::{Source, Thread},
@@ -22,6 +22,15 @@ impl Cluster {
     /// Gives and takes roles after something has come in.
     pub(super) fn decide(&mut self, out: &mut Vec<Output>) {
         self.find_aliases(out);
+        match self.policy.kind {
+            Kind::Replication => self.decide_one(out),
+            Kind::ReadOnly => self.place_by_read_only(out),
+            Kind::Group(group) => self.place_group(group, out),
+        }
+    }
+
+    /// Decides where only one server may write.
+    fn decide_one(&mut self, out: &mut Vec<Output>) {
         self.unfence_chosen(out);
         match self.writer {
             Some(writer) => self.judge(writer, out),
@@ -212,11 +221,9 @@ impl Cluster {
             .filter(|(_, host)| !host.marks.is_fenced)
             .map(|(id, host)| (*id, self.replicates(host)))
             .collect();
-        let goes_by_list = self.policy.goes_by_list;
         for (id, replicates) in beside {
             let Some(host) = self.hosts.get_mut(&id) else { continue };
-            let is_bearable = replicates || goes_by_list && !host.marks.has_written;
-            if !is_bearable {
+            if !replicates {
                 host.marks.is_fenced = true;
                 let evidence = "it takes writes and is not the writer".to_owned();
                 Self::tell(out, EventKind::Fenced, Some(id), evidence);
@@ -257,15 +264,15 @@ impl Cluster {
             return Some(false);
         }
         if self.writer == Some(id) {
-            return Some(self.policy.writer_is_also_reader);
+            return Some(self.policy.writer_reads == WriterReads::Yes);
         }
         let facts = host.facts.as_ref()?;
         let is_replica = facts.sources.iter().any(|source| self.member(source).is_some());
-        match (is_replica, facts.is_writable, self.policy.goes_by_list) {
-            (true, _, _) | (false, false, true) => Some(true),
-            (false, false, false) => Some(false),
+        match (is_replica, facts.is_writable) {
+            (true, _) => Some(true),
+            (false, false) => Some(false),
             // It may become the writer, or be fenced.
-            (false, true, _) => None,
+            (false, true) => None,
         }
     }
 

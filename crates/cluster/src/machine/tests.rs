@@ -1,4 +1,5 @@
 mod histories;
+mod several;
 
 use super::*;
 use crate::facts::{Identity, Source, Thread};
@@ -46,8 +47,8 @@ impl Stage {
         let mut stage = Self { cluster: Cluster::new(policy, None), now_ms: 0, out: Vec::new() };
         for (id, is_listed_writer) in members {
             let host = HostId(*id);
-            let is_listed_writer = *is_listed_writer;
-            stage.on(Input::Member { host, is_listed_writer, endpoint: endpoint(*id) });
+            let listed = Listed { writes: *is_listed_writer, reads: !is_listed_writer, weight: 1 };
+            stage.on(Input::Member { host, listed, endpoint: endpoint(*id) });
         }
         stage
     }
@@ -107,6 +108,7 @@ impl Stage {
                 Output::Ask(_)
                 | Output::SetWriter(_)
                 | Output::SetReader(..)
+                | Output::SetPlaces(..)
                 | Output::Discovered(_) => None,
             })
             .collect()
@@ -302,7 +304,7 @@ fn a_server_under_two_names_has_one_role() {
     let mut stage = Stage::of_three();
     let host = HostId(9);
     let at = Endpoint { host: "db1".to_owned(), port: 3306 };
-    stage.on(Input::Member { host, is_listed_writer: false, endpoint: at });
+    stage.on(Input::Member { host, listed: Listed::default(), endpoint: at });
     stage.told(9, writable(1));
     stage.told(1, writable(1));
     assert_eq!((stage.writer(), stage.cluster.standing(host)), (Some(1), Standing::Standby));
@@ -326,24 +328,10 @@ fn servers_up_and_down_the_tree_are_discovered_once() {
     // What a primary replicates from is another cluster.
     stage.out.clear();
     let host = HostId(1);
-    stage.on(Input::Member { host, is_listed_writer: false, endpoint: endpoint(1) });
+    stage.on(Input::Member { host, listed: Listed::default(), endpoint: endpoint(1) });
     stage.told(1, Facts { is_writable: true, ..replica(1, 7, Thread::Connected) });
     assert_eq!(discovered(&stage.out), [] as [&str; 0]);
     assert_eq!(stage.standings(), [Standing::Writer, Standing::Reader]);
-}
-
-#[test]
-fn listed_servers_have_their_roles_at_once_and_plain_pools_keep_them() {
-    let policy = Policy { goes_by_list: true, ..Policy::default() };
-    let mut stage = Stage::new(policy, &[(1, true), (2, false)]);
-    assert_eq!(stage.standings(), [Standing::Writer, Standing::Reader]);
-    for id in [1, 2, 1] {
-        stage.told(id, writable(id));
-    }
-    assert_eq!(stage.standings(), [Standing::Writer, Standing::Reader]);
-    assert!(stage.events().contains(&("writable_replica", Some(2))));
-    stage.told(1, read_only(1));
-    assert_eq!(stage.standings(), [Standing::Reader, Standing::Writer]);
 }
 
 #[test]
