@@ -13,7 +13,7 @@
 //! let mut cluster = Cluster::new(Policy::default(), None);
 //! let mut out = Vec::new();
 //! let endpoint = Endpoint { host: "10.0.0.1".to_owned(), port: 3306 };
-//! let listed = Listed::default();
+//! let listed = Listed { is_named: true, ..Listed::default() };
 //! cluster.on(0, Input::Member { host: HostId(1), listed, endpoint }, &mut out);
 //! let writable = Facts { is_writable: true, ..Facts::default() };
 //! cluster.on(5, Input::Answer { host: HostId(1), asked_ms: 0, answer: Ok(writable) }, &mut out);

@@ -89,6 +89,8 @@ pub struct Listed {
     pub reads: bool,
     /// Its weight among writers.
     pub weight: u32,
+    /// Whether it names it at all, as a server or as a seed; the others were discovered.
+    pub is_named: bool,
 }
 
 /// What comes in.
@@ -381,6 +383,7 @@ impl Cluster {
         for change in change {
             out.push(Output::Tell(change.event(id, is_writer)));
         }
+        self.relate();
         self.discover(id, out);
     }
 
@@ -399,7 +402,9 @@ impl Cluster {
 
     /// Tells of servers that a member replicates from or to, and that are none.
     fn discover(&mut self, id: HostId, out: &mut Vec<Output>) {
-        let Some(facts) = self.facts(id).filter(|_| self.discovers()) else { return };
+        // What one knows of others counts that is certainly a member itself.
+        let is_trusted = self.hosts.get(&id).is_some_and(Host::is_related);
+        let Some(facts) = self.facts(id).filter(|_| self.discovers() && is_trusted) else { return };
         // What a server that writes replicates from belongs to another cluster.
         let sources = facts.sources.iter().filter(|_| !facts.is_writable);
         let above = sources.filter(|it| self.member(it).is_none()).map(|it| &it.endpoint);

@@ -55,13 +55,13 @@ impl Galera {
         let base = base(&provider)?;
         let folder = TempFolder::new("galera")?;
         open_to_all(folder.path())?;
-        let first_port = free_port()?;
-        let first = start(&provider, &base, folder.path(), 1, first_port, None)?;
+        let group_port = free_port()?;
+        let first = start(&provider, &base, folder.path(), 1, (group_port, None))?;
         let mut started = vec![Arc::new(first)];
         let joined: Vec<Result<Server>> = std::thread::scope(|scope| {
             let join = |id| {
                 let (provider, base, folder) = (&provider, &base, folder.path());
-                move || start(provider, base, folder, id, free_port()?, Some(first_port))
+                move || start(provider, base, folder, id, (free_port()?, Some(group_port)))
             };
             let threads: Vec<_> = (2..=nodes).map(|id| scope.spawn(join(id))).collect();
             let end = |thread: std::thread::ScopedJoinHandle<'_, Result<Server>>| {
@@ -97,32 +97,28 @@ fn is_synced(node: &Server, count: u32) -> Result<bool> {
     Ok(status("wsrep_local_state")?.as_deref() == Some("4") && size == Some(count.to_string()))
 }
 
-/// The port between nodes that belongs to a server's port: above those that tests are given.
-fn group_port(port: u16) -> u16 {
-    port.saturating_add(20_000)
-}
+/// The port of a node between nodes, and that of the node that it joins.
+type GroupPorts = (u16, Option<u16>);
 
-/// Starts a node with a copy of `base`, alone or beside the node with the port `first`.
+/// Starts a node with a copy of `base`.
 fn start(
     provider: &Path,
     base: &Path,
     folder: &Path,
     id: u32,
-    port: u16,
-    first: Option<u16>,
+    ports: GroupPorts,
 ) -> Result<Server> {
     let folder = folder.join(id.to_string());
     std::fs::create_dir(&folder)?;
     copy_folder(base, &folder.join("data"))?;
     open_to_all(&folder)?;
     open_to_all(&folder.join("data"))?;
-    run(provider, &folder, id, port, first)
+    run(provider, &folder, id, ports)
 }
 
-fn run(provider: &Path, folder: &Path, id: u32, port: u16, first: Option<u16>) -> Result<Server> {
-    let own = group_port(port);
-    let (received, copied) = (free_port()?, free_port()?);
-    let peers = first.map(|first| format!("127.0.0.1:{}", group_port(first)));
+fn run(provider: &Path, folder: &Path, id: u32, (own, first): GroupPorts) -> Result<Server> {
+    let (port, received, copied) = (free_port()?, free_port()?, free_port()?);
+    let peers = first.map(|first| format!("127.0.0.1:{first}"));
     let args = [
         "--wsrep-on=ON".to_owned(),
         "--innodb-autoinc-lock-mode=2".to_owned(),
@@ -158,7 +154,7 @@ fn base(provider: &Path) -> Result<PathBuf> {
     template("galera", provider, &[mariadb.display().to_string()], |made| {
         let folder = TempFolder::new("galera-base")?;
         copy_folder(&mariadb, &folder.path().join("data"))?;
-        let server = run(provider, folder.path(), 1, free_port()?, None)?;
+        let server = run(provider, folder.path(), 1, (free_port()?, None))?;
         server.stop_gracefully()?;
         drop(server);
         let data = folder.path().join("data");

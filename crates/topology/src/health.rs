@@ -64,6 +64,8 @@ pub struct ServerHealth {
     stmts: AtomicU32,
     /// Bumped when the state changes; connections of an older epoch are not used again.
     epoch: AtomicU32,
+    /// Connections of an older epoch are lost, whatever is under way on them.
+    severed: AtomicU32,
     /// Milliseconds of the proxy's clock until which the server stays shunned.
     shunned_until_ms: AtomicU64,
     /// What became of connects.
@@ -204,6 +206,19 @@ impl ServerHealth {
     /// Connections made so far are not used again: new ones are made in another way.
     pub fn retire_connections(&self) {
         self.epoch.fetch_add(1, Relaxed);
+    }
+
+    /// Connections made so far are lost, with what is under way on them: another server has taken
+    /// over from this one, which nobody hears of, and what it may still say is not so any more.
+    pub fn sever_connections(&self) {
+        let before = self.epoch.fetch_add(1, Relaxed);
+        self.severed.store(before.wrapping_add(1), Relaxed);
+    }
+
+    /// The epoch whose connections, and those of later ones, are not lost.
+    #[inline]
+    pub fn severed(&self) -> u32 {
+        self.severed.load(Relaxed)
     }
 
     /// Takes the server out until `until_ms`, unless an operator took it offline.

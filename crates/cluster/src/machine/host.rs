@@ -65,6 +65,8 @@ pub(super) struct Marks {
     pub(super) is_told: bool,
     /// It is the same server as an earlier member.
     pub(super) is_alias: bool,
+    /// It has replicated from a member, or one from it.
+    pub(super) has_relatives: bool,
 }
 
 impl Marks {
@@ -136,6 +138,12 @@ impl Host {
             marks: Marks::default(),
             trouble: None,
         }
+    }
+
+    /// Whether it is certainly a server of this cluster: the configuration names it, or replication
+    /// does. Where a replica says that it is (`report_host`) may be another cluster's server.
+    pub(super) fn is_related(&self) -> bool {
+        self.listed.is_named || self.marks.has_relatives
     }
 
     /// Whether it takes writes; `None` when it has not told yet.

@@ -34,6 +34,8 @@ pub struct Member {
     pub is_listed_reader: bool,
     /// Its weight among writers.
     pub weight: u32,
+    /// Whether the configuration names it; the others were discovered.
+    pub is_named: bool,
 }
 
 impl Cluster {
@@ -73,6 +75,7 @@ pub(super) fn build(config: &Config, previous: Option<&Snapshot>) -> Vec<Arc<Clu
                 |it: &&ServerEntry| it.key.hostgroup == hostgroup && it.key.address == *address;
             config.servers.iter().find(is_it)
         };
+        let named = entry.members(&config.servers, &[]);
         let addresses = entry.members(&config.servers, config.discovered_of(entry));
         let members = addresses.into_iter().map(|address| {
             let writer = listed(&address, entry.writer_hostgroup);
@@ -82,6 +85,7 @@ pub(super) fn build(config: &Config, previous: Option<&Snapshot>) -> Vec<Arc<Clu
                 is_listed_writer: writer.is_some(),
                 is_listed_reader: reader.is_some(),
                 weight: writer.or(reader).map_or(1, |entry| entry.weight),
+                is_named: named.contains(&address),
                 address,
             }
         });

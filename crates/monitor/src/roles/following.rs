@@ -135,6 +135,7 @@ impl Following {
                 writes: member.is_listed_writer,
                 reads: member.is_listed_reader,
                 weight: member.weight,
+                is_named: member.is_named,
             };
             let endpoint = endpoint(&member.address);
             self.on(now_ms, Input::Member { host, listed, endpoint });
@@ -270,12 +271,16 @@ impl Following {
         }
     }
 
-    /// Makes a member the writer. What the one before has open is not used again.
+    /// Makes a member the writer. What the one before has open is not used again; if nobody hears of
+    /// it, what is under way there is lost, as what it answers later may not be so any more.
     fn set_writer(&self, writer: Option<HostId>) {
         let before = self.cell.writer();
         self.cell.set(writer.map(|host| host.0));
         if let Some(entries) = before.and_then(|number| self.servers.get(&HostId(number))) {
-            entries.writer.health.retire_connections();
+            match before.map(|number| self.cluster.reach(HostId(number))) {
+                Some(Reach::Up) => entries.writer.health.retire_connections(),
+                _ => entries.writer.health.sever_connections(),
+            }
         }
         if let Some(entries) = writer.and_then(|host| self.servers.get(&host)) {
             // It is known to be well.

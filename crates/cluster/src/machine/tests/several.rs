@@ -98,7 +98,7 @@ fn as_many_members_of_a_group_write_as_may() {
 #[test]
 fn the_greatest_weight_writes() {
     let mut stage = of_group(group(1, WriterReads::No));
-    let listed = Listed { weight: 9, ..Listed::default() };
+    let listed = Listed { weight: 9, ..NAMED };
     stage.on(Input::Member { host: HostId(3), listed, endpoint: endpoint(3) });
     assert_eq!(stage.cluster.standing(HostId(3)), Standing::Writer);
     assert_eq!(stage.cluster.standing(HostId(1)), Standing::BackupWriter);
