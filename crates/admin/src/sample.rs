@@ -7,6 +7,7 @@ use trunkline_stats::{
     DigestQuery, HttpFigures, MemoryFigures, Process, Report, ServerGauges, Settings,
     StatementSample, TcpCounters, TcpListenerRow, TcpServerCounters, TcpServerRow, WorkerGauges,
     WorkerStats,
+    checks::{CheckKind, CheckRow},
     topology::{ClusterRow, EventRow, MemberRow, Topology},
 };
 use trunkline_topology::{RefusalCause, ServerState};
@@ -214,4 +215,23 @@ pub fn topology() -> Topology {
         ..EventRow::default()
     };
     Topology { clusters: vec![cluster], events: vec![event] }
+}
+
+/// Checks of a server, of which the last one failed.
+pub fn checks(kind: CheckKind) -> Vec<CheckRow> {
+    let told = match kind {
+        CheckKind::Connect | CheckKind::Ping => 0,
+        CheckKind::ReadOnly | CheckKind::ReplicationLag => 1,
+        CheckKind::GroupReplication => 3,
+        CheckKind::Galera => 8,
+    };
+    let row = |started_us, error: Option<&str>| CheckRow {
+        kind,
+        address: "10.0.0.1:3306".to_owned(),
+        started_us,
+        took_us: if error.is_none() { 250 } else { 0 },
+        told: if error.is_none() { vec!["1".to_owned(); told] } else { Vec::new() },
+        error: error.map(str::to_owned),
+    };
+    vec![row(1_700_000_000_000_000, None), row(1_700_000_001_000_000, Some("no answer"))]
 }

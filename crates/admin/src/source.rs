@@ -7,6 +7,7 @@ use trunkline_config::{Config, Snapshot};
 use trunkline_net::TlsSetup;
 use trunkline_stats::{
     DigestQuery, DigestRow, Inventory, Report, SessionList, SessionQuery, Topology,
+    checks::{CheckKind, CheckRow},
 };
 use trunkline_topology::Origin;
 
@@ -31,6 +32,9 @@ pub trait StatusSource: Send + Sync + 'static {
 
     /// Clusters as they are now, and what has happened to them.
     fn topology(&self) -> Topology;
+
+    /// What checks of servers came to, the oldest first.
+    fn checks(&self, kind: CheckKind) -> Vec<CheckRow>;
 
     /// The setting `http_allowed_hosts`.
     fn http_allowed_hosts(&self) -> String;

@@ -29,6 +29,8 @@ pub struct Membership {
     pub refusal: Option<String>,
     /// Write sets that it has received and not applied yet.
     pub behind: u64,
+    /// What it said of itself, in ProxySQL's words and order: for a person to read.
+    pub told: Vec<String>,
 }
 
 /// Who a server is. Names and addresses may change or be several; this is one.

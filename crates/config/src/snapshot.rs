@@ -410,10 +410,11 @@ fn build_hostgroups(
     for entry in &entries {
         let id = entry.key.hostgroup;
         let role = clusters::role(clusters, &entry.key);
-        let before = servers_before.get(&entry.key);
-        let before = before.filter(|it| clusters::is_same(it.health.role(), role.as_ref()));
-        let health = match before {
+        let health = match servers_before.get(&entry.key) {
             Some(server) => {
+                if !clusters::is_same(server.health.role(), role.as_ref()) {
+                    server.health.set_role(role);
+                }
                 if states_before.get(&entry.key) != Some(&entry.status) {
                     server.health.set_state(entry.status);
                 }

@@ -631,6 +631,25 @@ settings! {
     monitor_password: Secret<String> = Secret::new("monitor".to_owned()), Range::Text(512), "",
         Live, "0.1.0";
 
+    /// How often a connection is opened to each server and closed again, to see whether that can be
+    /// done: `monitor.mysql_server_connect_log`.
+    monitor_connect_interval: u64 = 120_000, Range::Numbers(100, 604_800_000), "ms", Live, "0.1.0";
+
+    /// How long that may take.
+    monitor_connect_timeout: u64 = 600, Range::Numbers(100, 600_000), "ms", Live, "0.1.0";
+
+    /// How often each server is asked for a sign of life, on a connection that stands. Servers are
+    /// asked only by an account that was given for it: `monitor_account`, or `monitor_username`.
+    monitor_ping_interval: u64 = 8_000, Range::Numbers(100, 604_800_000), "ms", Live, "0.1.0";
+
+    /// How long the answer may take.
+    monitor_ping_timeout: u64 = 1_000, Range::Numbers(100, 600_000), "ms", Live, "0.1.0";
+
+    /// Pings that fail one after the other before a server is shunned and its connections are
+    /// closed, until it answers again. One that answers statements meanwhile is not; servers of a
+    /// cluster have their roles instead.
+    monitor_ping_max_failures: u32 = 3, Range::Numbers(1, 1_000_000), "", Live, "0.1.0";
+
     /// Whether a server of `mysql_replication_hostgroups` that becomes a writer goes on reading.
     monitor_writer_is_also_reader: bool = true, Range::All, "", Live, "0.1.0";
 

@@ -12,13 +12,15 @@ use tokio::{
 use trunkline_config::Snapshot;
 use trunkline_net::TlsSetup;
 use trunkline_protocol::packet::greeting::Flavor;
+use trunkline_stats::checks::CheckKind;
 use trunkline_topology::{
     Address, LagLimit, LagWatch, Replication, Server, ServerHealth, ServerKey, ServerState,
 };
 
 use crate::{
-    Account, LearnError,
+    Account, Board, LearnError,
     conversation::{self, Answer, Way},
+    pings::Timing,
 };
 
 /// Servers asked together.
@@ -39,6 +41,7 @@ const COLUMNS: [&[u8]; 2] = [b"Seconds_Behind_Master", b"Seconds_Behind_Source"]
 pub async fn keep_measuring_lag(
     mut snapshots: Receiver<Arc<Snapshot>>,
     tls: Receiver<Arc<TlsSetup>>,
+    board: Arc<Board>,
 ) {
     let mut lags = Lags::default();
     loop {
@@ -52,7 +55,7 @@ pub async fn keep_measuring_lag(
                 // Until there is somebody to ask.
                 return std::future::pending().await;
             }
-            lags.round(&snapshot, &tls).await;
+            lags.round(&snapshot, &tls, &board).await;
             sleep_until(begun + pause).await;
         };
         tokio::select! {
@@ -92,7 +95,7 @@ impl Lags {
     }
 
     /// Asks each server once, and judges its entries.
-    async fn round(&mut self, snapshot: &Snapshot, tls: &Arc<TlsSetup>) {
+    async fn round(&mut self, snapshot: &Snapshot, tls: &Arc<TlsSetup>, board: &Arc<Board>) {
         let account = Account::of_monitor(snapshot, false);
         let time_max = Duration::from_millis(snapshot.settings.monitor_replication_lag_timeout);
         let mut servers: HashMap<&Address, &Arc<Server>> = HashMap::new();
@@ -104,9 +107,11 @@ impl Lags {
         for server in servers.into_values() {
             let (server, account) = (Arc::clone(server), account.clone());
             let (way, turns) = (Way::to(&server, tls), Arc::clone(&turns));
+            let board = Arc::clone(board);
             looks.spawn(async move {
                 // The semaphore is never closed, so that there always is a permit in the end.
                 let _turn = turns.acquire().await;
+                let timing = Timing::begin(&server.key.address);
                 let seen = match timeout(time_max, look_at(&server, account, &way)).await {
                     Ok(seen) => seen,
                     Err(_) => {
@@ -114,6 +119,9 @@ impl Lags {
                         Err(LearnError::new(format!("no answer within {time_ms} ms")))
                     }
                 };
+                let outcome = seen.as_ref().map(|seen| vec![shown(*seen)]);
+                let outcome = outcome.map_err(ToString::to_string);
+                board.checked(timing.end(CheckKind::ReplicationLag, outcome));
                 (server.key.address.clone(), seen)
             });
         }
@@ -167,6 +175,14 @@ impl Lags {
                 ),
             }
         }
+    }
+}
+
+/// The lag as ProxySQL's table has it.
+fn shown(seen: Replication) -> String {
+    match seen {
+        Replication::Behind(lag_sec) => lag_sec.to_string(),
+        Replication::Independent | Replication::Unknown => String::new(),
     }
 }
 

@@ -58,6 +58,17 @@ impl Account {
         }
     }
 
+    /// Who asks for signs of life: an account that was given for it, or ProxySQL's default where
+    /// its tables describe clusters.
+    pub(crate) fn of_pings(snapshot: &Snapshot) -> Option<Self> {
+        let (settings, default) = (&snapshot.settings, Settings::default());
+        let is_given = !settings.monitor_account.is_empty()
+            || settings.monitor_username != default.monitor_username
+            || settings.monitor_password != default.monitor_password
+            || snapshot.clusters.iter().any(|cluster| cluster.entry.begins_as_listed());
+        is_given.then(|| Self::of_monitor(snapshot, true)).flatten()
+    }
+
     /// The account of the user called `name`, active or not; `None` where its password is not
     /// known.
     pub fn named(snapshot: &Snapshot, name: &str) -> Option<Self> {

@@ -26,6 +26,8 @@ pub mod asking;
 
 pub mod lag;
 
+pub mod pings;
+
 pub mod roles;
 
 pub mod naming;
@@ -45,6 +47,7 @@ pub use knowledge::{Facts, Knowledge, StateFileError};
 pub use lag::keep_measuring_lag;
 pub use learn::{Account, LearnError, Learned, learn};
 pub use naming::{HostQuestion, SystemResolver, keep_naming};
+pub use pings::keep_pinging;
 pub use resolve::{Resolution, resolve};
 pub use roles::{Board, ClusterNews, keep_following};
 pub use watch::{keep_learning, keep_resolving};

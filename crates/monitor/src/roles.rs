@@ -59,7 +59,7 @@ pub async fn keep_following(
         let changed = loop {
             for following in clusters.values_mut() {
                 following.look_at_traffic(now_ms());
-                following.ask_due(now_ms(), &Arc::clone(&tls.borrow()), &answers);
+                following.ask_due(now_ms(), &Arc::clone(&tls.borrow()), &board, &answers);
                 following.carry_out(&board, &news);
             }
             let soon = clusters.values().filter_map(Following::next_ms).min();

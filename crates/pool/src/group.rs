@@ -108,7 +108,14 @@ impl<C: Copy + PartialEq> Pool<C> {
             group.slots.clear();
         }
         for server in servers {
-            let id = match gone.remove(&server.key) {
+            // One that had gone and came back between two looks is counted anew: what its old
+            // connections took they give back to the old count.
+            let is_known = |id: &SlotId| {
+                let slot = self.slots.get(id.0);
+                slot.is_some_and(|slot| Arc::ptr_eq(&slot.server.health, &server.health))
+            };
+            let known = gone.get(&server.key).copied().filter(is_known);
+            let id = match known.and_then(|_| gone.remove(&server.key)) {
                 Some(id) => id,
                 None => SlotId(self.slots.insert(Slot::new(Arc::clone(server)))),
             };

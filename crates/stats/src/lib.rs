@@ -11,6 +11,7 @@
 //! Prometheus and the manual).
 #![forbid(unsafe_code)]
 
+pub mod checks;
 pub mod command;
 pub mod counters;
 pub mod digest;

@@ -102,6 +102,13 @@ pub(crate) fn mysql_public_key() -> Option<&'static Path> {
     PUBLIC_KEY.get().map(PathBuf::as_path)
 }
 
+/// An RSA key for proxies, which make one of their own otherwise, at each start; `None` without
+/// MySQL's tree.
+pub(crate) fn proxy_key() -> Option<PathBuf> {
+    MySqlTree::find().ok()?;
+    data_template().ok().map(|folder| folder.join("private_key.pem")).filter(|key| key.is_file())
+}
+
 static PUBLIC_KEY: OnceLock<PathBuf> = OnceLock::new();
 
 pub(crate) fn command(layout: &Layout) -> Result<Command> {

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::accounting;
 use crate::folder::TempFolder;
 use crate::http::http_get;
-use crate::mysql::mysql_public_key;
+use crate::mysql::{mysql_public_key, proxy_key};
 use crate::namespace::{Overlay, overlaid};
 use crate::port::{free_port, is_listening, is_listening_unix, release_port};
 use crate::process::{Process, Signal};
@@ -437,6 +437,10 @@ fn complete(config: &str, port: u16, http_port: u16, folder: &Path) -> String {
     // Without TLS a password goes only to servers whose key is known.
     if let Some(key) = mysql_public_key().filter(|_| !has("server_public_key")) {
         text.push_str(&format!("server_public_key = \"{}\"\n", key.display()));
+    }
+    // To make one takes most of the time of a start.
+    if let Some(key) = proxy_key().filter(|_| !has("caching_sha2_password_private_key_path")) {
+        text.push_str(&format!("caching_sha2_password_private_key_path = \"{}\"\n", key.display()));
     }
     text.push_str(config);
     text.replace("{port}", &port.to_string())

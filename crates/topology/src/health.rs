@@ -64,6 +64,8 @@ pub struct ServerHealth {
     stmts: AtomicU32,
     /// Bumped when the state changes; connections of an older epoch are not used again.
     epoch: AtomicU32,
+    /// Sessions lose what they hold on connections of an older epoch.
+    deposed: AtomicU32,
     /// Connections of an older epoch are lost, whatever is under way on them.
     severed: AtomicU32,
     /// Milliseconds of the proxy's clock until which the server stays shunned.
@@ -78,7 +80,7 @@ pub struct ServerHealth {
     /// What its sessions begin with, as its connections have told: 0 nobody has.
     autocommit: AtomicU8,
     /// What it has to be in its cluster, where it is in one.
-    role: OnceLock<Role>,
+    roles: Roles,
     /// What workers have seen of it since that was taken last, and whether answers are of
     /// interest.
     seen: AtomicU8,
@@ -106,6 +108,25 @@ impl Seen {
     }
 }
 
+/// What a server has had to be, one after the other; the last one holds. Loads that change it are
+/// rare, and readers take no lock.
+#[derive(Debug, Default)]
+struct Roles {
+    role: Option<Role>,
+    next: OnceLock<Box<Roles>>,
+}
+
+impl Roles {
+    #[inline]
+    fn last(&self) -> &Self {
+        let mut last = self;
+        while let Some(next) = last.next.get() {
+            last = next;
+        }
+        last
+    }
+}
+
 /// What became of connects to a server.
 #[derive(Debug, Default)]
 struct Connects {
@@ -127,12 +148,22 @@ impl ServerHealth {
 
     /// A member of a cluster that starts in `state`, and takes statements while it has this role.
     pub fn of_member(state: ServerState, role: Role) -> Self {
-        Self { role: OnceLock::from(role), ..Self::new(state) }
+        let roles = Roles { role: Some(role), next: OnceLock::new() };
+        Self { roles, ..Self::new(state) }
     }
 
     /// What it has to be in its cluster; `None` for one that is in none.
     pub fn role(&self) -> Option<&Role> {
-        self.role.get()
+        self.roles.last().role.as_ref()
+    }
+
+    /// It stands for another role from now on, or for none, and what is counted of it goes on. One
+    /// caller at a time.
+    pub fn set_role(&self, role: Option<Role>) {
+        let next = Box::new(Roles { role, next: OnceLock::new() });
+        // There is nobody else who sets one.
+        drop(self.roles.last().next.set(next));
+        self.epoch.fetch_add(1, Relaxed);
     }
 
     /// Whether it has not the role that its hostgroup stands for.
@@ -208,11 +239,24 @@ impl ServerHealth {
         self.epoch.fetch_add(1, Relaxed);
     }
 
+    /// Connections made so far are not used again, and sessions lose what they hold there, even if
+    /// the server gets its role back: another one had it meanwhile.
+    pub fn depose_connections(&self) {
+        let before = self.epoch.fetch_add(1, Relaxed);
+        self.deposed.store(before.wrapping_add(1), Relaxed);
+    }
+
+    /// The epoch of the connections on which sessions may go on.
+    pub fn deposed(&self) -> u32 {
+        self.deposed.load(Relaxed)
+    }
+
     /// Connections made so far are lost, with what is under way on them: another server has taken
     /// over from this one, which nobody hears of, and what it may still say is not so any more.
     pub fn sever_connections(&self) {
         let before = self.epoch.fetch_add(1, Relaxed);
         self.severed.store(before.wrapping_add(1), Relaxed);
+        self.deposed.store(before.wrapping_add(1), Relaxed);
     }
 
     /// The epoch whose connections, and those of later ones, are not lost.
@@ -509,6 +553,17 @@ mod tests {
         assert_eq!((second, establish(4)), (first + 1, second));
         (0..7).for_each(|_| health.disestablish());
         assert_eq!(establish(50), second + 1);
+    }
+
+    #[test]
+    fn another_role_leaves_everything_that_is_counted() {
+        let health = ServerHealth::new(ServerState::Online);
+        assert!(health.try_take_connection(2));
+        let (is_given, ends_statements) = (AtomicBool::new(false), true);
+        health.set_role(Some(Role::Shared { is_given, ends_statements }));
+        assert_eq!((health.state(0), health.connections()), (ServerState::Standby, 1));
+        health.set_role(None);
+        assert_eq!((health.state(0), health.connections()), (ServerState::Online, 1));
     }
 
     #[test]

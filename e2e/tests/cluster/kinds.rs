@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use trunkline_testkit::{Galera, Group, SqlClient, galera_available, skipped};
 
 use super::*;
+use crate::stage::start as start_server;
 
 fn administrator(proxy: &Trunkline) -> Result<SqlClient> {
     SqlClient::tcp(proxy.admin_port(), "admin", "admin", "")
@@ -47,6 +48,9 @@ fn servers_of_mysql_replication_hostgroups_are_where_their_read_only_says() -> R
             user(10)
         ))?;
         let mut admin = administrator(&proxy)?;
+        // What is held while servers become a cluster's is given back as it was counted.
+        let mut held = client(&proxy, "")?;
+        held.sql("BEGIN; SELECT 1 FROM mark.server")?;
         for statement in [
             format!("SET mysql-monitor_username = '{USER}'"),
             format!("SET mysql-monitor_password = '{}'", PASSWORD.replace('\'', "''")),
@@ -59,6 +63,15 @@ fn servers_of_mysql_replication_hostgroups_are_where_their_read_only_says() -> R
             admin.sql(&statement)?;
         }
         wait_running(&mut admin, &[(10, one), (20, two)])?;
+        drop(held);
+        let used = "SELECT MAX(ConnUsed + ConnFree) FROM stats_mysql_connection_pool";
+        let used = admin.value(used)?.context("NULL")?.parse::<u32>()?;
+        ensure!(used < 100, "{used} connections");
+        // Checks are told as in ProxySQL.
+        let check = "SELECT MAX(read_only) FROM monitor.mysql_server_read_only_log
+                     WHERE error IS NULL AND port = ";
+        let read_only = admin.value(&format!("{check}{}", two.port()))?;
+        ensure!(read_only == Some("1".to_owned()), "{read_only:?}");
         let insert = "INSERT INTO mark.note (text) VALUES ('x')";
         client(&proxy, "")?.sql(insert)?;
         // Another module is loaded: servers are what they were loaded as, and keep their roles.
@@ -80,6 +93,38 @@ fn servers_of_mysql_replication_hostgroups_are_where_their_read_only_says() -> R
         one.sql("SET GLOBAL read_only = 1")?;
         wait_running(&mut admin, &[(10, two), (20, one)])?;
     }
+    Ok(())
+}
+
+#[test]
+fn a_server_that_answers_no_pings_is_out_until_it_does() -> Result<()> {
+    if !is_available(Flavour::MariaDb, "a_server_that_answers_no_pings_is_out") {
+        return Ok(());
+    }
+    let server = start_server(Flavour::MariaDb, Options::default())?;
+    let proxy = Trunkline::start_database(&format!(
+        "workers = 1\nmonitor_account = \"{USER}\"\nmonitor_ping_interval = 100\n\
+         monitor_ping_timeout = 100\n[[server]]\nhostgroup = 0\naddress = \"{}\"\n{}",
+        server.address(),
+        user(0)
+    ))?;
+    let mut admin = administrator(&proxy)?;
+    let mut wait_status = |wanted: &str| {
+        let status = "SELECT status FROM runtime_mysql_servers";
+        wait_until(wanted, SOON, || Ok((text(&mut admin, status)? == wanted).then_some(())))
+    };
+    client(&proxy, "")?.sql("DO 1")?;
+    server.pause()?;
+    wait_status("SHUNNED")?;
+    server.resume()?;
+    wait_status("ONLINE")?;
+    client(&proxy, "")?.sql("DO 1")?;
+    let mut rows = |column: &str, table: &str| {
+        let found = format!("SELECT COUNT({column}) > 0 FROM monitor.{table}");
+        Ok::<_, anyhow::Error>(text(&mut admin, &found)? == "1")
+    };
+    ensure!(rows("ping_error", "mysql_server_ping_log")?, "no failed ping is shown");
+    ensure!(rows("connect_success_time_us", "mysql_server_connect_log")?, "no connect is shown");
     Ok(())
 }
 

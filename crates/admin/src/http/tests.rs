@@ -43,6 +43,13 @@ impl StatusSource for Fixed {
         self.health.clone()
     }
 
+    fn checks(
+        &self,
+        kind: trunkline_stats::checks::CheckKind,
+    ) -> Vec<trunkline_stats::checks::CheckRow> {
+        crate::sample::checks(kind)
+    }
+
     fn topology(&self) -> trunkline_stats::Topology {
         sample::topology()
     }

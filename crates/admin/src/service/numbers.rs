@@ -35,6 +35,7 @@ impl AdminService {
         if names("runtime_mysql_servers") {
             self.fill_runtime_servers(to).await?;
         }
+        self.fill_checks(to, &names).await?;
         if !names("stats_") && !names("global_variables") {
             return Ok(());
         }
@@ -97,6 +98,22 @@ impl AdminService {
         }
         self.fill_present(&names, &mut filled).await;
         to.with(move |store| Ok(store.fill(Schema::Stats, &filled)?)).await
+    }
+
+    /// Tables of the schema `monitor`.
+    async fn fill_checks(
+        &self,
+        to: &SharedStore,
+        names: &impl Fn(&str) -> bool,
+    ) -> Result<(), Refused> {
+        let named = present::CHECKS.iter().filter(|(table, _)| names(table));
+        let filled: Filled = named
+            .map(|(table, kind)| (*table, present::checks(&self.runtime.checks(*kind))))
+            .collect();
+        if filled.is_empty() {
+            return Ok(());
+        }
+        to.with(move |store| Ok(store.fill(Schema::Monitor, &filled)?)).await
     }
 
     /// `stats_mysql_global` as pairs.

@@ -5,7 +5,9 @@ use std::{collections::BTreeMap, sync::PoisonError};
 use serde_json::json;
 use trunkline_stats::{
     DigestRow, ErrorRow, Histogram, IdleConn, Inventory, LatencySketch, PreparedRow, Report,
-    Topology, hostgroup_shown,
+    Topology,
+    checks::{CheckKind, CheckRow},
+    hostgroup_shown,
 };
 use trunkline_store::Value;
 
@@ -120,6 +122,47 @@ pub(super) fn client_hosts(rows: &[FailedLogins]) -> Vec<Vec<Value>> {
         vec![text(&row.origin.to_string()), number(row.failures), number(at_us)]
     };
     rows.iter().map(row).collect()
+}
+
+/// Tables of the monitor, and the checks that they show.
+pub(super) const CHECKS: [(&str, CheckKind); 6] = [
+    ("mysql_server_connect_log", CheckKind::Connect),
+    ("mysql_server_ping_log", CheckKind::Ping),
+    ("mysql_server_read_only_log", CheckKind::ReadOnly),
+    ("mysql_server_replication_lag_log", CheckKind::ReplicationLag),
+    ("mysql_server_galera_log", CheckKind::Galera),
+    ("mysql_server_group_replication_log", CheckKind::GroupReplication),
+];
+
+/// Rows of one of them. What a server has not told is as in a row of ProxySQL's of a check that
+/// failed. Two checks of a server in the same microsecond are one row.
+pub(super) fn checks(checks: &[CheckRow]) -> Vec<Vec<Value>> {
+    let Some(first) = checks.first() else { return Vec::new() };
+    let untold: &[&str] = match first.kind {
+        CheckKind::Connect | CheckKind::Ping => &[],
+        CheckKind::ReadOnly => &["1"],
+        CheckKind::ReplicationLag => &["0"],
+        CheckKind::GroupReplication => &["NO", "YES", "0"],
+        CheckKind::Galera => &["NO", "YES", "0", "0", "NO", "NO", "NO", "NO"],
+    };
+    let value = |told: &str| match told.parse::<i64>() {
+        Ok(told) => Value::Integer(told),
+        Err(_) if told.is_empty() => Value::Null,
+        Err(_) => text(told),
+    };
+    let mut shown: BTreeMap<(&str, u64), Vec<Value>> = BTreeMap::new();
+    for check in checks {
+        let (host, port) = host_and_port(&check.address);
+        let mut row =
+            vec![text(&host), number(port), number(check.started_us), number(check.took_us)];
+        match check.error {
+            None => row.extend(check.told.iter().map(|told| value(told))),
+            Some(_) => row.extend(untold.iter().map(|told| value(told))),
+        }
+        row.push(check.error.as_deref().map_or(Value::Null, text));
+        shown.insert((&check.address, check.started_us), row);
+    }
+    shown.into_values().collect()
 }
 
 /// `stats_cluster_servers`.

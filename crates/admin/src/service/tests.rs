@@ -38,6 +38,13 @@ impl StatusSource for Kept {
         Health::Ready
     }
 
+    fn checks(
+        &self,
+        kind: trunkline_stats::checks::CheckKind,
+    ) -> Vec<trunkline_stats::checks::CheckRow> {
+        crate::sample::checks(kind)
+    }
+
     fn topology(&self) -> trunkline_stats::Topology {
         sample::topology()
     }

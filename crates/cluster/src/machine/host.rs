@@ -47,6 +47,8 @@ struct Misses {
     timed_out: u32,
     /// When the first one failed, ms.
     since_ms: u64,
+    /// When the last one failed, ms.
+    last_ms: u64,
 }
 
 /// What the decision remembers of a member.
@@ -188,6 +190,7 @@ impl Host {
         if self.misses.refused + self.misses.timed_out == 0 {
             self.misses.since_ms = now_ms;
         }
+        let before_ms = self.misses.last_ms;
         let why = match miss {
             Miss::Refused(why) => {
                 self.misses.refused += 1;
@@ -206,7 +209,8 @@ impl Host {
                 return changes;
             }
         };
-        self.suspect(why).into_iter().collect()
+        self.misses.last_ms = now_ms;
+        self.suspect(before_ms, why).into_iter().collect()
     }
 
     /// What workers have seen.
@@ -246,9 +250,11 @@ impl Host {
         (before == Reach::Down).then_some(Change::Up(how))
     }
 
-    fn suspect(&mut self, why: String) -> Option<Change> {
-        let Misses { refused, timed_out, since_ms } = self.misses;
-        let answers_others = self.traffic_ms.is_some_and(|at_ms| at_ms >= since_ms);
+    /// A question failed, the one before at `before_ms`: whether statements were answered since
+    /// then says whether the server is down.
+    fn suspect(&mut self, before_ms: u64, why: String) -> Option<Change> {
+        let Misses { refused, timed_out, .. } = self.misses;
+        let answers_others = self.traffic_ms.is_some_and(|at_ms| at_ms > before_ms);
         if refused + timed_out >= MISSES_MAX && !answers_others {
             let before = std::mem::replace(&mut self.reach, Reach::Down);
             return (before != Reach::Down).then_some(Change::Down(why));

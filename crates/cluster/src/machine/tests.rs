@@ -259,6 +259,17 @@ fn a_server_that_answers_statements_is_not_down() {
 }
 
 #[test]
+fn a_server_that_has_answered_statements_for_a_while_may_go_down() {
+    let mut stage = Stage::of_three();
+    stage.refused(1, 2);
+    stage.seen(1, Evidence::Answered);
+    stage.refused(1, 1);
+    assert_eq!(stage.cluster.reach(HostId(1)), Reach::Suspect);
+    stage.refused(1, 3);
+    assert_eq!(stage.cluster.reach(HostId(1)), Reach::Down);
+}
+
+#[test]
 fn a_primary_that_its_replicas_still_hear_is_not_lost() {
     let mut stage = Stage::of_three();
     stage.timed_out(1, 3);

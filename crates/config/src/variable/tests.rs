@@ -81,5 +81,5 @@ fn values_become_lines_of_a_file() {
     );
     check("mysql-server_version", "8.0 \"x\"", "server_version = \"8.0 \\\"x\\\"\"");
     check("mysql-monitor_username", "m", "monitor_username = \"m\"");
-    assert_eq!(line("mysql-monitor_ping_interval", "9000"), None);
+    assert_eq!(line("mysql-monitor_query_interval", "9000"), None);
 }

@@ -7,14 +7,20 @@ use std::{
 };
 
 use trunkline_config::Snapshot;
-use trunkline_stats::topology::{ClusterRow, EventRow, Topology};
+use trunkline_stats::{
+    checks::{CheckKind, CheckRow},
+    topology::{ClusterRow, EventRow, Topology},
+};
 
 /// Events that are remembered; the oldest goes first.
 pub const EVENTS_MAX: usize = 1_000;
 
+/// Checks of a kind that are remembered; the oldest goes first.
+const CHECKS_MAX: usize = 10_000;
+
 /// What is shown, for whoever asks.
 #[derive(Debug, Default)]
-pub struct Board(Mutex<Shown>);
+pub struct Board(Mutex<Shown>, Mutex<Vec<VecDeque<CheckRow>>>);
 
 #[derive(Debug, Default)]
 struct Shown {
@@ -35,6 +41,30 @@ impl Board {
         Topology {
             clusters: shown.clusters.values().cloned().collect(),
             events: shown.events.iter().cloned().collect(),
+        }
+    }
+
+    /// What checks of this kind came to, the oldest first.
+    pub fn checks(&self, kind: CheckKind) -> Vec<CheckRow> {
+        let checks = self.1.lock().unwrap_or_else(PoisonError::into_inner);
+        let of = |rows: &&VecDeque<CheckRow>| rows.front().is_some_and(|row| row.kind == kind);
+        checks.iter().find(of).into_iter().flatten().cloned().collect()
+    }
+
+    /// Remembers what a check came to.
+    pub(crate) fn checked(&self, row: CheckRow) {
+        let mut checks = self.1.lock().unwrap_or_else(PoisonError::into_inner);
+        let of = |rows: &&mut VecDeque<CheckRow>| {
+            rows.front().is_some_and(|first| first.kind == row.kind)
+        };
+        match checks.iter_mut().find(of) {
+            Some(rows) => {
+                if rows.len() >= CHECKS_MAX {
+                    rows.pop_front();
+                }
+                rows.push_back(row);
+            }
+            None => checks.push(VecDeque::from([row])),
         }
     }
 

@@ -18,7 +18,10 @@ use trunkline_config::{
 };
 use trunkline_net::TlsSetup;
 use trunkline_protocol::packet::greeting::Flavor;
-use trunkline_stats::topology::{ClusterRow, MemberRow};
+use trunkline_stats::{
+    checks::{CheckKind, CheckRow},
+    topology::{ClusterRow, MemberRow},
+};
 use trunkline_topology::{Address, Role, Seen, Server, WriterCell};
 
 use super::{
@@ -30,6 +33,7 @@ use super::{
 use crate::{
     Account, LearnError,
     conversation::{self, Conversation, Way},
+    pings::Timing,
 };
 
 /// How often servers are asked while the writer is in doubt, ms.
@@ -187,6 +191,7 @@ impl Following {
         &mut self,
         now_ms: u64,
         tls: &Arc<TlsSetup>,
+        board: &Arc<Board>,
         answers: &mpsc::Sender<Answered>,
     ) {
         if !self.is_enabled {
@@ -211,8 +216,11 @@ impl Following {
             };
             let (time_max, answers) = (self.timeout, answers.clone());
             let cluster = self.configured.entry.name.clone();
+            let (board, kind) = (Arc::clone(board), entry.kind);
             tokio::spawn(async move {
+                let timing = Timing::begin(&look.server.key.address);
                 let answer = look.within(time_max).await;
+                board.checked(check_row(timing, kind, &answer));
                 let answered = Answered { cluster, host, asked_ms: now_ms, answer };
                 // Whoever asked may have gone.
                 drop(answers.send(answered).await);
@@ -278,7 +286,7 @@ impl Following {
         self.cell.set(writer.map(|host| host.0));
         if let Some(entries) = before.and_then(|number| self.servers.get(&HostId(number))) {
             match before.map(|number| self.cluster.reach(HostId(number))) {
-                Some(Reach::Up) => entries.writer.health.retire_connections(),
+                Some(Reach::Up) => entries.writer.health.depose_connections(),
                 _ => entries.writer.health.sever_connections(),
             }
         }
@@ -332,6 +340,22 @@ fn give(server: &Server, is_given: bool) {
             server.health.retire_connections();
         }
     }
+}
+
+/// What is shown of a question.
+fn check_row(timing: Timing, kind: ClusterKind, answer: &Result<Facts, Miss>) -> CheckRow {
+    let kind = match kind {
+        ClusterKind::Replication | ClusterKind::ReadOnly => CheckKind::ReadOnly,
+        ClusterKind::Galera => CheckKind::Galera,
+        ClusterKind::GroupReplication => CheckKind::GroupReplication,
+    };
+    let outcome = match answer {
+        Ok(Facts { membership: Some(membership), .. }) => Ok(membership.told.clone()),
+        Ok(facts) => Ok(vec![u8::from(!facts.is_writable).to_string()]),
+        Err(Miss::TimedOut) => Err("no answer in time".to_owned()),
+        Err(Miss::Refused(why) | Miss::Denied(why)) => Err(why.clone()),
+    };
+    timing.end(kind, outcome)
 }
 
 /// How a cluster is looked after, and how long an answer may take, ms.

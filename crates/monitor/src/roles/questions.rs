@@ -140,10 +140,11 @@ impl Variables {
         !is_read_only
     }
 
-    /// MariaDB has no `server_uuid`: no two servers of a host have one data directory.
+    /// MariaDB has no `server_uuid`: no two servers of a host have one data directory. Copies of a
+    /// machine may have one name.
     fn identity(&self) -> Identity {
         let place = || {
-            let parts = ["hostname", "port", "datadir"].map(|name| self.text(name));
+            let parts = ["hostname", "port", "datadir", "server_id"].map(|name| self.text(name));
             parts.join("/")
         };
         Identity {

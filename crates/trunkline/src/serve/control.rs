@@ -10,7 +10,10 @@ use trunkline_admin::{
 use trunkline_budget::Budget;
 use trunkline_config::{Config, Snapshot};
 use trunkline_proxy::{DataPlane, KillAnswer, KillScope, TlsSetup};
-use trunkline_stats::{DigestQuery, DigestRow, Inventory, SessionQuery, Topology};
+use trunkline_stats::{
+    DigestQuery, DigestRow, Inventory, SessionQuery, Topology,
+    checks::{CheckKind, CheckRow},
+};
 
 use super::reporter::Reporter;
 
@@ -93,6 +96,10 @@ impl StatusSource for Control {
 
     fn health(&self) -> Health {
         self.reporter.health()
+    }
+
+    fn checks(&self, kind: CheckKind) -> Vec<CheckRow> {
+        self.reporter.checks(kind)
     }
 
     fn topology(&self) -> Topology {

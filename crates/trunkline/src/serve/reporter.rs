@@ -19,6 +19,7 @@ use trunkline_sql::token::Modes;
 use trunkline_stats::{
     CacheFigures, CatalogFigures, DigestQuery, LostLines, MemoryFigures, Process, Report,
     SessionList, SessionQuery, Topology,
+    checks::{CheckKind, CheckRow},
 };
 use trunkline_topology::Origin;
 
@@ -237,6 +238,10 @@ impl StatusSource for Reporter {
 
     fn health(&self) -> Health {
         self.known().health.clone()
+    }
+
+    fn checks(&self, kind: CheckKind) -> Vec<CheckRow> {
+        self.board.checks(kind)
     }
 
     fn topology(&self) -> Topology {

@@ -19,7 +19,7 @@ use trunkline_config::{Config, Snapshot, difference};
 use trunkline_monitor::{
     Board, ClusterNews, Knowledge, Resolution, UsersRead, greeting_for_clients, keep_asking,
     keep_checking, keep_following, keep_learning, keep_looking_up_users, keep_measuring_lag,
-    keep_reading_users, keep_resolving, keep_telling, resolve,
+    keep_pinging, keep_reading_users, keep_resolving, keep_telling, resolve,
 };
 use trunkline_protocol::packet::greeting::Greeting;
 use trunkline_proxy::{DataPlane, TlsSetup};
@@ -118,9 +118,10 @@ impl Supervisor {
         let Asked { users_wanted: wanted, user_questions, questions, names, catalog } = asked;
         tokio::spawn(keep_asking(seen.clone(), works_with.clone(), questions));
         tokio::spawn(keep_telling(seen.clone(), works_with.clone(), catalog, names));
-        tokio::spawn(keep_measuring_lag(seen.clone(), works_with.clone()));
-        let (told, clusters) = mpsc::channel(OUTCOMES_MAX);
         let board = Arc::clone(&parts.board);
+        tokio::spawn(keep_measuring_lag(seen.clone(), works_with.clone(), Arc::clone(&board)));
+        tokio::spawn(keep_pinging(seen.clone(), works_with.clone(), Arc::clone(&board)));
+        let (told, clusters) = mpsc::channel(OUTCOMES_MAX);
         tokio::spawn(keep_following(seen.clone(), works_with.clone(), board, told));
         let turn = Arc::default();
         tokio::spawn(keep_looking_up_users(

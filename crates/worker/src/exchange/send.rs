@@ -420,9 +420,13 @@ impl Core {
             || (is_out || session.has_left(conn.id)) && may_leave(session, statement, conn.id)
     }
 
-    /// Whether a connection's server does not write in its cluster any more.
+    /// Whether a connection's server does not write in its cluster any more, or another one has
+    /// since the connection was opened.
     pub(crate) fn is_deposed(&self, conn: &Conn) -> bool {
-        self.servers.pool.slot(conn.slot).is_some_and(|slot| slot.server.health.is_deposed())
+        self.servers.pool.slot(conn.slot).is_some_and(|slot| {
+            let health = &slot.server.health;
+            health.is_deposed() || conn.server.epoch < health.deposed()
+        })
     }
 
     /// The server is out of its hostgroup, or the user has been given another one: it may be

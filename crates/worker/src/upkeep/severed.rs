@@ -16,8 +16,9 @@ impl Core {
     }
 
     /// Connections on which something is under way to servers that nobody hears of and from which
-    /// another one has taken over, and those of users with `fast_forward` to servers that do not
-    /// write in their cluster any more.
+    /// another one has taken over. Of servers that do not write in their cluster any more, those of
+    /// users with `fast_forward`, and those that sessions hold and send nothing on: an open
+    /// transaction would hold up replication.
     pub(crate) fn severed_conns(&mut self) -> Vec<ConnId> {
         let slots = self.servers.pool.slots().filter(|(_, slot)| is_news(slot));
         let slots: Vec<SlotId> = slots.map(|(id, _)| id).collect();
@@ -31,15 +32,24 @@ impl Core {
         }
         let is_lost = |conn: &&Conn| {
             slots.contains(&conn.slot)
-                && (self.is_severed(conn)
-                    || matches!(conn.phase, ConnPhase::Forward(_)) && self.is_deposed(conn))
+                && (self.is_severed(conn) || is_held(conn) && self.is_deposed(conn))
         };
         self.servers.conns.values().filter(is_lost).map(|conn| conn.id).collect()
     }
 }
 
+/// Whether a session holds a connection, and awaits nothing on it.
+fn is_held(conn: &Conn) -> bool {
+    match conn.phase {
+        ConnPhase::Forward(_) => true,
+        ConnPhase::Ready => conn.list == ConnState::Pinned && conn.in_flight.is_empty(),
+        ConnPhase::Connecting(_) | ConnPhase::Login(_) | ConnPhase::Closed => false,
+    }
+}
+
 /// Whether there may be such connections to a server that were not looked at.
 fn is_news(slot: &Slot) -> bool {
-    slot.severed != slot.server.health.severed()
-        || slot.counts().of(ConnState::Forwarding) > 0 && slot.server.health.is_deposed()
+    let held = [ConnState::Forwarding, ConnState::Pinned].map(|state| slot.counts().of(state));
+    let health = &slot.server.health;
+    slot.severed != health.severed() || held != [0, 0] && health.is_deposed()
 }

@@ -23,7 +23,7 @@ fn member(id: u32) -> Facts {
 
 fn refusing(id: u32, why: &str) -> Facts {
     let refusal = Some(why.to_owned());
-    Facts { membership: Some(Membership { refusal, behind: 0 }), ..writable(id) }
+    Facts { membership: Some(Membership { refusal, ..Membership::default() }), ..writable(id) }
 }
 
 /// Three members of a group, of which one writes.
@@ -108,7 +108,7 @@ fn the_greatest_weight_writes() {
 fn a_reader_of_a_group_that_is_too_far_behind_reads_no_more() {
     let mut stage = of_group(group(1, WriterReads::No));
     let behind = |behind| {
-        let membership = Some(Membership { refusal: None, behind });
+        let membership = Some(Membership { behind, ..Membership::default() });
         Facts { membership, is_writable: false, ..writable(3) }
     };
     stage.told(3, behind(10));

@@ -17,7 +17,19 @@ const DONOR: &str = "2";
 /// Completes what is known of a node by what it says of its cluster.
 pub(super) fn complete(facts: Facts, variables: &Variables, status: &Variables) -> Facts {
     let behind = status.text("wsrep_local_recv_queue").parse().unwrap_or_default();
-    let membership = Membership { refusal: refusal(variables, status), behind };
+    let yes = |is_so: bool| if is_so { "YES" } else { "NO" }.to_owned();
+    let maintained = variables.get("pxc_maint_mode").is_some_and(|mode| mode != "DISABLED");
+    let told = vec![
+        yes(status.text("wsrep_cluster_status") == "Primary"),
+        yes(!facts.is_writable),
+        status.text("wsrep_local_recv_queue"),
+        status.text("wsrep_local_state"),
+        yes(variables.is_on("wsrep_desync")),
+        yes(variables.text("wsrep_reject_queries") != "NONE"),
+        yes(variables.is_on("wsrep_sst_donor_rejects_queries")),
+        yes(maintained),
+    ];
+    let membership = Membership { refusal: refusal(variables, status), behind, told };
     let addresses = status.text("wsrep_incoming_addresses");
     let endpoint = |address: &str| {
         let (host, port) = address.trim().rsplit_once(':')?;

@@ -18,7 +18,7 @@ pub(super) fn complete(facts: Facts, members: &Table<'_>, behind: &Table<'_>) ->
         behind.text(0, &[name]).and_then(|count| count.parse().ok()).unwrap_or_default()
     };
     let names = ["COUNT_TRANSACTIONS_IN_QUEUE", "COUNT_TRANSACTIONS_REMOTE_IN_APPLIER_QUEUE"];
-    let behind = names.map(number).iter().sum();
+    let behind: u64 = names.map(number).iter().sum();
     let own = members.rows().find(|row| members.text(*row, &["IS_OWN"]).as_deref() == Some("1"));
     let text = |row: usize, name: &str| members.text(row, &[name]).unwrap_or_default();
     let is_primary = own.is_some_and(|own| text(own, "MEMBER_ROLE") == "PRIMARY");
@@ -33,9 +33,12 @@ pub(super) fn complete(facts: Facts, members: &Table<'_>, behind: &Table<'_>) ->
         Some(_) if lost * 2 >= all => Some(format!("it does not reach {lost} of {all} members")),
         Some(_) => None,
     };
+    let is_writable = facts.is_writable && is_primary;
+    let yes = |is_so: bool| if is_so { "YES" } else { "NO" }.to_owned();
+    let told = vec![yes(refusal.is_none()), yes(!is_writable), behind.to_string()];
     Facts {
-        is_writable: facts.is_writable && is_primary,
-        membership: Some(Membership { refusal, behind }),
+        is_writable,
+        membership: Some(Membership { refusal, behind, told }),
         replicas: endpoints(members),
         ..facts
     }
