@@ -294,6 +294,10 @@ const NOT_STATE: [&str; 16] = [
     "warning_count",
 ];
 
+/// MariaDB's moment of tables with versions: it is read and told in the session's time zone, that
+/// from before the same `SET`, but stays where it is when another time zone is set.
+const MOMENT: &str = "system_versioning_asof";
+
 /// `SET CHARACTER SET` makes it that of the schema, which no server reports by itself.
 const COLLATION: &str = "collation_connection";
 
@@ -530,6 +534,9 @@ impl Step<'_> {
             self.trackers_set.get_or_insert_default();
             return;
         }
+        if name == MOMENT {
+            return self.moment(*value == Value::Default);
+        }
         self.void_pair(name);
         self.hold_overlap(name);
         match value {
@@ -558,6 +565,14 @@ impl Step<'_> {
                 self.said.push(name.to_owned());
             }
             Value::Expression(_) => self.unsaid(name),
+        }
+    }
+
+    /// A moment holds its session until there is none any more.
+    fn moment(&mut self, is_none: bool) {
+        match is_none {
+            true => self.pins.unpin_name(PinReason::UnknownVariable, MOMENT.as_bytes()),
+            false => self.pins.pin_name_once(PinReason::UnknownVariable, MOMENT.as_bytes()),
         }
     }
 
@@ -692,6 +707,10 @@ impl Step<'_> {
             return false;
         }
         if self.passing.iter().any(|passing| passing == name.as_bytes()) {
+            return true;
+        }
+        if name == MOMENT {
+            self.moment(value == b"DEFAULT");
             return true;
         }
         let is_known = self.said.iter().any(|said| said == name)

@@ -442,3 +442,23 @@ fn issue_16_the_character_set_of_a_schema_ends_with_it() {
     let (_, pins) = apply("ALTER DATABASE a CHARACTER SET latin1", b"");
     assert!(pins.has(PinReason::UnknownVariable));
 }
+
+#[test]
+fn issue_16_a_moment_holds_its_session_until_there_is_none() {
+    let before = SessionState::new(Schema::None, Charset::Collation(45));
+    let mut pins = Pins::default();
+    for (value, told, holds) in [
+        ("'2020-01-01'", "2020-01-01 00:00:00.000000", true),
+        ("CONCAT('2020-01-02')", "2020-01-02 00:00:00.000000", true),
+        ("DEFAULT", "DEFAULT", false),
+        ("@none", "DEFAULT", false),
+    ] {
+        let text = format!("SET system_versioning_asof = {value}");
+        let analysis = analyse(text.as_bytes(), &Modes::default());
+        let changes = reported(&[("system_versioning_asof", told)]);
+        let outcome = Outcome { changes, ..Outcome::default() };
+        let applied = apply_outcome(&before, &mut pins, Some(&analysis), &outcome, Trust::Nothing);
+        assert_eq!(pins.has(PinReason::UnknownVariable), holds, "{text}");
+        assert!(applied.state.is_none(), "{text}");
+    }
+}
