@@ -20,7 +20,7 @@ use trunkline_sql::{
 
 use crate::{
     clients::client::{Client, Purpose, Session, SessionSettings, Statement},
-    prepared::{ClientStmt, Entry, Fit, LongDataError},
+    prepared::{Came, ClientStmt, Entry, Fit, LongDataError},
     rooms::{Commands, Core, Exchange},
     routing::route::{Asking, Route, Routed, hostgroup_of},
     statement::Statements,
@@ -153,19 +153,23 @@ impl Commands {
             Route::Ok(_) => self.exchange.core.route_plain(client),
             route => route,
         };
-        let (frames, known) = match rewritten {
-            None => (Cow::Borrowed(frames), known),
+        let (frames, known, came) = match rewritten {
+            None => (Cow::Borrowed(frames), known, None),
             Some(rewritten) if ends_others(&rewritten.known) => {
                 return self
                     .exchange
                     .core
                     .refuse_prepare(client, ErrorKind::NotPreparable.says(NOT_PREPARED));
             }
-            Some(rewritten) => (Cow::Owned(rewritten.frames(0x16)), rewritten.known),
+            Some(rewritten) => {
+                let came = Rc::new(Came { text: text.into(), known });
+                (Cow::Owned(rewritten.frames(0x16)), rewritten.known, Some(came))
+            }
         };
         let mut statement =
             self.exchange.core.statement(&frames, ResponseShape::Prepare, Purpose::Prepare);
         statement.prepared.stmt_id = Some(stmt_id);
+        statement.prepared.came = came;
         match may_compute(&known, proven.proof, self.exchange.core.env.greeting.flavor()) {
             true => statement.meaning.proof = Proof { reads: false, ..proven.proof },
             // Nothing runs, so it can be tried twice.
@@ -239,10 +243,18 @@ impl Commands {
                 .core
                 .answer_error(client, ErrorKind::NotPreparable.says(NOT_PREPARED));
         }
-        let asking = Asking::Execute(&entry.reading.schema);
+        let came = self.exchange.came_now(client, stmt_id, &entry);
+        let asking = Asking::Execute(&entry.reading.schema, came.as_deref());
         let Some(own) = self.exchange.prove_at_home(client, &known, asking, frames) else { return };
         let routed = self.route_text(client, &known, &entry.text, asking, &entry.modes, own);
-        let route = routed.route;
+        let mut route = routed.route;
+        let (mut entry, mut known) = (entry, known);
+        if let Some(rewritten) = routed.rewritten.filter(|_| hostgroup_of(&route).is_some()) {
+            match self.exchange.prepare_anew(client, stmt_id, &entry, rewritten) {
+                Ok(anew) => (entry, known) = anew,
+                Err(refusal) => route = Route::Error(refusal),
+            }
+        }
         let mut statement =
             self.exchange.core.statement(frames, ResponseShape::Query, Purpose::Execute);
         if let Some(plain) = plain {
@@ -287,7 +299,12 @@ impl Core {
 
     /// Whether a session reads texts as when this one was prepared, and did when it ran last.
     #[inline]
-    fn reads_as_prepared(&mut self, client: &mut Client, stmt_id: u32, entry: &Entry) -> bool {
+    pub(crate) fn reads_as_prepared(
+        &mut self,
+        client: &mut Client,
+        stmt_id: u32,
+        entry: &Entry,
+    ) -> bool {
         if !self.modes(client).is_some_and(|modes| entry.is_read_in(&modes)) {
             return false;
         }
@@ -489,7 +506,7 @@ fn assigns(known: &Known) -> bool {
 
 /// Whether it is a `KILL`, or may hold one: its number may be a parameter, and is one of ours in
 /// any case.
-fn ends_others(known: &Known) -> bool {
+pub(crate) fn ends_others(known: &Known) -> bool {
     let analysis = &known.analysis;
     analysis.is_cut || analysis.effects.iter().any(|effect| matches!(effect, Effect::Kill { .. }))
 }

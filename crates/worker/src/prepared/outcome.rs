@@ -64,7 +64,7 @@ impl Exchange {
         };
         self.core.stmt_is_on(conn, &entry, prepared.stmt_id);
         if let (Some(stmts), Some(stmt_id)) = (client.stmts_mut(), statement.prepared.stmt_id) {
-            stmts.insert(stmt_id, entry);
+            stmts.insert(stmt_id, entry, statement.prepared.came.clone());
             stmts.columns_sent(stmt_id, outcome);
         }
     }
