@@ -7,7 +7,7 @@ use trunkline_protocol::{
     capability::Capabilities,
     codec::frame::{HEADER_LEN, put_payload},
     command::attributes::{ExecutionError, PlainExecution},
-    command::execute::Execution,
+    command::execute::{Execution, LAST_STMT_ID},
     error::{ClientError, ErrorKind},
     packet::greeting::Flavor,
     response::ResponseShape,
@@ -201,6 +201,7 @@ impl Commands {
             let text = "This command is not supported in the prepared statement protocol yet";
             return self.exchange.core.answer_error(client, ErrorKind::NotPreparable.says(text));
         }
+        let is_last = stmt_id == LAST_STMT_ID;
         let Some(stmt_id) = self.exchange.core.resolve(client, stmt_id, function) else { return };
         self.exchange.core.close_cursor(client, stmt_id, None);
         let has_attributes = client.has_capability(Capabilities::QUERY_ATTRIBUTES);
@@ -235,7 +236,13 @@ impl Commands {
         if stmt.entry.params == 0 && stmt.types.is_none() {
             stmt.types = Some(Rc::default());
         }
-        stmt.take_types(execution.ok().and_then(|execution| execution.types));
+        let types = execution.ok().and_then(|execution| execution.types);
+        // MariaDB takes those that came before for a statement that is named by its number only.
+        if is_last && types.is_none() && stmt.entry.params > 0 {
+            let text = "Malformed communication packet";
+            return self.exchange.core.answer_error(client, ErrorKind::MalformedPacket.says(text));
+        }
+        stmt.take_types(types);
         let known = self.exchange.known_now(client, stmt_id, &entry);
         if !known.is_ordinary && ends_others(&known) {
             return self
