@@ -11,7 +11,7 @@ use trunkline_protocol::{
 };
 use trunkline_session::tracker::{
     Difference, PinReason, Pins, SessionState, Sync, Trust, apply_outcome, difference, is_word_or,
-    reports_change, sets_trackers,
+    reports_change, runs_unseen_code, sets_trackers,
 };
 use trunkline_sql::{
     analysis::{Access, Analysis, Effect, TransactionEffect, XaStep},
@@ -350,9 +350,22 @@ pub(super) fn ends_session(
     // which it has run.
     let is_followed = is_broken
         && !statement.meaning.is_read
+        && !may_be_signalled(session, conn.id, statement)
         && (client.has_sent_ahead() || makes_state(statement, session));
     conn.holder.close_on_release |= is_over || is_broken;
     is_over || is_followed
+}
+
+/// Whether the error of a statement may be one that a procedure, function or trigger has signalled,
+/// with whatever code. Its session holds the connection then: where the error is the server's own,
+/// the end of the connection follows, and is the session's.
+fn may_be_signalled(session: &Session, conn: ConnId, statement: &Statement) -> bool {
+    let hides = !statement.meaning.proof.hidden.is_empty();
+    let runs_code = |known: &Known| runs_unseen_code(&known.analysis);
+    let holds =
+        |lease: &Lease| lease.conn == conn && lease.pins.has_other_than(&[PinReason::Warnings]);
+    (hides || statement.meaning.known.as_deref().is_some_and(runs_code))
+        && session.leases.iter().any(holds)
 }
 
 impl Core {
