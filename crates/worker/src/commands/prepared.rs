@@ -324,6 +324,15 @@ impl Core {
         })
     }
 
+    /// Whether a statement is prepared in another state than its session's, if it has to be prepared
+    /// again: what sets that state leaves counts of its own.
+    pub(crate) fn is_read_elsewhere(&mut self, client: &mut Client, entry: &Entry) -> bool {
+        let Some(session) = client.session.as_mut() else { return false };
+        let SessionSettings { reading, state, .. } = &mut session.settings;
+        let now = reading.of(state, entry.has_literals, &mut self.servers.states);
+        !Arc::ptr_eq(&now, &entry.reading)
+    }
+
     fn refuse_execution(&mut self, client: &mut Client, error: ExecutionError) {
         let error = match error {
             ExecutionError::Malformed(_) => {
