@@ -9,6 +9,7 @@ use crate::backends;
 use crate::stage::{
     PASSWORD, USER, client, fails, is_available, one_server, shared_server, status, text,
 };
+use crate::wire::{Shape, Wire, code};
 
 fn counter(proxy: &Trunkline, name: &str) -> Result<u64> {
     let value = status(proxy)?.pointer(&format!("/counters/{name}")).cloned();
@@ -169,5 +170,78 @@ fn limits_refuse_or_hold_back_what_comes_too_often() -> Result<()> {
     }
     let took = begin.elapsed();
     ensure!(took >= Duration::from_millis(230), "six at 20 a second took {took:?}");
+    Ok(())
+}
+
+/// Prepares by command; the server's or the proxy's number of it.
+fn prepare(wire: &mut Wire, text: &str) -> Result<[u8; 4]> {
+    let made = wire.exchange(code::STMT_PREPARE, text.as_bytes(), Shape::Prepare)?;
+    match made.get(4..9) {
+        Some([0, a, b, c, d]) => Ok([*a, *b, *c, *d]),
+        _ => anyhow::bail!("not prepared: {:?}", wire.outcomes(&made)?),
+    }
+}
+
+/// Runs what was prepared, with one whole number as its parameter: what the answer says.
+fn run(wire: &mut Wire, id: [u8; 4], number: u8) -> Result<String> {
+    let mut body = id.to_vec();
+    body.extend_from_slice(&[0, 1, 0, 0, 0, 0, 1, 1, 0, number]);
+    let answer = wire.exchange(code::STMT_EXECUTE, &body, Shape::Results)?;
+    Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
+#[test]
+fn issue_16_a_rule_that_protects_rewrites_what_was_prepared_before_it() -> Result<()> {
+    if !is_available(Flavour::MariaDb, "guards") {
+        return Ok(());
+    }
+    let server = one_server(shared_server(Flavour::MariaDb)?, 1, 20);
+    let proxy = Trunkline::start(&server)?;
+    let mut wire = Wire::login(&proxy, USER, PASSWORD, "")?;
+    let hidden = prepare(&mut wire, "SELECT 'secret', ?")?;
+    let other = prepare(&mut wire, "SELECT 'unseen', ?")?;
+    let free = prepare(&mut wire, "SELECT 'public', ?")?;
+    ensure!(run(&mut wire, hidden, 1)?.contains("secret"));
+    let rules = "[[rule]]\nid = 1\nmatch_pattern = \"'secret'\"\nreplace_pattern = \"'hidden'\"\n\
+                 attributes = '{\"protects\": true}'\n\
+                 [[rule]]\nid = 2\nmatch_pattern = \"'unseen'\"\nreplace_pattern = '?'\n\
+                 attributes = '{\"protects\": true}'\n\
+                 [[rule]]\nid = 3\nmatch_pattern = \"'public'\"\nreplace_pattern = \"'other'\"\n";
+    let mark = proxy.reload(&format!("{server}{rules}"))?;
+    proxy.wait_log(mark, "in force", Duration::from_secs(20))?;
+    for number in [2, 3] {
+        let answer = run(&mut wire, hidden, number)?;
+        ensure!(answer.contains("hidden") && !answer.contains("secret"), "{answer}");
+    }
+    // Another number of parameters than its client knows.
+    let answer = run(&mut wire, other, 2)?;
+    ensure!(answer.contains("could not rewrite") && !answer.contains("unseen"), "{answer}");
+    // A rule that does not protect is for what is prepared behind it.
+    ensure!(run(&mut wire, free, 2)?.contains("public"));
+    let again = prepare(&mut wire, "SELECT 'secret', ?")?;
+    ensure!(run(&mut wire, again, 4)?.contains("hidden"));
+    Ok(())
+}
+
+#[test]
+fn issue_16_the_firewall_looks_at_what_a_client_has_prepared() -> Result<()> {
+    let (asked, other) = (digest_of("SELECT a, ?"), digest_of("SELECT c, ?"));
+    let list = format!(
+        "[[rule]]\nid = 1\nmatch_pattern = '^SELECT a, '\nreplace_pattern = \"SELECT 'seven', \"\n\
+         [[rule]]\nid = 2\nmatch_pattern = '^SELECT c, '\nreplace_pattern = \"SELECT 'three', \"\n\
+         attributes = '{{\"protects\": true}}'\n\
+         [[firewall_user]]\nusername = '{USER}'\nmode = 'PROTECTING'\n\
+         [[firewall_rule]]\nusername = '{USER}'\ndigest = '{asked}'\n\
+         [[firewall_rule]]\nusername = '{USER}'\ndigest = '{other}'\n"
+    );
+    let Some(proxy) = with(&list)? else { return Ok(()) };
+    let mut wire = Wire::login(&proxy, USER, PASSWORD, "")?;
+    for (text, expected) in [("SELECT a, ?", "seven"), ("SELECT c, ?", "three")] {
+        let id = prepare(&mut wire, text)?;
+        for number in [2, 5] {
+            let answer = run(&mut wire, id, number)?;
+            ensure!(answer.contains(expected), "{text}: {answer}");
+        }
+    }
     Ok(())
 }

@@ -361,6 +361,13 @@ fn the_last_prepared_statement_is_run_by_minus_one() -> Result<()> {
         last(&mut client, &[Param::Int(number)])?;
         client.execute(first, &[])?;
     }
+    // Its types have to come with each execution, whatever came before.
+    let body = [&u32::MAX.to_le_bytes()[..], &block(0, &[Param::Int(1)], false)].concat();
+    for wire in [&mut client.direct, &mut client.proxied] {
+        let refused = wire.exchange(code::STMT_EXECUTE, &body, Shape::Results)?;
+        ensure!(refused[5..7] == 1835_u16.to_le_bytes(), "{}", refused.escape_ascii());
+    }
+    last(&mut client, &[Param::Int(1)])?;
     // Both in one write, as drivers send them.
     for wire in [&mut client.direct, &mut client.proxied] {
         wire.send(code::STMT_PREPARE, b"SELECT a FROM t WHERE b = ?")?;
@@ -374,6 +381,23 @@ fn the_last_prepared_statement_is_run_by_minus_one() -> Result<()> {
     let gone = last(&mut client, &[])?;
     ensure!(gone[5..7] == 1243_u16.to_le_bytes(), "{}", gone.escape_ascii());
     wait_pins(&proxy, &[])
+}
+
+#[test]
+fn issue_16_minus_one_is_a_number_like_others_on_mysql() -> Result<()> {
+    if !is_available(Flavour::MySql, "issue_16_minus_one_is_a_number_like_others_on_mysql") {
+        return Ok(());
+    }
+    let server = shared_server(Flavour::MySql)?;
+    let proxy = before(server, 1, 1)?;
+    let mut client = Twin::new(server, &proxy, "")?;
+    client.prepare("DO 7")?;
+    let body = [&u32::MAX.to_le_bytes()[..], &block(0, &[], false)].concat();
+    for wire in [&mut client.direct, &mut client.proxied] {
+        let refused = wire.exchange(code::STMT_EXECUTE, &body, Shape::Results)?;
+        ensure!(refused[5..7] == 1243_u16.to_le_bytes(), "{}", refused.escape_ascii());
+    }
+    Ok(())
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Targets: the configuration file, and the patterns of rules.
 
 use trunkline_config::{difference, parse};
-use trunkline_rules::{Executed, Hits, Memory, Options, Question, Rule, RuleSet};
+use trunkline_rules::{Executed, Hits, Memory, Options, Question, Rewrites, Rule, RuleSet};
 
 use crate::choice;
 
@@ -60,7 +60,7 @@ pub fn rule_patterns(data: &[u8]) {
         digest_text: text,
         query: text,
         executed: Executed::AsDigested,
-        may_rewrite: true,
+        rewrites: Rewrites::All,
         chance: 0,
     };
     let mut hits = Hits::new(&rules);

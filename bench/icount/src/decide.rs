@@ -5,7 +5,8 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use anyhow::{Context, Result, ensure};
 use trunkline_rules::{
-    Executed, FastRoute, FastRoutesBuilder, Hits, Memory, Options, Question, Rule, RuleSet,
+    Executed, FastRoute, FastRoutesBuilder, Hits, Memory, Options, Question, Rewrites, Rule,
+    RuleSet,
 };
 use trunkline_sql::digest::{Digester, Settings};
 use trunkline_topology::HostgroupId;
@@ -128,7 +129,7 @@ fn ask(
         digest_text: digest.text,
         query: POINT_SELECT,
         executed: Executed::AsDigested,
-        may_rewrite: true,
+        rewrites: Rewrites::All,
         chance: 0,
     };
     for _ in 0..calls {

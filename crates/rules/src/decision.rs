@@ -30,11 +30,22 @@ pub struct Question<'a> {
     pub executed: Executed<'a>,
     /// The statement.
     pub query: &'a [u8],
-    /// Whether rules may rewrite it. An execution of a prepared statement is not rewritten: its
-    /// text was when it was prepared.
-    pub may_rewrite: bool,
+    /// Which rules may rewrite it.
+    pub rewrites: Rewrites,
     /// A number by chance, for rules that choose by weight.
     pub chance: u64,
+}
+
+/// Which rules may rewrite a statement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rewrites {
+    /// All.
+    All,
+    /// Those that protect. The text of an execution was rewritten when it was prepared, but such a
+    /// rule may have been loaded since.
+    Protecting,
+    /// None.
+    None,
 }
 
 /// What servers carry out of a statement, where that is more than its digest says: a digest leaves

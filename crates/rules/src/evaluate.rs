@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    Column, Decision, Executed, GROWTH_MAX, Hits, Outcome, Question, RuleSet, Visit,
+    Column, Decision, Executed, GROWTH_MAX, Hits, Outcome, Question, Rewrites, RuleSet, Visit,
     compile::{Compiled, Inner},
     index::Candidates,
     pattern::Pattern,
@@ -189,7 +189,12 @@ impl Inner {
             debug_assert!(false, "a test names a pattern");
             return;
         };
-        if !question.may_rewrite {
+        let may_rewrite = match question.rewrites {
+            Rewrites::All => true,
+            Rewrites::Protecting => rule.protects,
+            Rewrites::None => false,
+        };
+        if !may_rewrite {
             return;
         }
         let query = decision.rewritten.as_deref().unwrap_or(question.query);

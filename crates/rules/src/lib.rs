@@ -45,7 +45,7 @@ mod rewrite;
 mod rule;
 
 pub use compile::{ITERATIONS_MAX, Options, RuleSet, read_digest};
-pub use decision::{Answer, Decision, Effects, Executed, Outcome, Question, Visit};
+pub use decision::{Answer, Decision, Effects, Executed, Outcome, Question, Rewrites, Visit};
 pub use evaluate::unrewritten;
 pub use fast::{
     FAST_NAME_MAX, FastRoute, FastRouteError, FastRoutes, FastRoutesBuilder, SameRoute,

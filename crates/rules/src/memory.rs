@@ -114,6 +114,14 @@ impl Memory {
         question: &Question<'_>,
         hits: &mut Hits,
     ) -> &Decision {
+        let decision = self.decide_uncounted(rules, question);
+        hits.add(decision);
+        decision
+    }
+
+    /// Decides about one statement without counting the rules that matched: they are asked about
+    /// it once more.
+    pub fn decide_uncounted(&mut self, rules: &RuleSet, question: &Question<'_>) -> &Decision {
         self.keep_up_with(rules);
         let key = Key::of(question, rules.inner.tested);
         let hash = key.hash();
@@ -123,13 +131,10 @@ impl Memory {
             question.executed == Executed::AsDigested || !rules.inner.tested.protects_by_digest;
         if is_told && let Some(way) = self.find(set, hash, &key) {
             self.counters.found += 1;
-            let decision = self.entry(set, way).map_or(&self.latest, |entry| &entry.decision);
-            hits.add(decision);
-            return decision;
+            return self.entry(set, way).map_or(&self.latest, |entry| &entry.decision);
         }
         self.counters.evaluated += 1;
         rules.inner.evaluate(question, &mut self.scratch, &mut self.latest);
-        hits.add(&self.latest);
         let is_lasting = is_told && !self.latest.depends_on_text && !self.latest.depends_on_chance;
         if is_lasting && key.len() <= KEY_MAX {
             self.insert(set, hash, &key);

@@ -18,7 +18,7 @@ use std::net::IpAddr;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use trunkline_rules::{
-    Answer, Decision, Effects, Executed, Hits, Memory, Options, Question, RuleSet,
+    Answer, Decision, Effects, Executed, Hits, Memory, Options, Question, Rewrites, RuleSet,
 };
 use trunkline_sql::digest::{Digester, Settings};
 
@@ -213,7 +213,10 @@ fn compare(rules: &RuleSet, ask: &Ask) -> Option<String> {
         digest_text: if ask.digests { digest.text } else { b"" },
         query: ask.sql.as_bytes(),
         executed: Executed::AsDigested,
-        may_rewrite: !ask.execute,
+        rewrites: match ask.execute {
+            true => Rewrites::Protecting,
+            false => Rewrites::All,
+        },
         chance: ask.chance,
     };
     let mut hits = Hits::new(rules);

@@ -12,7 +12,7 @@ use std::{collections::BTreeMap, net::IpAddr};
 use serde::Deserialize;
 use serde_json::Value;
 use trunkline_rules::{
-    Answer, Column, Decision, Executed, Hits, Memory, Options, Question, Rule, RuleSet,
+    Answer, Column, Decision, Executed, Hits, Memory, Options, Question, Rewrites, Rule, RuleSet,
 };
 use trunkline_sql::digest::{Digest, Digester, Settings};
 use trunkline_topology::HostgroupId;
@@ -226,7 +226,7 @@ fn question_of<'a>(
         digest_text: digest.map_or(b"", |digest| digest.text),
         query: step.sql.as_bytes(),
         executed: Executed::AsDigested,
-        may_rewrite: true,
+        rewrites: Rewrites::All,
         chance: 0,
     }
 }

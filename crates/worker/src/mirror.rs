@@ -18,7 +18,7 @@ use trunkline_protocol::{
     codec::frame::split_packet,
     response::{Relay, ReplyFormat, ResponseShape},
 };
-use trunkline_rules::Effects;
+use trunkline_rules::{Effects, Rewrites};
 use trunkline_session::tracker::PinReason;
 use trunkline_sql::analysis::{Depends, TransactionEffect};
 use trunkline_topology::{Address, HostgroupId, Server};
@@ -267,7 +267,7 @@ impl Commands {
         let asker = Asker { flag, ..Asker::of(&client.origin.peer, session) };
         let chance = self.router.chance;
         let mut question = asker.question(&env.snapshot.settings, known, query, chance);
-        question.may_rewrite = false;
+        question.rewrites = Rewrites::None;
         let hits = &mut self.router.hits;
         let decision = self.router.decisions.decide(&env.snapshot.rules, &question, hits);
         let ruling = Ruling::of_copy(decision);

@@ -16,10 +16,12 @@
 //! | `command` | what clients ask |
 //! | `send` | a statement is prepared where it is missing, and run |
 //! | `outcome` | what came of it |
+//! | `anew` | what rules have rewritten, also since it was prepared |
 //! | `moved` | statements of a session that moves to another worker |
 //!
 //! Why it is made so: `docs/decisions/0012`.
 
+mod anew;
 mod client_stmts;
 mod columns;
 mod entry;
@@ -30,7 +32,7 @@ mod send;
 mod server_stmts;
 
 pub(crate) use crate::commands::prepared::{Run, is_unanswered, may_compute};
-pub(crate) use client_stmts::{ClientStmt, ClientStmts, LongDataError};
+pub(crate) use client_stmts::{Came, ClientStmt, ClientStmts, LongDataError};
 pub(crate) use columns::know_columns;
 pub(crate) use entry::{Entries, Entry, EntryKey};
 pub(crate) use moved::MovedStmts;

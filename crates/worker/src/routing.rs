@@ -8,7 +8,7 @@ pub(crate) mod explain;
 mod follow;
 pub(crate) mod kept;
 pub(crate) mod read_only;
-mod rewrite;
+pub(crate) mod rewrite;
 pub(crate) mod route;
 pub(crate) mod ruling;
 mod several;

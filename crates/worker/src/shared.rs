@@ -225,9 +225,9 @@ impl Shared {
         self.globals_set.load(Relaxed)
     }
 
-    /// A schema was made or has got other defaults.
-    pub(crate) fn define_schema(&self) {
-        self.schemas_defined.fetch_add(1, Relaxed);
+    /// A schema was made or has got other defaults. How often that had happened before.
+    pub(crate) fn define_schema(&self) -> u64 {
+        self.schemas_defined.fetch_add(1, Relaxed)
     }
 
     /// How often that happened.

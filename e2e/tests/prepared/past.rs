@@ -84,6 +84,22 @@ fn what_was_left_is_found_by_prepared_statements_after_others_had_the_connection
                 }
             }
         }
+        // Prepared again on a reset connection, in the state of before.
+        for (set, text) in [
+            ("SET sql_mode = 'ANSI_QUOTES'", "SELECT ROW_COUNT()"),
+            ("USE information_schema", "SELECT ROW_COUNT(), FOUND_ROWS()"),
+        ] {
+            let there = prepare(&mut direct, text)?.context("not prepared")?;
+            let own = prepare(&mut through, text)?.context("not prepared")?;
+            for (wire, table) in [(&mut direct, "d"), (&mut through, "p")] {
+                wire.query(set)?;
+                // It becomes a connection that is reset.
+                client(&proxy, schema)?.sql("SET @k = 1")?;
+                wire.query(&format!("INSERT INTO {schema}.{table} VALUES (7), (8)"))?;
+            }
+            let (found, expected) = (execute(&mut through, own)?, execute(&mut direct, there)?);
+            ensure!(found == expected, "{set}: {found:02x?}, not {expected:02x?}");
+        }
         let number = through.greeting()?.connection_id;
         let id = prepare(&mut through, "SELECT CONNECTION_ID()")?.context("not prepared")?;
         let found = execute(&mut through, id)?;

@@ -20,3 +20,8 @@ fn warnings_behind_many_reads_are_kept() -> Result<()> {
 fn issue_16_a_literal_with_an_offset_keeps_its_time() -> Result<()> {
     holds(ONE, include_str!("cases/literals_with_offsets.txt"))
 }
+
+#[test]
+fn issue_16_character_sets_of_schemas_are_those_of_their_moment() -> Result<()> {
+    holds(ONE, include_str!("cases/schemas_character_sets.txt"))
+}

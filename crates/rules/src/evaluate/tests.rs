@@ -16,7 +16,7 @@ const QUESTION: Question<'static> = Question {
     digest_text: b"SELECT c FROM t WHERE id=?",
     query: b"SELECT c FROM t WHERE id=5",
     executed: Executed::AsDigested,
-    may_rewrite: true,
+    rewrites: Rewrites::All,
     chance: 0,
 };
 
@@ -314,6 +314,25 @@ fn a_statement_that_a_rule_which_protects_cannot_rewrite_does_not_run() {
     assert_eq!(rewrite(""), (0, None));
     let text = "rule 1 protects and could not rewrite this statement".to_owned();
     assert_eq!(rewrite(r#"{"protects":true}"#), (1, Some(text)));
+}
+
+#[test]
+fn issue_16_what_is_prepared_is_rewritten_by_rules_that_protect() {
+    let rewritten = |attributes: &str, rewrites: Rewrites| {
+        let rules = compile(numbered(vec![Rule {
+            match_pattern: text("^SELECT"),
+            replace_pattern: text("DO"),
+            attributes: text(attributes),
+            ..Rule::default()
+        }]));
+        let decision = decide(&rules, &Question { rewrites, ..QUESTION });
+        (decision.rewritten.is_some(), decision.must_rewrite)
+    };
+    let protects = r#"{"protects":true}"#;
+    assert_eq!(rewritten(protects, Rewrites::Protecting), (true, Some(1)));
+    assert_eq!(rewritten("", Rewrites::Protecting), (false, None));
+    assert_eq!(rewritten("", Rewrites::All), (true, None));
+    assert_eq!(rewritten(protects, Rewrites::None), (false, None));
 }
 
 #[test]

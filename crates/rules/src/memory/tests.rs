@@ -1,7 +1,7 @@
 use std::net::Ipv4Addr;
 
 use super::*;
-use crate::{Options, Rule};
+use crate::{Options, Rewrites, Rule};
 
 const QUESTION: Question<'static> = Question {
     username: "alice",
@@ -14,7 +14,7 @@ const QUESTION: Question<'static> = Question {
     digest_text: b"SELECT ?",
     query: b"SELECT 1",
     executed: Executed::AsDigested,
-    may_rewrite: true,
+    rewrites: Rewrites::All,
     chance: 0,
 };
 

@@ -32,6 +32,9 @@ pub struct Applied {
     /// `Some` when the session has set the server's trackers, so that they have to be switched on
     /// again, with the variables whose values were not reported for that.
     pub trackers_set: Option<Vec<String>>,
+    /// Variables whose values are to be asked for ([`report_text`](super::report_text)), as servers
+    /// do not report them by themselves. A pin with each one's name holds until the answer.
+    pub asks: Vec<String>,
 }
 
 /// Takes over what a statement left behind. `pins` are those of the connection that ran it.
@@ -96,6 +99,7 @@ fn apply_effects(
         may_be_adjusted: outcome.warnings > 0 || !is_one,
         has_computed: analysis.is_some_and(|analysis| has_computed(state, analysis, outcome)),
         trackers_set: None,
+        asks: Vec::new(),
     };
     match (outcome.error.is_some(), has_begun) {
         (false, _) => {
@@ -119,7 +123,8 @@ fn apply_effects(
     let is_alone = !is_opaque && is_one && outcome.warnings == 0;
     step.end(is_alone);
     let changed = step.state != *state;
-    Applied { state: changed.then_some(step.state), trackers_set: step.trackers_set }
+    let Step { state, trackers_set, asks, .. } = step;
+    Applied { state: changed.then_some(state), trackers_set, asks }
 }
 
 /// Whether the text sets one of the trackers that the proxy itself needs.
@@ -152,6 +157,7 @@ pub fn apply_report(
         may_be_adjusted: false,
         has_computed: false,
         trackers_set: None,
+        asks: Vec::new(),
     };
     for change in Changes::new(&outcome.changes) {
         let Ok(Change::SystemVariable { name, value }) = change else { continue };
@@ -236,7 +242,7 @@ fn is_as_written(state: &SessionState, name: &[u8]) -> bool {
         .filter_map(|name| state.variable(name))
         .peekable();
     match state.charset {
-        Charset::CharacterSet(_) => false,
+        Charset::CharacterSet(_) if values.peek().is_none() => false,
         _ if values.peek().is_none() => true,
         _ => !values.any(is_wide) && !Encoding::Unknown.may_rename(name),
     }
@@ -263,6 +269,8 @@ struct Step<'a> {
     has_computed: bool,
     /// As in [`Applied`].
     trackers_set: Option<Vec<String>>,
+    /// As in [`Applied`].
+    asks: Vec<String>,
 }
 
 /// Reported or settable, but not session state: they belong to one statement or to the server.
@@ -285,6 +293,13 @@ const NOT_STATE: [&str; 16] = [
     "error_count",
     "warning_count",
 ];
+
+/// MariaDB's moment of tables with versions: it is read and told in the session's time zone, that
+/// from before the same `SET`, but stays where it is when another time zone is set.
+const MOMENT: &str = "system_versioning_asof";
+
+/// `SET CHARACTER SET` makes it that of the schema, which no server reports by itself.
+const COLLATION: &str = "collation_connection";
 
 /// Its value changes only the flags that it names, so the text does not say what came of it.
 const FLAG_LIST: &str = "optimizer_switch";
@@ -373,7 +388,12 @@ impl Step<'_> {
             Effect::HandlerOpen(name) => pins.pin_name(PinReason::Handler, name),
             Effect::HandlerClose(name) => pins.unpin_name(PinReason::Handler, name),
             Effect::CalcFoundRows => pins.pin(PinReason::FoundRows),
-            Effect::UseSchema(name) => self.state.schema = Schema::from(&**name),
+            Effect::UseSchema(name) => self.state.choose_schema(Schema::from(&**name)),
+            // That of the current schema ends what the session has said of its character set.
+            Effect::SchemaDefined if self.state.says_of_schema() => {
+                pins.pin(PinReason::UnknownVariable);
+            }
+            Effect::SchemaDefined => {}
             Effect::Set(assignments) => {
                 for assignment in assignments {
                     self.assignment(assignment);
@@ -399,7 +419,6 @@ impl Step<'_> {
             Effect::Xa(XaStep::End | XaStep::Recover)
             | Effect::DropTable { .. }
             | Effect::ExecuteStatement(_)
-            | Effect::SchemaDefined
             | Effect::AccountsDefined
             | Effect::SetPassword
             | Effect::Savepoint
@@ -481,8 +500,13 @@ impl Step<'_> {
         if NAMING_VARIABLES.iter().any(is_set) {
             self.pins.pin(PinReason::UnknownVariable);
         }
+        let takes_schemas = matches!(charset, Charset::CharacterSet(_));
         self.state.set_charset(charset);
         self.said.extend(CHARSET_VARIABLES.map(str::to_owned));
+        if takes_schemas {
+            // Elsewhere it would be that of another schema, or of whoever has set it.
+            self.unsaid(COLLATION);
+        }
     }
 
     fn variable(&mut self, scope: Scope, name: &[u8], value: &Value) {
@@ -509,6 +533,9 @@ impl Step<'_> {
         if is_tracker(name) {
             self.trackers_set.get_or_insert_default();
             return;
+        }
+        if name == MOMENT {
+            return self.moment(*value == Value::Default);
         }
         self.void_pair(name);
         self.hold_overlap(name);
@@ -538,6 +565,14 @@ impl Step<'_> {
                 self.said.push(name.to_owned());
             }
             Value::Expression(_) => self.unsaid(name),
+        }
+    }
+
+    /// A moment holds its session until there is none any more.
+    fn moment(&mut self, is_none: bool) {
+        match is_none {
+            true => self.pins.unpin_name(PinReason::UnknownVariable, MOMENT.as_bytes()),
+            false => self.pins.pin_name_once(PinReason::UnknownVariable, MOMENT.as_bytes()),
         }
     }
 
@@ -595,6 +630,10 @@ impl Step<'_> {
                     self.pins.pin_name_once(PinReason::UnknownVariable, name.as_bytes());
                     unreported.push(name);
                 }
+                None if name == COLLATION && is_alone => {
+                    self.pins.pin_name_once(PinReason::UnknownVariable, name.as_bytes());
+                    self.asks.push(name);
+                }
                 None => self.pins.pin(PinReason::UnknownVariable),
             }
         }
@@ -635,7 +674,7 @@ impl Step<'_> {
                 }
                 Ok(Change::Schema(name)) => {
                     says_more = true;
-                    self.state.schema = Schema::from(name);
+                    self.state.choose_schema(Schema::from(name));
                 }
                 Ok(Change::State(changed)) => says_state |= changed,
                 // What is said of the next transaction is said until one takes it over.
@@ -668,6 +707,10 @@ impl Step<'_> {
             return false;
         }
         if self.passing.iter().any(|passing| passing == name.as_bytes()) {
+            return true;
+        }
+        if name == MOMENT {
+            self.moment(value == b"DEFAULT");
             return true;
         }
         let is_known = self.said.iter().any(|said| said == name)

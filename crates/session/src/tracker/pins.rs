@@ -171,6 +171,11 @@ impl Pins {
         self.named.iter().filter(move |entry| entry.reason == reason).map(|entry| &*entry.name)
     }
 
+    /// Whether this reason also holds without a name.
+    pub fn has_unnamed(&self, reason: PinReason) -> bool {
+        self.unnamed & reason.bit() != 0
+    }
+
     /// Whether anything holds that a reset of the connection does not end.
     pub fn survive_reset(&self) -> bool {
         self.reasons().any(PinReason::survives_reset)

@@ -157,6 +157,19 @@ impl SessionState {
         }
     }
 
+    /// Chooses a schema; what was said of the character set of the one before is void.
+    pub fn choose_schema(&mut self, schema: Schema) {
+        self.schema = schema;
+        for name in SCHEMA_VARIABLES {
+            self.unset_variable(name);
+        }
+    }
+
+    /// Whether the session has said something of its schema's character set.
+    pub(super) fn says_of_schema(&self) -> bool {
+        SCHEMA_VARIABLES.iter().any(|name| self.variable(name).is_some())
+    }
+
     /// The user variables in order of their names.
     pub fn user_variables(&self) -> &[UserVariable] {
         &self.user_variables
@@ -249,6 +262,10 @@ pub(super) const CHARSET_VARIABLES: [&str; 4] = [
     "character_set_results",
     "collation_connection",
 ];
+
+/// The variables that servers give the schema's character set, whenever one is chosen: the same one
+/// too. Checked on MariaDB 10.11 and MySQL 9.7.
+pub(super) const SCHEMA_VARIABLES: [&str; 2] = ["character_set_database", "collation_database"];
 
 /// What decides which character set a name stands for (`utf8`), and which collation comes with it.
 pub(super) const NAMING_VARIABLES: [&str; 4] =

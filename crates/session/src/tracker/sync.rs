@@ -48,6 +48,9 @@ pub fn difference(server: &SessionState, session: &SessionState, flavor: Flavor)
     let set_names = is_named_in_utf8.then_some(SET_UTF8MB4);
     let renamed = is_named_in_utf8.then(|| in_utf8mb4(server));
     let server = renamed.as_ref().unwrap_or(server);
+    let is_said_anew = schema.is_some() && server.says_of_schema();
+    let chosen = is_said_anew.then(|| in_another_schema(server));
+    let server = chosen.as_ref().unwrap_or(server);
     let set_first = naming_text(server, session, flavor);
     let set = set_text(server, session, flavor, set_first.is_some());
     let set_user = user_text(server, session);
@@ -66,6 +69,13 @@ const SET_UTF8MB4: &[u8] = b"SET NAMES utf8mb4";
 fn in_utf8mb4(server: &SessionState) -> SessionState {
     let mut state = server.clone();
     state.set_charset(Charset::Names(b"utf8mb4".as_slice().into()));
+    state
+}
+
+/// A connection's state behind `COM_INIT_DB`, but for the schema.
+fn in_another_schema(server: &SessionState) -> SessionState {
+    let mut state = server.clone();
+    state.choose_schema(Schema::Unknown);
     state
 }
 
@@ -319,6 +329,18 @@ mod tests {
             set_of(&server, &session, Flavor::MySql),
             "SET @@SESSION.time_zone=DEFAULT,@@SESSION.sql_mode='ANSI'"
         );
+    }
+
+    #[test]
+    fn issue_16_a_schemas_character_set_is_said_again_behind_the_schema() {
+        let collation = [("collation_database", "'greek_bin'")];
+        let (server, session) = (state("a", &collation), state("b", &collation));
+        let text = set_of(&server, &session, Flavor::MySql);
+        assert_eq!(text, "SET @@SESSION.collation_database='greek_bin'");
+        let Difference::Sync(sync) = difference(&server, &state("b", &[]), Flavor::MySql) else {
+            panic!("they differ");
+        };
+        assert_eq!((sync.schema.as_deref(), sync.set), (Some(&b"b"[..]), None));
     }
 
     #[test]

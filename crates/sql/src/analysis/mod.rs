@@ -11,6 +11,7 @@ mod kind;
 mod past;
 pub mod proven;
 mod reference;
+mod variables;
 mod walk;
 
 #[cfg(test)]
@@ -30,6 +31,7 @@ pub use function::built_in_functions;
 pub use kind::StatementKind;
 use reference::Collector;
 pub use reference::{REFERENCES_MAX, References, TableAccess, TableUse};
+pub use variables::Variables;
 
 use crate::{
     routine::Routines,
@@ -54,6 +56,8 @@ pub struct Analysis {
     /// What stays behind in the session of the server that runs it, in order. When the text holds
     /// several statements, their transaction effects are among them.
     pub effects: Vec<Effect>,
+    /// The user variables that it names, where it reads any.
+    pub variables: Variables,
     /// The variables that MariaDB's `SET STATEMENT … FOR` sets, in lower case: servers report them,
     /// but they have their old values again when the statement is over.
     pub set_for_statement: Vec<Vec<u8>>,
@@ -90,6 +94,7 @@ impl Analysis {
     /// that this one must not be remembered for a digest.
     pub fn depends_on_literals(&self) -> bool {
         !self.effects.is_empty()
+            || !self.variables.names.is_empty()
             || self.asks_by_literal
             || !self.is_complete
             || self.is_cut
@@ -335,6 +340,7 @@ impl Analysis {
         self.asks_by_literal |= other.asks_by_literal;
         self.locks_or_exports |= other.locks_or_exports;
         self.is_cut |= other.is_cut;
+        self.variables.join(other.variables);
         let is_new = |effect: &Effect| !effect.ends_something() && !self.effects.contains(effect);
         let work = self.effects.len().saturating_mul(other.effects.len());
         if self.effects == other.effects {
@@ -375,6 +381,7 @@ fn read(tokens: &mut Tokens<'_>) -> Analysis {
         depends: Depends::empty(),
         varies: false,
         effects: Vec::new(),
+        variables: Variables::default(),
         set_for_statement: Vec::new(),
         references: References::default(),
         computes: false,
@@ -384,6 +391,7 @@ fn read(tokens: &mut Tokens<'_>) -> Analysis {
         is_complete: true,
         is_cut: false,
     };
+    let all = tokens.clone();
     let mut effects = Effects::new();
     let mut references = Collector::new();
     let mut reads_only = true;
@@ -429,6 +437,9 @@ fn read(tokens: &mut Tokens<'_>) -> Analysis {
         analysis.locks_or_exports |= statement.locks_or_exports;
         analysis.set_for_statement.extend(statement.set_for_statement);
         reads_only &= statement.reads_only;
+    }
+    if analysis.depends.contains(Depends::USER_VARIABLE_READ) {
+        analysis.variables = Variables::in_text(all);
     }
     if analysis.statements > 0 {
         analysis.references = references.finish();

@@ -223,9 +223,11 @@ impl Exchange {
             let shows = recall::show_diagnostics(&entry.text, &entry.modes).is_some();
             let (goes, is_there) = self.core.asked_route(client, &statement, route, shows);
             route = goes;
-            if is_there && runs_code(&statement) {
-                known.row_count = session.past.row_count(depends);
+            let count = session.past.row_count(depends);
+            if is_there && (runs_code(&statement) || self.core.is_read_elsewhere(client, &entry)) {
+                known.row_count = count;
             }
+            let Some(session) = client.session.as_ref() else { return };
             if !is_there {
                 known = session.past.recalled(&known);
                 let is_lost = !self.core.env.may_run_again(session);

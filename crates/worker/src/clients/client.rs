@@ -33,7 +33,7 @@ use crate::{
     compressed::Packing,
     mirror::{CopyOf, MirrorSide},
     outbox::Outbox,
-    prepared::{ClientStmt, ClientStmts, Entry, Reading},
+    prepared::{Came, ClientStmt, ClientStmts, Entry, Reading},
     routing::directives::Directives,
     routing::route::Route,
     session_past::LastStatement,
@@ -468,6 +468,8 @@ pub(crate) struct Preparation {
     pub(crate) stmt_id: Option<u32>,
     /// What is run in place of the client's statement: its text with answers in it, once.
     pub(crate) entry: Option<Rc<Entry>>,
+    /// What came to be prepared, where rules have rewritten that.
+    pub(crate) came: Option<Rc<Came>>,
     /// The server's id of the statement that it runs.
     pub(crate) server_stmt: u32,
     /// It is run as the statement that its connection prepares just before.
@@ -534,6 +536,7 @@ impl Statement {
             prepared: Preparation {
                 stmt_id: None,
                 entry: None,
+                came: None,
                 server_stmt: 0,
                 runs_last: false,
                 prepare_error: None,

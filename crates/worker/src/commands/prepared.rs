@@ -7,7 +7,7 @@ use trunkline_protocol::{
     capability::Capabilities,
     codec::frame::{HEADER_LEN, put_payload},
     command::attributes::{ExecutionError, PlainExecution},
-    command::execute::Execution,
+    command::execute::{Execution, LAST_STMT_ID},
     error::{ClientError, ErrorKind},
     packet::greeting::Flavor,
     response::ResponseShape,
@@ -20,7 +20,7 @@ use trunkline_sql::{
 
 use crate::{
     clients::client::{Client, Purpose, Session, SessionSettings, Statement},
-    prepared::{ClientStmt, Entry, Fit, LongDataError},
+    prepared::{Came, ClientStmt, Entry, Fit, LongDataError},
     rooms::{Commands, Core, Exchange},
     routing::route::{Asking, Route, Routed, hostgroup_of},
     statement::Statements,
@@ -153,19 +153,23 @@ impl Commands {
             Route::Ok(_) => self.exchange.core.route_plain(client),
             route => route,
         };
-        let (frames, known) = match rewritten {
-            None => (Cow::Borrowed(frames), known),
+        let (frames, known, came) = match rewritten {
+            None => (Cow::Borrowed(frames), known, None),
             Some(rewritten) if ends_others(&rewritten.known) => {
                 return self
                     .exchange
                     .core
                     .refuse_prepare(client, ErrorKind::NotPreparable.says(NOT_PREPARED));
             }
-            Some(rewritten) => (Cow::Owned(rewritten.frames(0x16)), rewritten.known),
+            Some(rewritten) => {
+                let came = Rc::new(Came { text: text.into(), known });
+                (Cow::Owned(rewritten.frames(0x16)), rewritten.known, Some(came))
+            }
         };
         let mut statement =
             self.exchange.core.statement(&frames, ResponseShape::Prepare, Purpose::Prepare);
         statement.prepared.stmt_id = Some(stmt_id);
+        statement.prepared.came = came;
         match may_compute(&known, proven.proof, self.exchange.core.env.greeting.flavor()) {
             true => statement.meaning.proof = Proof { reads: false, ..proven.proof },
             // Nothing runs, so it can be tried twice.
@@ -197,6 +201,7 @@ impl Commands {
             let text = "This command is not supported in the prepared statement protocol yet";
             return self.exchange.core.answer_error(client, ErrorKind::NotPreparable.says(text));
         }
+        let is_last = stmt_id == LAST_STMT_ID;
         let Some(stmt_id) = self.exchange.core.resolve(client, stmt_id, function) else { return };
         self.exchange.core.close_cursor(client, stmt_id, None);
         let has_attributes = client.has_capability(Capabilities::QUERY_ATTRIBUTES);
@@ -231,7 +236,13 @@ impl Commands {
         if stmt.entry.params == 0 && stmt.types.is_none() {
             stmt.types = Some(Rc::default());
         }
-        stmt.take_types(execution.ok().and_then(|execution| execution.types));
+        let types = execution.ok().and_then(|execution| execution.types);
+        // MariaDB takes those that came before for a statement that is named by its number only.
+        if is_last && types.is_none() && stmt.entry.params > 0 {
+            let text = "Malformed communication packet";
+            return self.exchange.core.answer_error(client, ErrorKind::MalformedPacket.says(text));
+        }
+        stmt.take_types(types);
         let known = self.exchange.known_now(client, stmt_id, &entry);
         if !known.is_ordinary && ends_others(&known) {
             return self
@@ -239,10 +250,18 @@ impl Commands {
                 .core
                 .answer_error(client, ErrorKind::NotPreparable.says(NOT_PREPARED));
         }
-        let asking = Asking::Execute(&entry.reading.schema);
+        let came = self.exchange.came_now(client, stmt_id, &entry);
+        let asking = Asking::Execute(&entry.reading.schema, came.as_deref());
         let Some(own) = self.exchange.prove_at_home(client, &known, asking, frames) else { return };
         let routed = self.route_text(client, &known, &entry.text, asking, &entry.modes, own);
-        let route = routed.route;
+        let mut route = routed.route;
+        let (mut entry, mut known) = (entry, known);
+        if let Some(rewritten) = routed.rewritten.filter(|_| hostgroup_of(&route).is_some()) {
+            match self.exchange.prepare_anew(client, stmt_id, &entry, rewritten) {
+                Ok(anew) => (entry, known) = anew,
+                Err(refusal) => route = Route::Error(refusal),
+            }
+        }
         let mut statement =
             self.exchange.core.statement(frames, ResponseShape::Query, Purpose::Execute);
         if let Some(plain) = plain {
@@ -287,7 +306,12 @@ impl Core {
 
     /// Whether a session reads texts as when this one was prepared, and did when it ran last.
     #[inline]
-    fn reads_as_prepared(&mut self, client: &mut Client, stmt_id: u32, entry: &Entry) -> bool {
+    pub(crate) fn reads_as_prepared(
+        &mut self,
+        client: &mut Client,
+        stmt_id: u32,
+        entry: &Entry,
+    ) -> bool {
         if !self.modes(client).is_some_and(|modes| entry.is_read_in(&modes)) {
             return false;
         }
@@ -298,6 +322,15 @@ impl Core {
             prepared.get(stmt_id).is_some_and(|stmt| stmt.read_as.is_none())
                 && reading.is_that_of(entry, state, &mut self.servers.states)
         })
+    }
+
+    /// Whether a statement is prepared in another state than its session's, if it has to be prepared
+    /// again: what sets that state leaves counts of its own.
+    pub(crate) fn is_read_elsewhere(&mut self, client: &mut Client, entry: &Entry) -> bool {
+        let Some(session) = client.session.as_mut() else { return false };
+        let SessionSettings { reading, state, .. } = &mut session.settings;
+        let now = reading.of(state, entry.has_literals, &mut self.servers.states);
+        !Arc::ptr_eq(&now, &entry.reading)
     }
 
     fn refuse_execution(&mut self, client: &mut Client, error: ExecutionError) {
@@ -489,7 +522,7 @@ fn assigns(known: &Known) -> bool {
 
 /// Whether it is a `KILL`, or may hold one: its number may be a parameter, and is one of ours in
 /// any case.
-fn ends_others(known: &Known) -> bool {
+pub(crate) fn ends_others(known: &Known) -> bool {
     let analysis = &known.analysis;
     analysis.is_cut || analysis.effects.iter().any(|effect| matches!(effect, Effect::Kill { .. }))
 }

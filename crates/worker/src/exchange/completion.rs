@@ -122,6 +122,7 @@ impl Exchange {
         statement.prepared.prepare_error = None;
         statement.command.attributes = None;
         statement.prepared.entry = None;
+        statement.prepared.came = None;
         if self.core.clients.spare_statements.len() < SPARE_STATEMENTS_MAX {
             self.core.clients.spare_statements.push(statement);
         }

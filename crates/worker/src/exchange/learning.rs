@@ -86,7 +86,11 @@ impl Core {
         }
         let defines = |analysis: &Analysis| analysis.effects.contains(&Effect::SchemaDefined);
         if over.analysis.is_some_and(defines) {
-            self.env.shared.define_schema();
+            let before = self.env.shared.define_schema();
+            if conn.left.schemas_defined == before {
+                // The server has told its own session what has become of the schema.
+                conn.left.schemas_defined = before + 1;
+            }
         }
         learn_last(session, conn, &over);
         if let Some(dirt) = self.dirt_left(&over) {
@@ -102,6 +106,8 @@ impl Core {
         }
         if let Some(unreported) = applied.trackers_set {
             self.renew_trackers(client, conn, &unreported);
+        } else if !applied.asks.is_empty() {
+            self.ask_values(client, conn, &applied.asks);
         }
         self.note_pins(client, conn.id, statement);
         if let Some(analysis) = over.analysis.filter(|_| over.has_run) {

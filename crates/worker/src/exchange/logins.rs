@@ -37,7 +37,7 @@ impl Core {
             return;
         };
         let mut state = (*session.settings.state).clone();
-        state.schema = schema.into();
+        state.choose_schema(schema.into());
         session.settings.state = self.servers.states.intern(state);
     }
 

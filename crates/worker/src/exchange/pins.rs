@@ -6,12 +6,12 @@ use std::{rc::Rc, sync::Arc};
 use trunkline_pool::ConnId;
 use trunkline_protocol::{
     codec::frame::HEADER_LEN,
-    packet::status,
+    packet::{greeting::Flavor, status},
     response::{Outcome, ServerError},
 };
 use trunkline_session::tracker::{
     Difference, PinReason, Pins, SessionState, Sync, Trust, apply_outcome, difference, is_word_or,
-    reports_change, sets_trackers,
+    reports_change, runs_unseen_code, sets_trackers,
 };
 use trunkline_sql::{
     analysis::{Access, Analysis, Effect, TransactionEffect, XaStep},
@@ -122,7 +122,13 @@ pub(super) fn is_in_transaction(
     let is_open = outcome.status.is_some_and(|flags| flags & status::IN_TRANS != 0);
     let lease = session.leases.iter().find(|lease| lease.conn == conn);
     if outcome.status.is_some() && outcome.error.is_none() {
-        return is_open || flags & status::AUTOCOMMIT == 0 && may_have_savepoint(lease, analysis);
+        let is_unsaid = || {
+            may_have_savepoint(lease, analysis)
+                || session.flavor() == Flavor::MySql
+                    && *purpose != Purpose::Prepare
+                    && analysis.is_some_and(may_hold_tables)
+        };
+        return is_open || flags & status::AUTOCOMMIT == 0 && is_unsaid();
     }
     // An error does not say it: it stays as it was, or as earlier statements of the same command
     // have left it, and one may have begun where statements begin them. What is only prepared
@@ -131,6 +137,14 @@ pub(super) fn is_in_transaction(
     let is_off = session.settings.state.is_autocommit_off() || flags & status::AUTOCOMMIT == 0;
     let was_open = lease.is_some_and(|lease| lease.pins.has(PinReason::Transaction));
     is_open || was_open || may_begin && is_off
+}
+
+/// Whether a statement may have read tables without transactions. With autocommit off, MySQL keeps
+/// their metadata locks until `COMMIT` or `ROLLBACK`, and does not say `IN_TRANS` for them.
+fn may_hold_tables(analysis: &Analysis) -> bool {
+    let references = &analysis.references;
+    let may_name = !references.is_whole || !references.tables.is_empty();
+    may_name && analysis.transaction == TransactionEffect::None
 }
 
 /// Whether a savepoint may be left behind a reply that tells of no transaction, with autocommit
@@ -336,9 +350,22 @@ pub(super) fn ends_session(
     // which it has run.
     let is_followed = is_broken
         && !statement.meaning.is_read
+        && !may_be_signalled(session, conn.id, statement)
         && (client.has_sent_ahead() || makes_state(statement, session));
     conn.holder.close_on_release |= is_over || is_broken;
     is_over || is_followed
+}
+
+/// Whether the error of a statement may be one that a procedure, function or trigger has signalled,
+/// with whatever code. Its session holds the connection then: where the error is the server's own,
+/// the end of the connection follows, and is the session's.
+fn may_be_signalled(session: &Session, conn: ConnId, statement: &Statement) -> bool {
+    let hides = !statement.meaning.proof.hidden.is_empty();
+    let runs_code = |known: &Known| runs_unseen_code(&known.analysis);
+    let holds =
+        |lease: &Lease| lease.conn == conn && lease.pins.has_other_than(&[PinReason::Warnings]);
+    (hides || statement.meaning.known.as_deref().is_some_and(runs_code))
+        && session.leases.iter().any(holds)
 }
 
 impl Core {

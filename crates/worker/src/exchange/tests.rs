@@ -202,6 +202,24 @@ fn an_error_behind_which_a_server_closes_keeps_its_connection_from_others() {
 }
 
 #[test]
+fn issue_16_a_procedure_may_signal_what_a_lost_connection_says() {
+    let mut world = TestWorker::new();
+    let client = world.log_in();
+    world.run(client, "CALL s.p()", Reply::Error(1927, "Connection was killed"));
+    assert!(!world.is_closed(client));
+    let conn = world.conns()[0];
+    world.ask(client, "SELECT a FROM s.t");
+    assert_eq!(world.conn_asked("SELECT a FROM s.t"), conn);
+    world.reply("SELECT a FROM s.t", Reply::Rows(&["1"]));
+    world.answer(client);
+    // If it was the server's own, the end of the connection follows.
+    world.run(client, "CALL s.p()", Reply::Error(1927, "Connection was killed"));
+    world.lose(conn);
+    assert!(world.answered(client, "SELECT a FROM s.t").starts_with("error 2013"));
+    assert!(world.is_closed(client));
+}
+
+#[test]
 fn commit_release_ends_the_session_behind_its_answer() {
     let mut world = TestWorker::new();
     let client = world.log_in();

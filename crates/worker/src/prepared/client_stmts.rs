@@ -10,6 +10,7 @@ use trunkline_protocol::{
 use trunkline_session::tracker::SessionState;
 
 use super::Entry;
+use crate::statement::analysis::Known;
 
 /// One statement of a client.
 #[derive(Debug)]
@@ -17,6 +18,8 @@ pub(crate) struct ClientStmt {
     /// What its client calls it.
     pub(crate) id: u32,
     pub(crate) entry: Rc<Entry>,
+    /// What its client sent, where rules have rewritten that.
+    pub(crate) came: Option<Rc<Came>>,
     /// Type and flags of each parameter, as its driver sent them last; `None` before the first
     /// execution.
     pub(crate) types: Option<Rc<[u8]>>,
@@ -33,12 +36,25 @@ pub(crate) struct ClientStmt {
     pub(crate) cursor: Option<ConnId>,
 }
 
+/// A text as a client sent it to be prepared, which rules have rewritten.
+#[derive(Debug)]
+pub(crate) struct Came {
+    pub(crate) text: Box<[u8]>,
+    /// What is known of it, read in the modes that it was prepared in.
+    pub(crate) known: Rc<Known>,
+}
+
 impl ClientStmt {
     /// One that has not been run.
     pub(super) fn new(id: u32, entry: Rc<Entry>) -> Self {
         let (types, types_before) = (None, TypesBefore::Same);
-        let (read_as, columns, long, cursor) = (None, None, None, None);
-        Self { id, entry, types, types_before, read_as, columns, long, cursor }
+        let (came, read_as, columns, long, cursor) = (None, None, None, None, None);
+        Self { id, entry, came, types, types_before, read_as, columns, long, cursor }
+    }
+
+    /// Bytes of its texts.
+    fn texts_len(&self) -> usize {
+        self.entry.text.len() + self.came.as_ref().map_or(0, |came| came.text.len())
     }
 
     /// Takes over the types that come with an execution, if any do.
@@ -156,7 +172,7 @@ impl ClientStmts {
     /// A statement that its client knows by its id already.
     pub(super) fn restore(&mut self, stmt: ClientStmt) {
         let Err(place) = self.place(stmt.id) else { return };
-        self.held += stmt.entry.text.len();
+        self.held += stmt.texts_len();
         self.stmts.insert(place, stmt);
     }
 
@@ -216,14 +232,23 @@ impl ClientStmts {
     }
 
     /// A statement was prepared, and its client was told this id.
-    pub(super) fn insert(&mut self, id: u32, entry: Rc<Entry>) {
+    pub(super) fn insert(&mut self, id: u32, entry: Rc<Entry>, came: Option<Rc<Came>>) {
         debug_assert_eq!(id, self.next_id);
         let Err(place) = self.place(id) else { return };
-        self.held += entry.text.len();
-        let stmt = ClientStmt::new(id, entry);
+        let stmt = ClientStmt { came, ..ClientStmt::new(id, entry) };
+        self.held += stmt.texts_len();
         self.stmts.insert(place, stmt);
         self.next_id = id.wrapping_add(1);
         self.last = Some(id);
+    }
+
+    /// A statement is to be run by another text than before, in place of the one that came.
+    pub(super) fn replace(&mut self, id: u32, entry: Rc<Entry>, came: Rc<Came>) {
+        let Some(stmt) = self.get_mut(id) else { return };
+        let before = stmt.texts_len();
+        (stmt.entry, stmt.came) = (entry, Some(came));
+        let now = stmt.texts_len();
+        self.held = self.held + now - before;
     }
 
     /// An execution, of many rows or one, has failed with this error. Its types are not the
@@ -247,7 +272,7 @@ impl ClientStmts {
         let Ok(place) = self.place(id) else { return };
         self.drop_long_data(id);
         let stmt = self.stmts.remove(place);
-        self.held -= stmt.entry.text.len();
+        self.held -= stmt.texts_len();
         if self.last == Some(id) {
             self.last = None;
         }
@@ -310,7 +335,7 @@ mod tests {
         let mut stmts = ClientStmts::default();
         for text in ["SELECT ?", "INSERT INTO t VALUES (?, ?)"] {
             let id = stmts.next_id();
-            stmts.insert(id, entry(text, 2));
+            stmts.insert(id, entry(text, 2), None);
         }
         stmts
     }
@@ -323,7 +348,7 @@ mod tests {
         stmts.remove(2);
         assert_eq!((stmts.resolve(LAST_STMT_ID), stmts.resolve(2)), (None, None));
         let id = stmts.next_id();
-        stmts.insert(id, entry("DO 1", 0));
+        stmts.insert(id, entry("DO 1", 0), None);
         assert_eq!(stmts.resolve(LAST_STMT_ID), Some(3));
         stmts.forget_last();
         assert_eq!((stmts.resolve(LAST_STMT_ID), stmts.resolve(3)), (None, Some(3)));
@@ -334,7 +359,7 @@ mod tests {
         let mut stmts = two();
         stmts.next_id = LAST_STMT_ID;
         assert_eq!(stmts.next_id(), 3);
-        stmts.insert(3, entry("DO 1", 0));
+        stmts.insert(3, entry("DO 1", 0), None);
         assert_eq!(stmts.get(2).map(|stmt| stmt.id), Some(2));
     }
 

@@ -54,7 +54,7 @@ mod tests {
         };
         for client in &mut clients {
             let id = client.next_id();
-            client.insert(id, Rc::clone(&shared));
+            client.insert(id, Rc::clone(&shared), None);
             client.columns_sent(id, &sent(b"one"));
         }
         let columns = |client: &ClientStmts| client.get(1).and_then(|stmt| stmt.columns.clone());

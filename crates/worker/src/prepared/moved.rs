@@ -1,11 +1,13 @@
 //! Statements of a session that moves to another worker: texts and types, as plain data.
 
+use std::rc::Rc;
+
 use trunkline_protocol::response::Prepared;
 use trunkline_session::tracker::StateTable;
 
 use crate::{
     clients::client::{Session, SessionSettings},
-    prepared::client_stmts::ClientStmt,
+    prepared::client_stmts::{Came, ClientStmt},
     prepared::{ClientStmts, EntryKey, has_literals},
     rooms::Exchange,
 };
@@ -26,6 +28,8 @@ pub(crate) struct MovedStmts {
 #[derive(Debug)]
 struct MovedStmt {
     text: Box<[u8]>,
+    /// What came in its place.
+    came: Option<Box<[u8]>>,
     /// What a server said of it, and what its client calls it.
     prepared: Prepared,
     types: Option<Box<[u8]>>,
@@ -37,6 +41,7 @@ impl MovedStmt {
         let entry = &stmt.entry;
         Self {
             text: entry.text.clone(),
+            came: stmt.came.as_ref().map(|came| came.text.clone()),
             prepared: entry.prepared(stmt.id),
             types: stmt.types.as_deref().map(Box::from),
             columns: stmt.columns.as_deref().map(Box::from),
@@ -75,7 +80,11 @@ impl Exchange {
     /// Takes in the statements of a session that came from another worker.
     pub(crate) fn unpack_stmts(&mut self, session: &mut Session, moved: MovedStmts) {
         let MovedStmts { stmts, next_id, last } = moved;
-        for MovedStmt { text, prepared, types, columns } in stmts {
+        for MovedStmt { text, came, prepared, types, columns } in stmts {
+            let came = came.map(|text| {
+                let known = self.statements.analyses.know(&text, &session.settings.modes);
+                Rc::new(Came { text, known })
+            });
             let known = self.statements.analyses.know(&text, &session.settings.modes);
             let has_literals = has_literals(&text, &session.settings.modes);
             let reading = session.settings.reading.of(
@@ -88,7 +97,8 @@ impl Exchange {
             let columns = columns.map(|definitions| entry.columns(&definitions));
             let types = types.map(|types| types.into());
             let id = prepared.stmt_id;
-            session.prepared.restore(ClientStmt { types, columns, ..ClientStmt::new(id, entry) });
+            let stmt = ClientStmt { came, types, columns, ..ClientStmt::new(id, entry) };
+            session.prepared.restore(stmt);
         }
         session.prepared.resume(next_id, last);
     }

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use trunkline_protocol::{
     error::{ClientError, ErrorKind},
-    packet::status,
+    packet::{greeting::Flavor, status},
     response::{Outcome, Prepared, ServerError},
 };
 use trunkline_session::tracker::PinReason;
@@ -63,8 +63,13 @@ impl Exchange {
             return;
         };
         self.core.stmt_is_on(conn, &entry, prepared.stmt_id);
+        let is_mysql = self.core.env.greeting.flavor() == Flavor::MySql;
         if let (Some(stmts), Some(stmt_id)) = (client.stmts_mut(), statement.prepared.stmt_id) {
-            stmts.insert(stmt_id, entry);
+            stmts.insert(stmt_id, entry, statement.prepared.came.clone());
+            if is_mysql {
+                // It knows no −1.
+                stmts.forget_last();
+            }
             stmts.columns_sent(stmt_id, outcome);
         }
     }

@@ -53,6 +53,21 @@ fn reading_of(state: &SessionState, has_literals: bool) -> SessionState {
     reading
 }
 
+impl Entry {
+    /// How another text is read in the place of its own. Literals that it has not had itself are
+    /// read as in `state`, the session's.
+    pub(crate) fn reading_with(&self, has_literals: bool, state: &SessionState) -> SessionState {
+        let mut reading = (*self.reading).clone();
+        if has_literals
+            && !self.has_literals
+            && let Some(value) = state.variable(OF_LITERALS)
+        {
+            reading.set_variable(OF_LITERALS, value);
+        }
+        reading
+    }
+}
+
 /// A session's readings, for texts without and with literals, as long as its state stays.
 #[derive(Debug, Default)]
 pub(crate) struct Reading {

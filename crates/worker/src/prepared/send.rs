@@ -121,7 +121,7 @@ impl Core {
                 if !self.modes(client).is_some_and(|modes| last.is_read_in(&modes)) {
                     return false;
                 }
-                let asking = Asking::Execute(&last.reading.schema);
+                let asking = Asking::Execute(&last.reading.schema, None);
                 let hostgroup = conn.server.hostgroup;
                 let proof = self.proof_at(client, &last.known, asking, hostgroup).proof;
                 self.proof_in(hostgroup, proof).reads

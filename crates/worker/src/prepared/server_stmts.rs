@@ -207,9 +207,8 @@ impl ServerStmts {
         let is_over = slot.is_spent && slot.held_by.is_none();
         if is_unknown || is_over {
             self.slots.remove(place);
-        }
-        // What the server does not know can't be closed.
-        if is_over && !is_unknown {
+            // A server does nothing for what it does not know, and a procedure may have said so of
+            // what it does.
             self.closing.push(stmt_id);
         }
     }
@@ -520,11 +519,13 @@ mod tests {
         stmts.ended(1, false, false);
         assert!(!stmts.take(&entry, 1, Fit::Unused));
         assert_eq!(stmts.drain_closing().collect::<Vec<_>>(), [1]);
-        // A statement that nobody runs is replaced, one that the server does not know forgotten.
+        // A statement that nobody runs is replaced, and one that the server says it does not know
+        // is closed: it may know it, as a procedure can say so too.
         stmts.insert(&entry, 2);
         stmts.insert(&entry, 3);
         assert_eq!(stmts.drain_closing().collect::<Vec<_>>(), [2]);
         stmts.ended(3, false, true);
+        assert_eq!(stmts.drain_closing().collect::<Vec<_>>(), [3]);
         assert_eq!(stmts.len(), 0);
     }
 }

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use trunkline_config::Settings;
-use trunkline_rules::{Executed, FirewallAsk, Question};
+use trunkline_rules::{Executed, FirewallAsk, Question, Rewrites};
 use trunkline_sql::digest;
 use trunkline_topology::User;
 
@@ -66,7 +66,7 @@ impl<'a> Asker<'a> {
                 digest::Executed::Unknown => Executed::Unknown,
             },
             query: text,
-            may_rewrite: true,
+            rewrites: Rewrites::All,
             chance,
         }
     }

@@ -94,7 +94,7 @@ fn explain_to(
     out.push("hash", trunkline_sql::digest::format(known.digest).to_string());
     let question = asking.asker.question(settings, &known, asking.sql, 0);
     let (visits, decision) = snapshot.rules.explain(&question);
-    let ruling = Ruling::of(snapshot, &asking.asker, &known, Some(&decision));
+    let ruling = Ruling::of(snapshot, &asking.asker, (&known, None), Some(&decision));
     let new_text = decision.rewritten.as_deref();
     let new_text = new_text.filter(|text| text.len() < settings.max_allowed_packet);
     let known = new_text.map_or(known, |text| analyses.know(text, &asking.modes));

@@ -59,29 +59,58 @@ pub(super) fn keeping_lease<'a>(
     })
 }
 
-/// The hostgroup that has user variables of a session, where a statement that reads some goes to
-/// another one that has none: it would find `NULL`. One that assigns some reads its own, most
-/// often.
+/// The hostgroup that has a user variable of a session which a statement reads that goes to another
+/// one, where it would find `NULL`. One that it assigns itself it reads as its own, most often.
 pub(super) fn variables_elsewhere(
     session: &Held<'_>,
     goes_to: HostgroupId,
     analysis: &Analysis,
 ) -> Option<HostgroupId> {
-    if analysis.effects.iter().any(|it| matches!(it, Effect::UserVariableAssigned(_))) {
-        return None;
+    let mut assigned = analysis.effects.iter().filter_map(|effect| match effect {
+        Effect::UserVariableAssigned(name) => Some(name.as_deref()),
+        _ => None,
+    });
+    let set = analysis.effects.iter().flat_map(|effect| match effect {
+        Effect::Set(assignments) => assignments.as_slice(),
+        _ => &[],
+    });
+    let set = set.filter_map(|assignment| match assignment {
+        Assignment::Variable { scope: Scope::UserVariable, name, .. } => Some(name),
+        _ => None,
+    });
+    let holding = session.leases().filter(|it| it.pins.has(PinReason::UserVariable));
+    let mut elsewhere = holding.clone().filter(|lease| lease.hostgroup != goes_to);
+    let mut here = holding.filter(|lease| lease.hostgroup == goes_to);
+    if !analysis.variables.is_whole {
+        let is_lacking = assigned.next().is_none() && here.next().is_none();
+        return elsewhere.next().filter(|_| is_lacking).map(|lease| lease.hostgroup);
     }
-    let mut held = session.leases().filter(|it| it.pins.has(PinReason::UserVariable));
-    let first = held.clone().next()?.hostgroup;
-    held.all(|lease| lease.hostgroup != goes_to).then_some(first)
+    let mut read = analysis.variables.names.clone();
+    for name in assigned {
+        let name = name?;
+        read.retain(|other| other != name);
+    }
+    set.for_each(|name| read.retain(|other| other != name));
+    read.retain(|name| !here.clone().any(|lease| has_variable(&lease.pins, name)));
+    let has_one = |lease: &&Lease| read.iter().any(|name| has_variable(&lease.pins, name));
+    elsewhere.find(has_one).map(|lease| lease.hostgroup)
+}
+
+/// Whether a user variable has, or may have, a value there that no literal says.
+fn has_variable(pins: &Pins, name: &[u8]) -> bool {
+    pins.has_unnamed(PinReason::UserVariable)
+        || pins.names(PinReason::UserVariable).any(|held| held == name)
 }
 
 /// Whether a statement asks for something that is held.
 fn sees(pins: &Pins, analysis: &Analysis, proof: Proof) -> bool {
     pins.reasons().any(|reason| match reason {
-        PinReason::UserVariable
-        | PinReason::Routine
-        | PinReason::ServerState
-        | PinReason::Other => uses_variables(analysis) || proof.hidden.has(Hidden::READS_SESSION),
+        PinReason::UserVariable => {
+            uses_variable_of(pins, analysis) || proof.hidden.has(Hidden::READS_SESSION)
+        }
+        PinReason::Routine | PinReason::ServerState | PinReason::Other => {
+            uses_variables(analysis) || proof.hidden.has(Hidden::READS_SESSION)
+        }
         PinReason::TemporaryTable => names_one_of(pins, analysis),
         PinReason::Sequence => analysis.depends.contains(Depends::SEQUENCE),
         PinReason::NamedLock
@@ -102,8 +131,21 @@ fn sees(pins: &Pins, analysis: &Analysis, proof: Proof) -> bool {
     })
 }
 
+/// Whether a user variable that is held is read, or any gets a value.
+fn uses_variable_of(pins: &Pins, analysis: &Analysis) -> bool {
+    let variables = &analysis.variables;
+    let reads = analysis.depends.contains(Depends::USER_VARIABLE_READ);
+    let is_held = || variables.names.iter().any(|name| has_variable(pins, name));
+    assigns_variables(analysis) || reads && (!variables.is_whole || is_held())
+}
+
 /// Whether a user variable is read, or gets a value.
 fn uses_variables(analysis: &Analysis) -> bool {
+    analysis.depends.contains(Depends::USER_VARIABLE_READ) || assigns_variables(analysis)
+}
+
+/// Whether a user variable gets a value.
+fn assigns_variables(analysis: &Analysis) -> bool {
     let assigns = |effect: &Effect| match effect {
         Effect::UserVariableAssigned(_) => true,
         Effect::Set(assignments) => assignments.iter().any(|assignment| {
@@ -111,7 +153,7 @@ fn uses_variables(analysis: &Analysis) -> bool {
         }),
         _ => false,
     };
-    analysis.depends.contains(Depends::USER_VARIABLE_READ) || analysis.effects.iter().any(assigns)
+    analysis.effects.iter().any(assigns)
 }
 
 /// Whether a statement names a temporary table, in whatever schema, or may do so.
@@ -163,10 +205,17 @@ mod tests {
     fn what_asks_for_a_user_variable_is_known_by_its_text() {
         let mut pins = Pins::default();
         pins.pin_name(PinReason::UserVariable, b"a");
-        for text in ["SELECT @a", "INSERT INTO t VALUES (@a)", "SET @a = 1", "SELECT 1 INTO @a"] {
+        for text in [
+            "SELECT @A",
+            "SELECT @`b`",
+            "INSERT INTO t VALUES (@a)",
+            "SET @a = 1",
+            "SELECT 1 INTO @a",
+        ] {
             assert!(asks_for(&pins, text), "{text}");
         }
-        for text in ["SELECT a FROM t", "INSERT INTO t VALUES (1)", "SET NAMES latin1"] {
+        for text in ["SELECT a FROM t", "INSERT INTO t VALUES (1)", "SET NAMES latin1", "SELECT @b"]
+        {
             assert!(!asks_for(&pins, text), "{text}");
         }
     }

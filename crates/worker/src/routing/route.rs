@@ -5,14 +5,14 @@ use std::{rc::Rc, sync::Arc};
 use trunkline_catalog::Proof;
 use trunkline_pool::ConnId;
 use trunkline_protocol::packet::status;
-use trunkline_rules::unrewritten;
+use trunkline_rules::{Answer, Decision, Rewrites, unrewritten};
 use trunkline_session::tracker::Schema;
 use trunkline_sql::token::Modes;
 use trunkline_topology::{HostgroupId, ServerKey};
 
 use crate::{
     clients::client::{Client, Lease},
-    prepared::may_compute,
+    prepared::{Came, may_compute},
     rooms::{Commands, Core},
     routing::asker::Asker,
     routing::decide::{Aim, Case, Decided, GivesUp, Hinted, Nowhere, Place, decide},
@@ -58,15 +58,15 @@ pub(crate) struct Routed {
 }
 
 /// What the statement is asked about for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) enum Asking<'a> {
     /// It is to run.
     Query,
     /// It is to be prepared.
     Prepare,
     /// It was prepared, and is to run: in the schema where that was, whatever the session has
-    /// chosen since.
-    Execute(&'a Schema),
+    /// chosen since. With the text that came to be prepared, where rules have rewritten that.
+    Execute(&'a Schema, Option<&'a Came>),
 }
 
 /// What a statement's comments ask for.
@@ -111,10 +111,11 @@ impl Commands {
     ) -> Routed {
         let mut directives = Directives::of_settings(&self.exchange.core.env.snapshot.settings);
         let (mut ruling, new_text) = self.ask_rules(client, known, text, asking, &mut directives);
-        let is_prepared = asking == Asking::Prepare;
+        let is_prepared = matches!(asking, Asking::Prepare);
+        let has_params = is_prepared || matches!(asking, Asking::Execute(..));
         let is_new = new_text.is_some();
         let rewritten =
-            new_text.and_then(|new| self.exchange.take_rewrite(text, new, is_prepared, modes));
+            new_text.and_then(|new| self.exchange.take_rewrite(text, new, has_params, modes));
         if let Some(rule) = ruling.must_rewrite.filter(|_| is_new && rewritten.is_none()) {
             ruling.answer = ruling.answer.or(Some(Said::Error(unrewritten(rule))));
         }
@@ -167,21 +168,37 @@ impl Commands {
             return Default::default();
         };
         let mut asker = Asker::of(&client.origin.peer, session);
-        if let Asking::Execute(schema) = asking {
+        let mut came = None;
+        if let Asking::Execute(schema, text) = asking {
             asker.schema = schema.name();
+            came = text;
         }
+        let of_came = came.filter(|_| !snapshot.rules.is_empty()).map(|came| {
+            let chance = next_chance(self.router.chance);
+            let question = asker.question(&snapshot.settings, &came.known, &came.text, chance);
+            OfCame::of(self.router.decisions.decide_uncounted(&snapshot.rules, &question), came)
+        });
         let decision = match snapshot.rules.is_empty() {
             true => None,
             false => {
                 let chance = next_chance(self.router.chance);
                 self.router.chance = chance;
                 let mut question = asker.question(&snapshot.settings, known, text, chance);
-                question.may_rewrite = !matches!(asking, Asking::Execute(_));
+                question.rewrites = match asking {
+                    Asking::Query | Asking::Prepare => Rewrites::All,
+                    Asking::Execute(_, None) => Rewrites::Protecting,
+                    Asking::Execute(_, Some(_)) => Rewrites::None,
+                };
                 let hits = &mut self.router.hits;
                 Some(self.router.decisions.decide(&snapshot.rules, &question, hits))
             }
         };
-        let ruling = Ruling::of(snapshot, &asker, known, decision);
+        let judged = match (came, &of_came) {
+            (Some(came), Some(of_came)) => (&*came.known, Some(of_came.final_flag)),
+            (Some(came), None) => (&*came.known, None),
+            (None, _) => (known, None),
+        };
+        let mut ruling = Ruling::of(snapshot, &asker, judged, decision);
         let mut new_text = None;
         if let Some(decision) = decision {
             core.fx.stats.counters.rewrites_skipped += u64::from(decision.rewrites_skipped);
@@ -201,7 +218,14 @@ impl Commands {
             }
             new_text.clone_from(&decision.rewritten);
         }
-        core.note_verdict(client, known, &ruling);
+        if let Asking::Execute(..) = asking {
+            if let Some(of_came) = of_came {
+                new_text = of_came.rule(&mut ruling);
+            }
+            // As it was prepared.
+            new_text = new_text.filter(|new| new != text);
+        }
+        core.note_verdict(client, judged.0, &ruling);
         (ruling, new_text)
     }
 
@@ -248,7 +272,7 @@ impl Core {
             Some((known, Asking::Prepare)) => {
                 Aim::Prepare { computes: may_compute(known, proof, self.env.greeting.flavor()) }
             }
-            Some((_, Asking::Query | Asking::Execute(_))) | None => Aim::Run,
+            Some((_, Asking::Query | Asking::Execute(..))) | None => Aim::Run,
         };
         let known = statement.map(|(known, _)| known);
         let hints = known.and_then(|known| known.hints.as_deref());
@@ -343,6 +367,38 @@ impl Core {
                 Route::Error(self.env.snapshot.settings.firewall_whitelist_errormsg.as_str().into())
             }
         }
+    }
+}
+
+/// What rules say of the text that came to be prepared, now that it is run by another one.
+struct OfCame {
+    final_flag: u32,
+    /// What it is answered with by a rule, if that is an error.
+    error: Option<Arc<str>>,
+    /// The text without which it must not run, with the rule that says so.
+    must_rewrite: Option<(u32, Vec<u8>)>,
+}
+
+impl OfCame {
+    #[cold]
+    fn of(decision: &Decision, came: &Came) -> Self {
+        let error = match decision.answer() {
+            Some(Answer::Error(text)) => Some(Arc::clone(text)),
+            Some(Answer::Ok(_)) | None => None,
+        };
+        let text = || decision.rewritten.clone().unwrap_or_else(|| came.text.to_vec());
+        let must_rewrite = decision.must_rewrite.map(|rule| (rule, text()));
+        Self { final_flag: decision.final_flag, error, must_rewrite }
+    }
+
+    /// Takes what it says into what was said of the text that is run; that which is to be run.
+    fn rule(self, ruling: &mut Ruling) -> Option<Vec<u8>> {
+        if let Some(error) = self.error {
+            ruling.answer = ruling.answer.take().or(Some(Said::Error(error)));
+        }
+        let (rule, text) = self.must_rewrite?;
+        ruling.must_rewrite = Some(rule);
+        Some(text)
     }
 }
 

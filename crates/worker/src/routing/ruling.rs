@@ -41,11 +41,12 @@ pub(crate) struct Ruling {
 impl Ruling {
     /// `decision` is what the rules say, where there are any. Fast routing goes before a rule's
     /// hostgroup, unless the rule's `apply` ended the evaluation. A rule's answer goes before the
-    /// firewall's.
+    /// firewall's. `judged`: what the firewall looks at, and the flag that the rules have reached
+    /// for it, if that is another one.
     pub(super) fn of(
         snapshot: &Snapshot,
         asker: &Asker<'_>,
-        known: &Known,
+        judged: (&Known, Option<u32>),
         decision: Option<&Decision>,
     ) -> Self {
         let mut ruling = decision.map_or_else(Self::default, Self::of_copy);
@@ -55,7 +56,8 @@ impl Ruling {
             ruling.named = fast.map(|fast| (fast, By::FastRouting)).or(ruling.named);
         }
         if snapshot.settings.firewall_whitelist_enabled {
-            let ask = asker.firewall_ask(&snapshot.settings, known, flag);
+            let (known, reached) = judged;
+            let ask = asker.firewall_ask(&snapshot.settings, known, reached.unwrap_or(flag));
             let verdict = snapshot.guards.firewall.judge(&ask);
             let is_denied = verdict == FirewallVerdict::Denied;
             ruling.answer = ruling.answer.or(is_denied.then_some(Said::Denied));

@@ -200,7 +200,6 @@ impl Core {
             return;
         }
         conn.server.tracks_transactions = false;
-        let flavor = conn.server.flavor;
         if let Some(session) = client.session.as_mut() {
             // The proxy's own statement is the connection's last one.
             session.last_conn = None;
@@ -210,9 +209,20 @@ impl Core {
             session.settings.modes.guesses_quotes |= is_unknown;
         }
         self.set_up(conn, Owner::Setup, TRACKERS_ON);
-        if !unreported.is_empty() {
-            self.set_up(conn, Owner::Values(client.id), &report_text(unreported, flavor));
+        self.ask_values(client, conn, unreported);
+    }
+
+    /// Asks for the values of variables, behind a statement of which nothing is left to be read.
+    pub(crate) fn ask_values(&mut self, client: &mut Client, conn: &mut Conn, names: &[String]) {
+        if names.is_empty() || !conn.server.format.session_track {
+            return;
         }
+        if let Some(session) = client.session.as_mut() {
+            // The proxy's own statement is the connection's last one.
+            session.last_conn = None;
+        }
+        let text = report_text(names, conn.server.flavor);
+        self.set_up(conn, Owner::Values(client.id), &text);
     }
 
     pub(crate) fn take_values(&mut self, conn: &mut Conn, client: &mut Client, outcome: &Outcome) {

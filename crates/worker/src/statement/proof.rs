@@ -142,7 +142,7 @@ pub(crate) fn proof_of(shared: &Shared, statement: &Statement) -> Proof {
 fn place_of<'a>(session: &'a Session, asking: Asking<'a>, group: HostgroupId) -> Place<'a> {
     let schema = match asking {
         Asking::Query | Asking::Prepare => &session.settings.state.schema,
-        Asking::Execute(schema) => schema,
+        Asking::Execute(schema, _) => schema,
     };
     let schema = match schema {
         Schema::Named(name) => Some(&name[..]),
@@ -241,8 +241,9 @@ impl Core {
         let session = client.session.as_ref();
         let stmt = session.zip(executed).and_then(|(session, id)| session.prepared.get(id));
         let entry = stmt.map(|stmt| Rc::clone(&stmt.entry));
-        let asking =
-            entry.as_ref().map_or(Asking::Query, |entry| Asking::Execute(&entry.reading.schema));
+        let asking = entry
+            .as_ref()
+            .map_or(Asking::Query, |entry| Asking::Execute(&entry.reading.schema, None));
         let proven = self.proof_at(client, known, asking, hostgroup);
         Proven { proof: self.proof_in(hostgroup, proven.proof), ..proven }
     }

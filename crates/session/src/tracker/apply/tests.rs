@@ -393,3 +393,72 @@ fn issue_16_of_two_names_of_one_variable_the_one_that_was_said_is_said_again() {
         assert_eq!(state.variable(other), None, "{name}");
     }
 }
+
+#[test]
+fn issue_16_the_collation_of_a_schema_is_asked_for_once_it_is_taken() {
+    let set = |text: &str, warnings| {
+        let mut before = SessionState::new(Schema::None, Charset::Collation(45));
+        before.set_variable("collation_connection", b"'greek_bin'");
+        let analysis = analyse(text.as_bytes(), &Modes::default());
+        let outcome = Outcome { warnings, ..Outcome::default() };
+        let mut pins = Pins::default();
+        let applied = apply_outcome(&before, &mut pins, Some(&analysis), &outcome, Trust::Nothing);
+        (applied, pins)
+    };
+    let (applied, mut pins) = set("SET CHARACTER SET utf8mb4", 0);
+    assert_eq!(applied.asks, ["collation_connection"]);
+    assert!(pins.has(PinReason::UnknownVariable));
+    let changes = reported(&[("collation_connection", "latin1_german1_ci")]);
+    let outcome = Outcome { changes, ..Outcome::default() };
+    let state = applied.state.expect("another one");
+    let state = apply_report(&state, &mut pins, &outcome).expect("another one");
+    assert_eq!(state.variable("collation_connection"), Some(&b"'latin1_german1_ci'"[..]));
+    assert!(pins.is_empty(), "{pins:?}");
+    // With `NAMES` behind it, it is the character set's own.
+    let (applied, pins) = set("SET CHARACTER SET utf8mb4, NAMES latin1", 0);
+    assert!(applied.asks.is_empty() && pins.is_empty(), "{pins:?}");
+    // What could be read of warnings would be lost by the question.
+    let (applied, pins) = set("SET CHARACTER SET utf8mb4", 1);
+    assert!(applied.asks.is_empty() && pins.has(PinReason::UnknownVariable));
+}
+
+#[test]
+fn issue_16_the_character_set_of_a_schema_ends_with_it() {
+    let mut before = SessionState::new((&b"a"[..]).into(), Charset::Collation(45));
+    before.set_variable("collation_database", b"'greek_bin'");
+    let apply = |text: &str, changes: &[u8]| {
+        let analysis = analyse(text.as_bytes(), &Modes::default());
+        let outcome = Outcome { changes: changes.to_vec(), ..Outcome::default() };
+        let mut pins = Pins::default();
+        let applied = apply_outcome(&before, &mut pins, Some(&analysis), &outcome, Trust::Nothing);
+        (applied.state.unwrap_or_else(|| before.clone()), pins)
+    };
+    for (text, changes) in [("USE b", &b""[..]), ("USE a", b""), ("DROP DATABASE a", b"\x01\x01\0")]
+    {
+        let (state, pins) = apply(text, changes);
+        assert_eq!(state.variables(), &[], "{text}");
+        assert!(pins.is_empty(), "{text}: {pins:?}");
+    }
+    let (_, pins) = apply("ALTER DATABASE a CHARACTER SET latin1", b"");
+    assert!(pins.has(PinReason::UnknownVariable));
+}
+
+#[test]
+fn issue_16_a_moment_holds_its_session_until_there_is_none() {
+    let before = SessionState::new(Schema::None, Charset::Collation(45));
+    let mut pins = Pins::default();
+    for (value, told, holds) in [
+        ("'2020-01-01'", "2020-01-01 00:00:00.000000", true),
+        ("CONCAT('2020-01-02')", "2020-01-02 00:00:00.000000", true),
+        ("DEFAULT", "DEFAULT", false),
+        ("@none", "DEFAULT", false),
+    ] {
+        let text = format!("SET system_versioning_asof = {value}");
+        let analysis = analyse(text.as_bytes(), &Modes::default());
+        let changes = reported(&[("system_versioning_asof", told)]);
+        let outcome = Outcome { changes, ..Outcome::default() };
+        let applied = apply_outcome(&before, &mut pins, Some(&analysis), &outcome, Trust::Nothing);
+        assert_eq!(pins.has(PinReason::UnknownVariable), holds, "{text}");
+        assert!(applied.state.is_none(), "{text}");
+    }
+}

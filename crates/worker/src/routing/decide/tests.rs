@@ -267,6 +267,23 @@ fn what_would_find_null_for_a_variable_is_refused() {
     ]);
 }
 
+#[test]
+fn of_two_places_with_variables_each_is_asked_for_its_own() {
+    let given = || {
+        let one = app().holding_named(20, Pin::UserVariable, b"a");
+        one.holding_named(10, Pin::UserVariable, b"b").with(rule(20))
+    };
+    let (writer, reader) = (HostgroupId(10), HostgroupId(20));
+    check([
+        (given(), "SELECT @A", held(20, RULE)),
+        (given(), "SELECT @b", held(10, Reason::Stays)),
+        (given(), "SELECT @c", held(20, RULE)),
+        (given(), "SELECT @a, @b", refused(Refusal::VariablesElsewhere(writer, reader))),
+        (given(), "SELECT @b := @a", held(20, RULE)),
+        (given(), "SET @c = @a", held(20, RULE)),
+    ]);
+}
+
 /// A transaction that only reads, on a reader.
 fn reading(given: Given) -> Given {
     given.holding(20, &[Pin::Transaction]).reading_only()

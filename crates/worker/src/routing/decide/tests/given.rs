@@ -250,7 +250,9 @@ impl Given {
         let (_, decision) = snapshot.rules.explain(&question);
         match self.aim {
             Aim::Copy(_) => Ruling::of_copy(&decision),
-            Aim::Run | Aim::Prepare { .. } => Ruling::of(snapshot, &asker, known, Some(&decision)),
+            Aim::Run | Aim::Prepare { .. } => {
+                Ruling::of(snapshot, &asker, (known, None), Some(&decision))
+            }
         }
     }
 

@@ -1,0 +1,75 @@
+//! Statements that rules have rewritten, when they were prepared or since.
+
+use std::{rc::Rc, sync::Arc};
+
+use trunkline_sql::analysis::Effect;
+
+use crate::{
+    clients::client::Client,
+    commands::prepared::ends_others,
+    prepared::{Came, Entry, EntryKey, has_literals},
+    rooms::Exchange,
+    routing::rewrite::Rewritten,
+    statement::analysis::Known,
+};
+
+/// What an execution is answered with that can't be rewritten any more.
+const UNCHANGED: &str =
+    "a rule that protects could not rewrite this statement, which was prepared before";
+
+impl Exchange {
+    /// The text that came to be prepared, where rules have rewritten it, with what is known of it
+    /// by the settings of now.
+    #[inline]
+    pub(crate) fn came_now(
+        &mut self,
+        client: &mut Client,
+        stmt_id: u32,
+        entry: &Entry,
+    ) -> Option<Rc<Came>> {
+        let stmt = client.stmts_mut()?.get_mut(stmt_id)?;
+        let came = stmt.came.as_mut()?;
+        if came.known.edition != self.statements.analyses.edition() {
+            let (text, known) =
+                (came.text.clone(), self.statements.analyses.know(&came.text, &entry.modes));
+            *came = Rc::new(Came { text, known });
+        }
+        Some(Rc::clone(came))
+    }
+
+    /// A rule that protects has been loaded since a statement was prepared: it is run by another
+    /// text from now on.
+    ///
+    /// # Errors
+    /// When it can't be, with the client's answer: the new text is a `KILL` or loads a file, or
+    /// servers may read it otherwise by now.
+    #[cold]
+    pub(crate) fn prepare_anew(
+        &mut self,
+        client: &mut Client,
+        stmt_id: u32,
+        entry: &Rc<Entry>,
+        rewritten: Rewritten,
+    ) -> Result<(Rc<Entry>, Rc<Known>), Arc<str>> {
+        let Rewritten { text, known } = rewritten;
+        let loads = |effect: &Effect| matches!(effect, Effect::LoadData { .. });
+        let is_other = ends_others(&known) || known.analysis.effects.iter().any(loads);
+        if is_other || !self.core.reads_as_prepared(client, stmt_id, entry) {
+            return Err(UNCHANGED.into());
+        }
+        let session = client.session.as_mut().ok_or(UNCHANGED)?;
+        let has_literals = entry.has_literals || has_literals(&text, &entry.modes);
+        let reading = entry.reading_with(has_literals, &session.settings.state);
+        let reading = self.core.servers.states.intern(reading);
+        let account = session.login.account;
+        let key = EntryKey { account, reading, has_literals, text: text.into() };
+        let read = (Rc::clone(&known), entry.modes);
+        let anew = self.statements.share_entry(key, read, entry.prepared(stmt_id));
+        let stmt = session.prepared.get(stmt_id).ok_or(UNCHANGED)?;
+        let came = stmt.came.clone().unwrap_or_else(|| {
+            Rc::new(Came { text: entry.text.clone(), known: Rc::clone(&entry.known) })
+        });
+        session.prepared.replace(stmt_id, Rc::clone(&anew), came);
+        Ok((anew, known))
+    }
+}
