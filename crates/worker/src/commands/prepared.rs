@@ -20,7 +20,7 @@ use trunkline_sql::{
 
 use crate::{
     clients::client::{Client, Purpose, Session, SessionSettings, Statement},
-    prepared::{ClientStmt, Entry, Fit, LongDataError},
+    prepared::{ClientStmt, Contents, Entry, Fit, LongDataError},
     rooms::{Commands, Core, Exchange},
     routing::route::{Asking, Route, Routed, hostgroup_of},
     statement::Statements,
@@ -55,6 +55,11 @@ pub(crate) fn fit_of<'a>(stmt: &'a ClientStmt, statement: &'a Statement) -> Fit<
     let Some(execution) = execution.filter(|_| statement.prepared.entry.is_none()) else {
         return Fit::Unused;
     };
+    if statement.meaning.proof.hidden.has(Hidden::CONCATENATES) && !stmt.entry.contents.concatenates
+    {
+        // A name has become such a view since: nobody runs this one under another length.
+        return Fit::Unused;
+    }
     match &stmt.types {
         Some(types) => Fit::Types { types, nulls: execution.nulls, read_as: stmt.read_as.as_ref() },
         // The server says what it thinks of types that never came.
@@ -74,7 +79,7 @@ impl ClientStmt {
     pub(crate) fn put_key(
         &self,
         statement: &Statement,
-        reading_of: impl FnOnce(bool) -> Arc<SessionState>,
+        reading_of: impl FnOnce(Contents) -> Arc<SessionState>,
         key: &mut Vec<u8>,
     ) -> Option<()> {
         let entry = &self.entry;
@@ -82,7 +87,7 @@ impl ClientStmt {
         {
             return None;
         }
-        if !Arc::ptr_eq(&reading_of(entry.has_literals), &entry.reading) {
+        if !Arc::ptr_eq(&reading_of(entry.contents), &entry.reading) {
             return None;
         }
         let execution = execution_in(&statement.command.frames, entry.params)?;
@@ -166,6 +171,7 @@ impl Commands {
         let mut statement =
             self.exchange.core.statement(&frames, ResponseShape::Prepare, Purpose::Prepare);
         statement.prepared.stmt_id = Some(stmt_id);
+        statement.prepared.concatenates = proven.proof.hidden.may(Hidden::CONCATENATES);
         match may_compute(&known, proven.proof, self.exchange.core.env.greeting.flavor()) {
             true => statement.meaning.proof = Proof { reads: false, ..proven.proof },
             // Nothing runs, so it can be tried twice.
@@ -405,7 +411,7 @@ impl Exchange {
         let Session { settings, prepared, .. } = session;
         let SessionSettings { reading, state, .. } = settings;
         let is_same = reading.is_that_of(entry, state, &mut self.core.servers.states);
-        let now = reading.of(state, entry.has_literals, &mut self.core.servers.states);
+        let now = reading.of(state, entry.contents, &mut self.core.servers.states);
         if let Some(stmt) = prepared.get_mut(stmt_id) {
             stmt.read_as = (!is_same).then_some(now);
         }

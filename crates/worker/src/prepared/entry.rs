@@ -13,6 +13,7 @@ use trunkline_protocol::response::Prepared;
 use trunkline_session::tracker::SessionState;
 use trunkline_sql::token::{Encoding, Modes};
 
+use super::Contents;
 use crate::statement::analysis::{Analyses, Known};
 
 /// A text that clients have prepared, and what it takes to prepare it again elsewhere.
@@ -25,8 +26,8 @@ pub(crate) struct Entry {
     pub(crate) modes: Modes,
     /// The part of a session's state that the text was read under.
     pub(crate) reading: Arc<SessionState>,
-    /// Whether the text has literals, which are read with more of the state than the rest.
-    pub(crate) has_literals: bool,
+    /// What the text has in it that is read with more of the state than the rest.
+    pub(crate) contents: Contents,
     /// Parameters, as a server counted them.
     pub(crate) params: u16,
     /// Whether its executions give rows.
@@ -153,7 +154,7 @@ fn is_once(prepared: Prepared) -> bool {
 pub(crate) struct EntryKey {
     pub(crate) account: AccountId,
     pub(crate) reading: Arc<SessionState>,
-    pub(crate) has_literals: bool,
+    pub(crate) contents: Contents,
     pub(crate) text: Box<[u8]>,
 }
 
@@ -161,7 +162,7 @@ impl EntryKey {
     fn entry(&self, (known, modes): (Rc<Known>, Modes), prepared: Prepared) -> Rc<Entry> {
         let Prepared { params, columns: columns_count, .. } = prepared;
         let has_rows = columns_count > 0;
-        let Self { has_literals, .. } = *self;
+        let Self { contents, .. } = *self;
         let (text, reading) = (self.text.clone(), Arc::clone(&self.reading));
         let columns = RefCell::default();
         Rc::new(Entry {
@@ -169,7 +170,7 @@ impl EntryKey {
             known,
             modes,
             reading,
-            has_literals,
+            contents,
             params,
             has_rows,
             columns_count,
@@ -251,7 +252,7 @@ pub(super) mod tests {
         EntryKey {
             account: AccountId(account),
             reading: Arc::new(state),
-            has_literals: false,
+            contents: Contents::default(),
             text: text.as_bytes().into(),
         }
     }

@@ -6,7 +6,7 @@ use trunkline_session::tracker::StateTable;
 use crate::{
     clients::client::{Session, SessionSettings},
     prepared::client_stmts::ClientStmt,
-    prepared::{ClientStmts, EntryKey, has_literals},
+    prepared::{ClientStmts, Contents, EntryKey},
     rooms::Exchange,
 };
 
@@ -26,6 +26,7 @@ pub(crate) struct MovedStmts {
 #[derive(Debug)]
 struct MovedStmt {
     text: Box<[u8]>,
+    contents: Contents,
     /// What a server said of it, and what its client calls it.
     prepared: Prepared,
     types: Option<Box<[u8]>>,
@@ -37,6 +38,7 @@ impl MovedStmt {
         let entry = &stmt.entry;
         Self {
             text: entry.text.clone(),
+            contents: entry.contents,
             prepared: entry.prepared(stmt.id),
             types: stmt.types.as_deref().map(Box::from),
             columns: stmt.columns.as_deref().map(Box::from),
@@ -65,7 +67,7 @@ impl Session {
         let Self { settings, prepared, .. } = self;
         let SessionSettings { reading, state, .. } = settings;
         prepared.iter().all(|stmt| {
-            let now = reading.of(state, stmt.entry.has_literals, states);
+            let now = reading.of(state, stmt.entry.contents, states);
             *now == *stmt.entry.reading
         })
     }
@@ -75,15 +77,14 @@ impl Exchange {
     /// Takes in the statements of a session that came from another worker.
     pub(crate) fn unpack_stmts(&mut self, session: &mut Session, moved: MovedStmts) {
         let MovedStmts { stmts, next_id, last } = moved;
-        for MovedStmt { text, prepared, types, columns } in stmts {
+        for MovedStmt { text, contents, prepared, types, columns } in stmts {
             let known = self.statements.analyses.know(&text, &session.settings.modes);
-            let has_literals = has_literals(&text, &session.settings.modes);
             let reading = session.settings.reading.of(
                 &session.settings.state,
-                has_literals,
+                contents,
                 &mut self.core.servers.states,
             );
-            let key = EntryKey { account: session.login.account, reading, has_literals, text };
+            let key = EntryKey { account: session.login.account, reading, contents, text };
             let entry = self.statements.share_entry(key, (known, session.settings.modes), prepared);
             let columns = columns.map(|definitions| entry.columns(&definitions));
             let types = types.map(|types| types.into());

@@ -102,8 +102,8 @@ impl Core {
             && stmt.types.is_some()
             && execution_in(&statement.command.frames, stmt.entry.params).is_some();
         let by_values = entry.known.analysis.depends.contains(Depends::USER_VARIABLE_READ);
-        let (has_literals, session_state) = (entry.has_literals, &session.settings.state);
-        let state = state_for(&entry.reading, has_literals, by_values, session_state, &conn.state);
+        let (contents, session_state) = (entry.contents, &session.settings.state);
+        let state = state_for(&entry.reading, contents, by_values, session_state, &conn.state);
         let state = state.map(|state| self.servers.states.intern(state));
         let entry = Rc::clone(entry);
         let follows = follows && self.last_is_harmless(client, conn);
