@@ -34,7 +34,7 @@ pub(crate) use client_stmts::{ClientStmt, ClientStmts, LongDataError};
 pub(crate) use columns::know_columns;
 pub(crate) use entry::{Entries, Entry, EntryKey};
 pub(crate) use moved::MovedStmts;
-use reading::state_for;
+use reading::{Beside, state_for};
 pub(crate) use reading::{Contents, Reading};
 pub(crate) use send::{is_sent_as_it_came, put_statement, runs_among_others};
 pub(crate) use server_stmts::{Fit, Last, ServerStmts};

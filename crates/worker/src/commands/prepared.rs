@@ -55,9 +55,8 @@ pub(crate) fn fit_of<'a>(stmt: &'a ClientStmt, statement: &'a Statement) -> Fit<
     let Some(execution) = execution.filter(|_| statement.prepared.entry.is_none()) else {
         return Fit::Unused;
     };
-    if statement.meaning.proof.hidden.has(Hidden::CONCATENATES) && !stmt.entry.contents.concatenates
-    {
-        // A name has become such a view since: nobody runs this one under another length.
+    if concatenates_since(&stmt.entry, statement) {
+        // Nobody else runs it: they may have another length.
         return Fit::Unused;
     }
     match &stmt.types {
@@ -65,6 +64,11 @@ pub(crate) fn fit_of<'a>(stmt: &'a ClientStmt, statement: &'a Statement) -> Fit<
         // The server says what it thinks of types that never came.
         None => Fit::Unused,
     }
+}
+
+/// Whether a name has become a view that concatenates groups since the text was read.
+pub(crate) fn concatenates_since(entry: &Entry, statement: &Statement) -> bool {
+    statement.meaning.proof.hidden.has(Hidden::CONCATENATES) && !entry.contents.concatenates
 }
 
 /// Whether a statement is an execution for many rows.

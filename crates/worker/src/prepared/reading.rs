@@ -161,16 +161,34 @@ fn reads_alike<'a>(one: &'a SessionState, other: &'a SessionState, keeps_modes: 
     one.charset == other.charset && variables(one).eq(variables(other))
 }
 
+/// What has a part in one preparation, beside its text's reading.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Beside {
+    /// The types of user variables' values.
+    pub(super) values: bool,
+    /// The length of concatenated groups: a name has become a view that has some since the text
+    /// was first read.
+    pub(super) length: bool,
+}
+
+impl Beside {
+    fn is_alike(self, one: &SessionState, other: &SessionState) -> bool {
+        let length = OF_CONCATENATION;
+        (!self.values || one.user_variables() == other.user_variables())
+            && (!self.length || one.variable(length) == other.variable(length))
+    }
+}
+
 /// The state that a connection in state `server` has to be brought to before it prepares, for a
 /// session in state `session`, a text that was first read under `reading`. `None` when any reading
 /// would be the same.
 ///
 /// What was prepared without a schema names every schema that it needs, so any will do: a chosen
-/// one can't be given back. With `by_values` the types of user variables' values have a part too.
+/// one can't be given back. What has a part beside the reading is as it is in the session now.
 pub(super) fn state_for(
     reading: &SessionState,
     contents: Contents,
-    by_values: bool,
+    beside: Beside,
     session: &SessionState,
     server: &SessionState,
 ) -> Option<SessionState> {
@@ -178,8 +196,7 @@ pub(super) fn state_for(
     if wanted.schema == Schema::None {
         wanted.schema = server.schema.clone();
     }
-    let has_values = !by_values || server.user_variables() == session.user_variables();
-    if has_values && reading_of(server, contents) == wanted {
+    if beside.is_alike(session, server) && reading_of(server, contents) == wanted {
         return None;
     }
     let mut state = session.clone();
@@ -283,20 +300,33 @@ mod tests {
     fn a_connection_is_brought_to_the_reading_and_nothing_else_is_lost() {
         let then = reading_of(&state("app", &[("sql_mode", "'ANSI'")]), PLAIN);
         let now = state("shop", &[("sql_mode", "''"), ("time_zone", "'+01:00'")]);
-        let wanted = state_for(&then, PLAIN, false, &now, &now).expect("read otherwise");
+        let wanted =
+            state_for(&then, PLAIN, Beside::default(), &now, &now).expect("read otherwise");
         let expected = state("app", &[("sql_mode", "'ANSI'"), ("time_zone", "'+01:00'")]);
         assert_eq!(wanted, expected);
-        assert_eq!(state_for(&then, PLAIN, false, &now, &expected), None);
+        assert_eq!(state_for(&then, PLAIN, Beside::default(), &now, &expected), None);
         let plain = reading_of(&state("app", &[]), LITERALS);
         let there = state("app", &[("time_zone", "'+01:00'")]);
-        assert_eq!(state_for(&plain, LITERALS, false, &now, &there), Some(state("app", &[])));
-        assert_eq!(state_for(&plain, PLAIN, false, &now, &there), None);
+        assert_eq!(
+            state_for(&plain, LITERALS, Beside::default(), &now, &there),
+            Some(state("app", &[]))
+        );
+        assert_eq!(state_for(&plain, PLAIN, Beside::default(), &now, &there), None);
+    }
+
+    #[test]
+    fn a_view_that_has_come_since_is_read_by_the_sessions_own_length() {
+        let then = reading_of(&state("app", &[("group_concat_max_len", "9")]), PLAIN);
+        let (now, there) = (state("app", &[("group_concat_max_len", "7")]), state("app", &[]));
+        let to = |beside| state_for(&then, PLAIN, beside, &now, &there);
+        assert_eq!(to(Beside::default()), None);
+        assert_eq!(to(Beside { length: true, ..Beside::default() }), Some(now.clone()));
     }
 
     #[test]
     fn any_schema_will_do_for_a_text_that_was_prepared_without() {
         let then = reading_of(&state("", &[]), PLAIN);
         let now = state("shop", &[]);
-        assert_eq!(state_for(&then, PLAIN, false, &now, &now), None);
+        assert_eq!(state_for(&then, PLAIN, Beside::default(), &now, &now), None);
     }
 }
