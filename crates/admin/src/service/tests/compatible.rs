@@ -331,3 +331,67 @@ fn workbench_meets_no_error() {
         assert!(!matches!(reply, Reply::Error(_)), "{sql}: {reply:?}");
     }
 }
+
+/// What mydumper 0.10 sends for `--no-locks -B main`, and myloader for the dump.
+#[test]
+fn mydumper_dumps_and_myloader_restores() {
+    let mut fixture = Fixture::new();
+    fixture.done("DELETE FROM mysql_servers");
+    fixture.done("INSERT INTO mysql_servers (hostname, weight) VALUES ('db', 3)");
+    for sql in [
+        "SET SESSION wait_timeout = 2147483",
+        "SET SESSION net_write_timeout = 2147483",
+        "START TRANSACTION /*!40108 WITH CONSISTENT SNAPSHOT */",
+        "/*!40101 SET NAMES binary*/",
+        "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
+        "/*!40103 SET TIME_ZONE='+00:00' */",
+        "SHOW CREATE DATABASE `main`",
+        "SHOW TABLE STATUS",
+        "SHOW TABLE STATUS FROM main LIKE 'mysql_servers'",
+        "SELECT /*!40001 SQL_NO_CACHE */ * FROM `main`.`mysql_servers`  ",
+        "SHOW CREATE TABLE `main`.`mysql_servers`",
+        "SHOW CREATE TABLE `main`.`runtime_mysql_servers`",
+    ] {
+        let reply = fixture.reply(sql);
+        assert!(!matches!(reply, Reply::Error(_)), "{sql}: {reply:?}");
+    }
+    // It finds engine, length of the data and comment by their numbers, and all of one schema.
+    let status = |fixture: &mut Fixture, sql: &str| match fixture.reply(sql) {
+        Reply::Rows(rows) => rows,
+        other => panic!("{sql}: {other:?}"),
+    };
+    let one = status(&mut fixture, "SHOW TABLE STATUS LIKE 'mysql\\_servers'");
+    assert_eq!((one.columns.len(), one.rows.len()), (18, 1));
+    assert_eq!(one.rows[0].get(1), Some(&Value::Text("SQLite".to_owned())));
+    assert_eq!(one.rows[0].get(17), Some(&Value::Text(String::new())));
+    let all = status(&mut fixture, "SHOW TABLE STATUS");
+    let foreign = |row: &Vec<Value>| matches!(row.first(), Some(Value::Text(name)) if name.starts_with("stats_"));
+    assert!(!all.rows.iter().any(foreign), "tables of another schema");
+    let others = status(&mut fixture, "SHOW TABLE STATUS FROM stats");
+    assert!(others.rows.iter().any(foreign));
+
+    let create =
+        "CREATE TABLE mysql_servers (\n    hostgroup_id INT, PRIMARY KEY (hostgroup_id)\n);\n";
+    for sql in [
+        "SET SQL_LOG_BIN=0",
+        "/*!40014 SET FOREIGN_KEY_CHECKS=0*/",
+        "/*!40101 SET SQL_MODE='NO_AUTO_VALUE_ON_ZERO' */",
+        "CREATE DATABASE `main`",
+        "DROP TABLE IF EXISTS `main`.`mysql_servers`",
+        "DROP VIEW IF EXISTS `main`.`mysql_servers`",
+        "USE `main`",
+        create,
+        "START TRANSACTION",
+        "INSERT INTO `mysql_servers` VALUES\n(\"0\",\"db\",\"3306\",\"0\",\"ONLINE\",\"5\",\"0\",\"1000\",\"0\",\
+         \"0\",\"0\",\"\");\n",
+        "COMMIT",
+    ] {
+        let reply = fixture.reply(sql);
+        assert!(!matches!(reply, Reply::Error(_)), "{sql}: {reply:?}");
+    }
+    assert_eq!(fixture.value("SELECT weight FROM mysql_servers"), Value::Integer(5));
+    // A layer that is not MEMORY is neither emptied nor taken for it.
+    for sql in ["DROP TABLE IF EXISTS `disk`.`mysql_servers`", "CREATE DATABASE shop"] {
+        assert!(matches!(fixture.reply(sql), Reply::Error(_)), "{sql}");
+    }
+}
