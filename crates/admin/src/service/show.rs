@@ -92,7 +92,8 @@ impl AdminService {
             }
             Show::CreateTable(name) => create_table(&name),
             Show::CreateDatabase(name) => create_database(&name),
-            Show::Columns(name) => columns_of(&name),
+            Show::Columns(name) => columns_of(&name, false),
+            Show::FullColumns(name) => columns_of(&name, true),
             Show::TableStatus { schema, filter } => {
                 let source = format!("SELECT {TABLE_STATUS} FROM {}", names_in(session, schema)?);
                 let sql = format!("{} ORDER BY Name", filtered(&source, "Name", &filter));
@@ -347,28 +348,37 @@ fn create_database(name: &str) -> Result<Reply, Refused> {
     Ok(Reply::Rows(texts(&["Database", "Create Database"], vec![row])))
 }
 
-fn columns_of(name: &str) -> Result<Reply, Refused> {
+fn columns_of(name: &str, is_full: bool) -> Result<Reply, Refused> {
     let table = table_called(name)?;
+    let key = table.primary_key();
     let rows = table.columns.iter().map(|column| {
-        let is_key = column.key != tables::Key::None
-            || table.constraints.iter().any(|constraint| {
-                constraint.starts_with("PRIMARY KEY") && names(constraint).any(|n| n == column.name)
-            });
-        vec![
+        let mut row = vec![
             column.name.to_owned(),
             column.kind.to_owned(),
             if column.is_needed { "NO" } else { "YES" }.to_owned(),
-            if is_key { "PRI" } else { "" }.to_owned(),
+            if key.contains(&column.name) { "PRI" } else { "" }.to_owned(),
             column.default.unwrap_or_default().to_owned(),
             String::new(),
-        ]
+        ];
+        if is_full {
+            row.insert(2, if column.is_number() { "" } else { "utf8_general_ci" }.to_owned());
+            row.extend(["select".to_owned(), String::new()]);
+        }
+        row
     });
-    let columns = ["Field", "Type", "Null", "Key", "Default", "Extra"];
-    Ok(Reply::Rows(texts(&columns, rows.collect())))
-}
-
-/// The columns that a constraint names.
-fn names(constraint: &str) -> impl Iterator<Item = &str> {
-    let list = constraint.split(['(', ')']).nth(1).unwrap_or_default();
-    list.split(',').map(str::trim)
+    let columns: &[&str] = match is_full {
+        false => &["Field", "Type", "Null", "Key", "Default", "Extra"],
+        true => &[
+            "Field",
+            "Type",
+            "Collation",
+            "Null",
+            "Key",
+            "Default",
+            "Extra",
+            "Privileges",
+            "Comment",
+        ],
+    };
+    Ok(Reply::Rows(texts(columns, rows.collect())))
 }

@@ -36,6 +36,8 @@ pub enum Show {
     CreateDatabase(String),
     /// The columns of a table.
     Columns(String),
+    /// The columns of a table, with what MySQL adds for `FULL`.
+    FullColumns(String),
     /// The state of a schema's tables, for tools that dump them.
     TableStatus {
         /// The schema; none for the session's.
@@ -95,7 +97,10 @@ pub fn parse(text: &Text, words: &[String]) -> Result<Option<Show>, String> {
     let is_full = shown.first() == Some(&"FULL");
     let (at, shown) = (1 + skipped, shown.get(skipped..).unwrap_or_default());
     if let Some(show) = tables(text, at, shown) {
-        return Ok(Some(show));
+        return Ok(Some(match show {
+            Show::Columns(table) if is_full => Show::FullColumns(table),
+            show => show,
+        }));
     }
     let rest = |words: usize| filter(text, at + words, shown.get(words..).unwrap_or_default());
     Ok(match shown {

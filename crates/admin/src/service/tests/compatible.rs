@@ -395,3 +395,54 @@ fn mydumper_dumps_and_myloader_restores() {
         assert!(matches!(fixture.reply(sql), Reply::Error(_)), "{sql}");
     }
 }
+
+/// What `DatabaseMetaData` of MariaDB Connector/J asks with, shortened: of 1.5 to 2.4, which have
+/// `ISNULL` and `CONVERT`, and of 3.5.
+#[test]
+fn drivers_are_told_of_tables_columns_and_keys() {
+    let mut fixture = Fixture::new();
+    let of = "FROM INFORMATION_SCHEMA.COLUMNS WHERE (TABLE_SCHEMA = 'main') AND (TABLE_NAME LIKE \
+              'mysql_servers')";
+    let mut rows = |sql: &str| match fixture.reply(sql) {
+        Reply::Rows(rows) => rows.rows,
+        other => panic!("{sql}: {other:?}"),
+    };
+    let text = |text: &str| Value::Text(text.to_owned());
+    assert!(rows("SELECT '' TABLE_SCHEM, '' TABLE_catalog  FROM DUAL WHERE 1=0").is_empty());
+    assert_eq!(rows("SELECT 1 FROM DUAL"), [[Value::Integer(1)]]);
+    let tables = "SELECT IF(TABLE_TYPE='BASE TABLE', 'TABLE', TABLE_TYPE) FROM \
+                  INFORMATION_SCHEMA.TABLES WHERE (ISNULL(database()) OR (TABLE_SCHEMA = \
+                  database())) AND (TABLE_NAME LIKE 'mysql\\_servers' ESCAPE '\\')";
+    assert_eq!(rows(tables), [[text("TABLE")]]);
+    let types = format!(
+        "SELECT UCASE(IF(COLUMN_TYPE LIKE '%(%)%', CONCAT(SUBSTRING(COLUMN_TYPE,1, \
+         LOCATE('(',COLUMN_TYPE) - 1), 'x'), COLUMN_TYPE)) TYPE_NAME, \
+         LEAST(CHARACTER_OCTET_LENGTH,2147483647) LEN, \
+         CONVERT (CASE DATA_TYPE WHEN 'bigint' THEN 7 END, UNSIGNED INTEGER) DIGITS, \
+         IF(IS_NULLABLE = 'yes',1,0) NULLABLE {of} AND COLUMN_NAME = 'hostgroup_id'"
+    );
+    assert_eq!(rows(&types), [[text("BIGINT"), Value::Null, Value::Integer(7), Value::Integer(0)]]);
+    let keys = "SELECT B.SEQ_IN_INDEX KEY_SEQ, A.COLUMN_NAME FROM INFORMATION_SCHEMA.COLUMNS A, \
+                INFORMATION_SCHEMA.STATISTICS B WHERE A.COLUMN_KEY='pri' AND \
+                B.INDEX_NAME='PRIMARY' AND A.TABLE_SCHEMA = 'main' AND A.TABLE_NAME LIKE \
+                'mysql_servers' AND A.TABLE_SCHEMA = B.TABLE_SCHEMA AND A.TABLE_NAME = \
+                B.TABLE_NAME AND A.COLUMN_NAME = B.COLUMN_NAME ORDER BY KEY_SEQ";
+    let parts = [(1, "hostgroup_id"), (2, "hostname"), (3, "port")];
+    assert_eq!(rows(keys), parts.map(|(at, name)| [Value::Integer(at), text(name)]));
+    for empty in [
+        "SELECT ROUTINE_COMMENT FROM INFORMATION_SCHEMA.ROUTINES",
+        "SELECT PARAMETER_MODE, DTD_IDENTIFIER FROM INFORMATION_SCHEMA.PARAMETERS",
+        "SELECT GRANTEE FROM INFORMATION_SCHEMA.TABLE_PRIVILEGES",
+        "SELECT GRANTEE FROM INFORMATION_SCHEMA.COLUMN_PRIVILEGES",
+        "SELECT KCU.REFERENCED_TABLE_NAME FROM INFORMATION_SCHEMA.KEY_COLUMN_USAGE KCU INNER JOIN \
+         INFORMATION_SCHEMA.REFERENTIAL_CONSTRAINTS RC ON KCU.CONSTRAINT_CATALOG = \
+         RC.CONSTRAINT_CATALOG AND KCU.CONSTRAINT_NAME = RC.CONSTRAINT_NAME",
+    ] {
+        assert!(rows(empty).is_empty(), "{empty}");
+    }
+    assert_eq!(rows("SHOW FULL COLUMNS FROM `mysql_servers` FROM `main` LIKE '%'")[0].len(), 9);
+    // Words of the like in texts are no functions.
+    let of_text = "SELECT count(*) FROM mysql_servers WHERE comment = ' FROM DUAL x'";
+    assert_eq!(rows(of_text), [[Value::Integer(0)]]);
+    assert_eq!(rows("SELECT 'ISNULL(1)', ' FROM DUAL'"), [[text("ISNULL(1)"), text(" FROM DUAL")]]);
+}
