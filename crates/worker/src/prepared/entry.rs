@@ -1,8 +1,10 @@
 //! What the statements of several clients, prepared from one text, have in common.
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     collections::{HashMap, hash_map},
+    hash::BuildHasher,
+    ops::Deref,
     rc::Rc,
     sync::Arc,
 };
@@ -37,6 +39,10 @@ pub(crate) struct Entry {
     /// Whether a server's statement of it is run once only. MySQL 9.7 takes the bytes of a vector
     /// by the first execution that writes them; to any other of the statement it says 6136.
     pub(super) is_once: bool,
+    /// A hash of the schema and the text, the same on all workers.
+    hash: u64,
+    /// How many server connections have it prepared, each as often as it has.
+    on_servers: Cell<u32>,
     /// Definitions of its columns that one of its clients has, to be shared by others.
     columns: RefCell<Option<Rc<[u8]>>>,
     /// How it was judged last for an execution in other modes.
@@ -114,6 +120,11 @@ impl Entry {
         }
     }
 
+    /// A hash of the text, its schema and the user who prepares it.
+    pub(crate) fn hash_for(&self, user: &str) -> u64 {
+        FixedState::default().hash_one((user, self.hash))
+    }
+
     /// What a server said of it, under a client's id.
     pub(super) fn prepared(&self, stmt_id: u32) -> Prepared {
         let (params, columns) = (self.params, self.columns_count);
@@ -149,6 +160,32 @@ fn is_once(prepared: Prepared) -> bool {
     prepared.takes_vector && prepared.columns == 0
 }
 
+/// An entry that a server connection has prepared, and is counted for that.
+#[derive(Debug)]
+pub(super) struct OnServer(Rc<Entry>);
+
+impl OnServer {
+    pub(super) fn new(entry: Rc<Entry>) -> Self {
+        entry.on_servers.update(|count| count + 1);
+        Self(entry)
+    }
+}
+
+impl Deref for OnServer {
+    type Target = Rc<Entry>;
+
+    fn deref(&self) -> &Rc<Entry> {
+        &self.0
+    }
+}
+
+impl Drop for OnServer {
+    fn drop(&mut self) {
+        debug_assert!(self.0.on_servers.get() > 0, "it was counted");
+        self.0.on_servers.update(|count| count.saturating_sub(1));
+    }
+}
+
 /// What tells entries apart: who prepares, how the text is read, and the text.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct EntryKey {
@@ -165,7 +202,10 @@ impl EntryKey {
         let Self { contents, .. } = *self;
         let (text, reading) = (self.text.clone(), Arc::clone(&self.reading));
         let columns = RefCell::default();
+        let hash = FixedState::default().hash_one((reading.schema.name(), &text));
         Rc::new(Entry {
+            hash,
+            on_servers: Cell::new(0),
             text,
             known,
             modes,
@@ -228,9 +268,15 @@ impl Entries {
         }
     }
 
-    /// All of them.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&EntryKey, &Rc<Entry>)> {
-        self.entries.iter()
+    /// Those that somebody holds, each with the number of clients and of server connections that
+    /// do.
+    pub(crate) fn held(&self) -> impl Iterator<Item = (&EntryKey, &Rc<Entry>, (u64, u64))> {
+        self.entries.iter().filter_map(|(key, entry)| {
+            let servers = u64::from(entry.on_servers.get());
+            // The table itself holds one; whoever else does is a client.
+            let held = Rc::strong_count(entry).saturating_sub(1) as u64;
+            (held > 0).then(|| (key, entry, (held.saturating_sub(servers), servers)))
+        })
     }
 
     /// An entry that no other statement has.
