@@ -446,3 +446,34 @@ fn drivers_are_told_of_tables_columns_and_keys() {
     assert_eq!(rows(of_text), [[Value::Integer(0)]]);
     assert_eq!(rows("SELECT 'ISNULL(1)', ' FROM DUAL'"), [[text("ISNULL(1)"), text(" FROM DUAL")]]);
 }
+
+#[test]
+fn every_name_of_memory_is_there() {
+    const NAMES: [&str; 19] = [
+        "SQLite3_memory_bytes",
+        "jemalloc_resident",
+        "jemalloc_active",
+        "jemalloc_allocated",
+        "jemalloc_mapped",
+        "jemalloc_metadata",
+        "jemalloc_retained",
+        "Auth_memory",
+        "query_digest_memory",
+        "mysql_query_rules_memory",
+        "prepare_stmt_metadata_memory",
+        "prepare_stmt_backend_memory",
+        "mysql_firewall_users_table",
+        "mysql_firewall_users_config",
+        "mysql_firewall_rules_table",
+        "mysql_firewall_rules_config",
+        "stack_memory_mysql_threads",
+        "stack_memory_admin_threads",
+        "stack_memory_cluster_threads",
+    ];
+    let mut fixture = Fixture::new();
+    for name in NAMES {
+        let sql =
+            format!("SELECT count(*) FROM stats_memory_metrics WHERE Variable_Name = '{name}'");
+        assert_eq!(fixture.value(&sql), Value::Integer(1), "{name}");
+    }
+}
