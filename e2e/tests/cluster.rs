@@ -1,5 +1,7 @@
 //! `[[cluster]]`: servers are discovered, and their roles are followed, whoever changes them.
 
+mod kinds;
+
 use std::{
     sync::{
         Arc,
@@ -222,6 +224,53 @@ fn a_promotion_is_followed_and_the_old_primary_is_fenced_until_it_replicates() -
         wait_who(&proxy, WRITER, "replica1")?;
         follow(old, new)?;
         wait_role(&proxy, old, "reader")?;
+    }
+    Ok(())
+}
+
+#[test]
+fn what_a_primary_answers_after_another_one_has_taken_over_is_not_told() -> Result<()> {
+    for flavour in FLAVOURS {
+        if !is_available(flavour, "what_a_primary_answers_after_another_one") {
+            continue;
+        }
+        let replication = replication(flavour, 1)?;
+        let (old, new) = (replication.primary(), &replication.replicas()[0]);
+        let seeds = [old, new].map(|server| format!("\"{}\"", server.address())).join(", ");
+        let raw = "[[user]]\nname = \"raw\"\npassword = \"raw\"\ndefault_hostgroup = 10\n\
+                   fast_forward = true\n";
+        old.create_user("raw", "raw", AuthPlugin::ServerDefault)?;
+        replication.wait_caught_up(SOON)?;
+        let proxy = Trunkline::start(&format!(
+            "workers = 1\ncatalog_wait_ms = 10000\nmonitor_read_only_interval = 200\n\
+             monitor_read_only_timeout = 200\nmonitor_account = \"{USER}\"\n\
+             [[cluster]]\nname = \"shop\"\nwriter_hostgroup = 10\nreader_hostgroup = 20\n\
+             seeds = [{seeds}]\n{raw}{}",
+            user(10)
+        ))?;
+        wait_role(&proxy, old, "writer")?;
+        wait_role(&proxy, new, "reader")?;
+        let mut session = client(&proxy, "")?;
+        session.sql("BEGIN; INSERT INTO mark.note (text) VALUES ('late')")?;
+        let mut forwarded = proxy.connect("raw", "raw", "")?;
+        forwarded.sql("SET @a = 1")?;
+        old.pause()?;
+        let committed = thread::scope(|scope| {
+            let commit = scope.spawn(|| session.sql("COMMIT"));
+            let promoted = new.sql(Words::of(flavour).promote);
+            let followed = promoted.and_then(|_| wait_role(&proxy, new, "writer"));
+            let resumed = old.resume();
+            let committed = commit.join().expect("no panic");
+            followed.and(resumed).map(|()| committed)
+        })?;
+        let error = committed.err().context("COMMIT was answered")?;
+        ensure!(error_code(&error) == Some(LOST), "{error:#}");
+        wait_role(&proxy, old, "fenced")?;
+        let went_on = forwarded.sql("INSERT INTO mark.note (text) VALUES ('raw')");
+        ensure!(went_on.is_err(), "a user with fast_forward writes to the old primary");
+        ensure!(
+            old.value("SELECT COUNT(*) FROM mark.note WHERE text = 'raw'")? == Some("0".into())
+        );
     }
     Ok(())
 }

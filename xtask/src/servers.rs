@@ -17,12 +17,13 @@ use trunkline_testkit::{MariaDbTree, MySqlTree, find_program, mysql_available, s
 use crate::run::{first_line, step, succeeds};
 
 /// A program and the package that holds it.
-const NEEDED: [(&str, &str); 5] = [
+const NEEDED: [(&str, &str); 6] = [
     ("mariadbd", "mariadb-server"),
     ("mariadb", "mariadb-client"),
     ("sysbench", "sysbench"),
     ("haproxy", "haproxy"),
     ("redis-server", "redis-server"),
+    ("rsync", "rsync"),
 ];
 
 /// A program that one test needs, and the package that holds it: tests are skipped without it.

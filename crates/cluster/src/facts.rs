@@ -15,8 +15,20 @@ pub struct Facts {
     pub version: String,
     /// The transactions that it has, in its own notation.
     pub gtid: String,
+    /// What it is in a group of servers that certify each other's writes; `None` where that is not
+    /// asked.
+    pub membership: Option<Membership>,
     /// What an operator should know of its settings.
     pub advice: Vec<String>,
+}
+
+/// What a server is in its Galera cluster, or in its group of Group Replication.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Membership {
+    /// Why it must not serve; `None` when it may.
+    pub refusal: Option<String>,
+    /// Write sets that it has received and not applied yet.
+    pub behind: u64,
 }
 
 /// Who a server is. Names and addresses may change or be several; this is one.

@@ -7,13 +7,14 @@
 //! [`machine`] (the decision).
 //!
 //! ```
-//! use trunkline_cluster::{Cluster, HostId, Input, Output, Policy, facts::{Endpoint, Facts}};
+//! use trunkline_cluster::{Cluster, HostId, Input, Listed, Output, Policy};
+//! use trunkline_cluster::facts::{Endpoint, Facts};
 //!
 //! let mut cluster = Cluster::new(Policy::default(), None);
 //! let mut out = Vec::new();
 //! let endpoint = Endpoint { host: "10.0.0.1".to_owned(), port: 3306 };
-//! let member = Input::Member { host: HostId(1), is_listed_writer: false, endpoint };
-//! cluster.on(0, member, &mut out);
+//! let listed = Listed { is_named: true, ..Listed::default() };
+//! cluster.on(0, Input::Member { host: HostId(1), listed, endpoint }, &mut out);
 //! let writable = Facts { is_writable: true, ..Facts::default() };
 //! cluster.on(5, Input::Answer { host: HostId(1), asked_ms: 0, answer: Ok(writable) }, &mut out);
 //! assert!(out.contains(&Output::SetWriter(Some(HostId(1)))));
@@ -25,4 +26,7 @@ pub mod facts;
 pub mod machine;
 
 pub use event::{Event, EventKind};
-pub use machine::{Cluster, Evidence, HostId, Input, Miss, Output, Policy, Reach, Standing};
+pub use machine::{
+    Cluster, Evidence, Group, HostId, Input, Kind, Listed, Miss, Output, Places, Policy, Reach,
+    Standing, WriterReads,
+};

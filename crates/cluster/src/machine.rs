@@ -1,11 +1,13 @@
 //! The decision: who writes, who reads, and who is asked next.
 //!
-//! A writer keeps its role until it was seen read-only, or is down for the monitor, for traffic
-//! and for each replica that answers. A successor must take writes and replicate from no member.
-//! While there is neither, nobody writes, and statements that would wait.
+//! With replication there is one writer. It keeps its role until it was seen read-only, or is down
+//! for the monitor, for traffic and for each replica that answers. A successor must take writes and
+//! replicate from no member. While there is neither, nobody writes, and statements that would wait.
+//! Where several servers may write, each has its role by what it says of itself (`several`).
 
 mod decide;
 mod host;
+mod several;
 #[cfg(test)]
 mod tests;
 
@@ -18,6 +20,7 @@ use crate::{
 
 use host::Host;
 pub use host::Reach;
+pub use several::{Group, Places};
 
 /// A member of a cluster, for as long as the cluster is configured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -30,12 +33,39 @@ pub struct Policy {
     pub interval_ms: u64,
     /// How often while there is no writer, or it is in doubt, ms.
     pub urgent_ms: u64,
-    /// Whether the writer takes reads as well.
-    pub writer_is_also_reader: bool,
+    /// Whether writers take reads as well.
+    pub writer_reads: WriterReads,
+    /// How roles are found out.
+    pub kind: Kind,
     /// Whether servers have the roles that the configuration lists them with until something else
-    /// is seen, as with ProxySQL's `mysql_replication_hostgroups`; otherwise nobody has a role
-    /// before it was seen, and more servers are discovered.
-    pub goes_by_list: bool,
+    /// is seen, as with ProxySQL's tables; otherwise nobody has a role before it was seen, and more
+    /// servers are discovered.
+    pub begins_as_listed: bool,
+}
+
+/// How roles are found out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Kind {
+    /// One server writes, and others replicate from it, directly or not.
+    #[default]
+    Replication,
+    /// Each server writes that takes writes, and the others read: ProxySQL's
+    /// `mysql_replication_hostgroups`.
+    ReadOnly,
+    /// Servers that certify each other's writes: Galera and Group Replication.
+    Group(Group),
+}
+
+/// Whether writers take reads as well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum WriterReads {
+    /// They do not.
+    #[default]
+    No,
+    /// They do, and backup writers too.
+    Yes,
+    /// Only backup writers do.
+    OnlyBackups,
 }
 
 impl Default for Policy {
@@ -43,10 +73,24 @@ impl Default for Policy {
         Self {
             interval_ms: 1_000,
             urgent_ms: 100,
-            writer_is_also_reader: false,
-            goes_by_list: false,
+            writer_reads: WriterReads::No,
+            kind: Kind::Replication,
+            begins_as_listed: false,
         }
     }
+}
+
+/// How the configuration lists a member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Listed {
+    /// In the writers' hostgroup.
+    pub writes: bool,
+    /// In the readers' hostgroup.
+    pub reads: bool,
+    /// Its weight among writers.
+    pub weight: u32,
+    /// Whether it names it at all, as a server or as a seed; the others were discovered.
+    pub is_named: bool,
 }
 
 /// What comes in.
@@ -56,8 +100,8 @@ pub enum Input {
     Member {
         /// Its number.
         host: HostId,
-        /// Whether the configuration lists it in the writer's hostgroup.
-        is_listed_writer: bool,
+        /// How the configuration lists it.
+        listed: Listed,
         /// Where it is.
         endpoint: Endpoint,
     },
@@ -114,6 +158,8 @@ pub enum Output {
     SetWriter(Option<HostId>),
     /// This server takes reads, or does not.
     SetReader(HostId, bool),
+    /// What this server does, where several may write.
+    SetPlaces(HostId, Places),
     /// A member knows of a server there that is no member.
     Discovered(Endpoint),
     /// An operator should know.
@@ -127,6 +173,8 @@ pub enum Standing {
     Unknown,
     /// It writes.
     Writer,
+    /// It would write if a writer failed.
+    BackupWriter,
     /// It takes reads.
     Reader,
     /// It is there and has no role.
@@ -141,6 +189,7 @@ impl Standing {
         match self {
             Self::Unknown => "unknown",
             Self::Writer => "writer",
+            Self::BackupWriter => "backup_writer",
             Self::Reader => "reader",
             Self::Standby => "standby",
             Self::Fenced => "fenced",
@@ -194,7 +243,8 @@ impl Cluster {
     pub fn standing(&self, id: HostId) -> Standing {
         let Some(host) = self.hosts.get(&id) else { return Standing::Unknown };
         match host {
-            _ if self.writer == Some(id) => Standing::Writer,
+            host if self.writes(id, host) => Standing::Writer,
+            host if host.marks.is_backup => Standing::BackupWriter,
             host if host.marks.is_fenced => Standing::Fenced,
             host if host.marks.is_reader => Standing::Reader,
             host if host.facts.is_none() => Standing::Unknown,
@@ -202,9 +252,14 @@ impl Cluster {
         }
     }
 
-    /// Whether a member takes reads.
-    pub fn is_reader(&self, id: HostId) -> bool {
-        self.hosts.get(&id).is_some_and(|host| host.marks.is_reader)
+    /// Whether a member writes.
+    fn writes(&self, id: HostId, host: &Host) -> bool {
+        self.writer == Some(id) || host.marks.is_writer
+    }
+
+    /// What a member does. That it is the only writer is not said here.
+    pub fn places(&self, id: HostId) -> Places {
+        self.hosts.get(&id).map(|host| host.marks.places()).unwrap_or_default()
     }
 
     /// Whether a member can be reached.
@@ -249,8 +304,8 @@ impl Cluster {
     /// Takes what has come in at `now_ms`.
     pub fn on(&mut self, now_ms: u64, input: Input, out: &mut Vec<Output>) {
         match input {
-            Input::Member { host, is_listed_writer, endpoint } => {
-                self.add(now_ms, host, is_listed_writer, endpoint, out);
+            Input::Member { host, listed, endpoint } => {
+                self.add(now_ms, host, listed, endpoint, out);
             }
             Input::Gone(host) => self.remove(host, out),
             Input::Answer { host, asked_ms, answer } => {
@@ -278,7 +333,7 @@ impl Cluster {
         &mut self,
         now_ms: u64,
         id: HostId,
-        is_listed_writer: bool,
+        listed: Listed,
         endpoint: Endpoint,
         out: &mut Vec<Output>,
     ) {
@@ -286,16 +341,12 @@ impl Cluster {
         let is_new = !self.hosts.contains_key(&id);
         let host = Host::new(now_ms, endpoint.clone());
         let host = self.hosts.entry(id).or_insert(host);
-        host.is_listed_writer = is_listed_writer;
+        host.listed = listed;
         host.endpoint = endpoint;
-        if is_new && self.policy.goes_by_list {
-            if is_listed_writer && self.writer.is_none() && !self.has_had_writer {
-                self.has_had_writer = true;
-                self.writer = Some(id);
-                out.push(Output::SetWriter(Some(id)));
-            }
-            host.marks.is_reader = !is_listed_writer;
-            out.push(Output::SetReader(id, host.marks.is_reader));
+        if is_new && self.policy.begins_as_listed && self.policy.kind != Kind::Replication {
+            host.marks.is_writer = listed.writes;
+            host.marks.is_reader = listed.reads;
+            out.push(Output::SetPlaces(id, host.marks.places()));
         }
     }
 
@@ -314,7 +365,7 @@ impl Cluster {
         answer: Result<Facts, Miss>,
         out: &mut Vec<Output>,
     ) {
-        let is_writer = self.writer == Some(id);
+        let is_writer = self.standing(id) == Standing::Writer;
         let Some(host) = self.hosts.get_mut(&id) else { return };
         // Of two answers that cross the one that was asked for last counts.
         let is_late = host.asked_ms > asked_ms;
@@ -332,11 +383,12 @@ impl Cluster {
         for change in change {
             out.push(Output::Tell(change.event(id, is_writer)));
         }
+        self.relate();
         self.discover(id, out);
     }
 
     fn traffic(&mut self, now_ms: u64, id: HostId, evidence: Evidence, out: &mut Vec<Output>) {
-        let is_writer = self.writer == Some(id);
+        let is_writer = self.standing(id) == Standing::Writer;
         let Some(host) = self.hosts.get_mut(&id) else { return };
         let change = host.seen_by_traffic(now_ms, evidence);
         if let Some(change) = change {
@@ -350,7 +402,9 @@ impl Cluster {
 
     /// Tells of servers that a member replicates from or to, and that are none.
     fn discover(&mut self, id: HostId, out: &mut Vec<Output>) {
-        let Some(facts) = self.facts(id).filter(|_| !self.policy.goes_by_list) else { return };
+        // What one knows of others counts that is certainly a member itself.
+        let is_trusted = self.hosts.get(&id).is_some_and(Host::is_related);
+        let Some(facts) = self.facts(id).filter(|_| self.discovers() && is_trusted) else { return };
         // What a server that writes replicates from belongs to another cluster.
         let sources = facts.sources.iter().filter(|_| !facts.is_writable);
         let above = sources.filter(|it| self.member(it).is_none()).map(|it| &it.endpoint);
@@ -364,6 +418,11 @@ impl Cluster {
         self.discovered.extend(new);
     }
 
+    /// Whether more servers are looked for.
+    pub fn discovers(&self) -> bool {
+        !self.policy.begins_as_listed
+    }
+
     fn interval_ms(&self) -> u64 {
         match self.is_urgent() {
             true => self.policy.urgent_ms.min(self.policy.interval_ms),
@@ -373,12 +432,13 @@ impl Cluster {
 
     /// Whether there is no writer that is certain.
     fn is_urgent(&self) -> bool {
-        let writer = self.writer.and_then(|id| self.hosts.get(&id));
+        let mut writers = self.hosts.iter().filter(|(id, host)| self.writes(**id, host));
         let is_well = |host: &Host| host.reach == Reach::Up && host.is_writable() == Some(true);
         // One that nobody can ask is not asked more often for that.
         let is_hopeless = |host: &Host| host.facts.is_none() && host.trouble.is_some();
-        !writer.is_some_and(|host| is_well(host) || is_hopeless(host))
-            || self.contenders().any(|id| Some(id) != self.writer)
+        let is_certain = writers.any(|(_, host)| is_well(host) || is_hopeless(host));
+        let is_contended = || self.contenders().any(|id| Some(id) != self.writer);
+        !is_certain || self.policy.kind == Kind::Replication && is_contended()
     }
 
     fn tell(out: &mut Vec<Output>, kind: EventKind, host: Option<HostId>, evidence: String) {

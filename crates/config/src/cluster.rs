@@ -20,24 +20,95 @@ pub struct ClusterEntry {
     pub writer_hostgroup: HostgroupId,
     /// Where readers serve.
     pub reader_hostgroup: HostgroupId,
+    /// Where those serve that would write if a writer failed, in a group.
+    pub backup_writer_hostgroup: Option<HostgroupId>,
+    /// Where those are shown that must not serve, in a group: nobody is sent there.
+    pub offline_hostgroup: Option<HostgroupId>,
     /// Servers to begin with; the rest is discovered.
     pub seeds: Vec<Address>,
     /// The variables that say whether a server takes writes.
     pub check_type: CheckType,
-    /// Whether the writer takes reads as well.
-    pub writer_is_also_reader: bool,
+    /// The most servers of a group that write.
+    pub max_writers: u32,
+    /// Write sets that a reader of a group may be behind; 0 for any number.
+    pub max_transactions_behind: u32,
+    /// Whether writers take reads as well; `None` is as `monitor_writer_is_also_reader` says.
+    pub writer_is_also_reader: Option<WriterReads>,
     /// What is done when the writer is lost.
     pub failover: Failover,
     /// Who decides what is a read.
     pub read_write_split: ReadWriteSplit,
-    /// Whether servers have the roles that they are listed with until something else is seen, and
-    /// none are discovered: ProxySQL's `mysql_replication_hostgroups`.
-    pub goes_by_list: bool,
+    /// The section that it stands in.
+    pub section: ClusterSection,
     /// Free text.
     pub comment: String,
 }
 
+/// Where a cluster is written down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClusterSection {
+    /// `[[cluster]]`: nobody has a role before it was seen, and more servers are discovered.
+    Cluster,
+    /// `[[replication]]` with `check_type`: ProxySQL's `mysql_replication_hostgroups`.
+    Replication,
+    /// ProxySQL's `mysql_galera_hostgroups`.
+    Galera,
+    /// ProxySQL's `mysql_group_replication_hostgroups`.
+    GroupReplication,
+}
+
+impl ClusterSection {
+    /// Its name in a file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cluster => "cluster",
+            Self::Replication => "replication",
+            Self::Galera => "galera",
+            Self::GroupReplication => "group_replication",
+        }
+    }
+}
+
 impl ClusterEntry {
+    /// A cluster of which nothing is said but its name, its kind and its hostgroups.
+    pub fn new(name: String, kind: ClusterKind, writer: HostgroupId, reader: HostgroupId) -> Self {
+        Self {
+            name,
+            kind,
+            writer_hostgroup: writer,
+            reader_hostgroup: reader,
+            backup_writer_hostgroup: None,
+            offline_hostgroup: None,
+            seeds: Vec::new(),
+            check_type: CheckType::default(),
+            max_writers: 1,
+            max_transactions_behind: 0,
+            writer_is_also_reader: Some(WriterReads::No),
+            failover: Failover::default(),
+            read_write_split: ReadWriteSplit::default(),
+            section: ClusterSection::Cluster,
+            comment: String::new(),
+        }
+    }
+
+    /// Whether servers have the roles that they are listed with until something else is seen, and
+    /// none are discovered, as with ProxySQL's tables.
+    pub fn begins_as_listed(&self) -> bool {
+        self.section != ClusterSection::Cluster
+    }
+
+    /// The hostgroups that its servers serve in: the writers', the readers', the backup writers'.
+    pub fn serving(&self) -> impl Iterator<Item = HostgroupId> {
+        [self.writer_hostgroup, self.reader_hostgroup]
+            .into_iter()
+            .chain(self.backup_writer_hostgroup)
+    }
+
+    /// All its hostgroups.
+    pub fn hostgroups(&self) -> impl Iterator<Item = HostgroupId> {
+        self.serving().chain(self.offline_hostgroup)
+    }
+
     /// Its servers: those listed in its hostgroups, the writer's first, then seeds, then those
     /// that were discovered. Each comes once.
     pub fn members(&self, listed: &[ServerEntry], discovered: &[Address]) -> Vec<Address> {
@@ -46,7 +117,7 @@ impl ClusterEntry {
             let entries = listed.iter().filter(move |entry| entry.key.hostgroup == hostgroup);
             entries.map(|entry| &entry.key.address)
         };
-        let all = of(self.writer_hostgroup).chain(of(self.reader_hostgroup));
+        let all = self.hostgroups().flat_map(of);
         for address in all.chain(&self.seeds).chain(discovered) {
             if !members.contains(address) && members.len() < MEMBERS_MAX {
                 members.push(address.clone());
@@ -62,15 +133,15 @@ impl ClusterEntry {
         listed: &[ServerEntry],
         discovered: &[Address],
     ) -> Vec<ServerEntry> {
-        let hostgroups = [self.writer_hostgroup, self.reader_hostgroup];
+        let is_own = |id: HostgroupId| self.hostgroups().any(|own| own == id);
         let own: Vec<&ServerEntry> =
-            listed.iter().filter(|entry| hostgroups.contains(&entry.key.hostgroup)).collect();
+            listed.iter().filter(|entry| is_own(entry.key.hostgroup)).collect();
         let mut added = Vec::new();
         for address in self.members(listed, discovered) {
             let like = own.iter().find(|entry| entry.key.address == address);
             let status = like.map_or(ServerState::Online, |entry| entry.status);
             let like = like.or(own.first());
-            for hostgroup in hostgroups {
+            for hostgroup in self.serving() {
                 let key = ServerKey { hostgroup, address: address.clone() };
                 if own.iter().any(|entry| entry.key == key) {
                     continue;
@@ -100,6 +171,24 @@ words! {
     ClusterKind {
         /// Asynchronous or semi-synchronous replication: by `read_only`, and who is whose source.
         #[default] Replication = "replication",
+        /// By `read_only` alone: each server that takes writes is a writer.
+        ReadOnly = "read_only",
+        /// Galera: by what a node says of itself and its cluster.
+        Galera = "galera",
+        /// MySQL's Group Replication: by what a member says of itself and its group.
+        GroupReplication = "group_replication",
+    }
+}
+
+words! {
+    /// Whether writers take reads as well.
+    WriterReads {
+        /// They do not.
+        #[default] No = "false",
+        /// They do, and backup writers too.
+        Yes = "true",
+        /// Only backup writers do.
+        OnlyBackups = "backups",
     }
 }
 
@@ -124,5 +213,12 @@ words! {
     Failover {
         /// Somebody else promotes a server; that is followed.
         #[default] Follow = "follow",
+    }
+}
+
+impl CheckType {
+    /// The value of a word in any case, as ProxySQL takes it.
+    pub(crate) fn from_lower_case(word: &str) -> Option<Self> {
+        Self::from_word(&word.to_ascii_lowercase())
     }
 }

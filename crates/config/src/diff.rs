@@ -106,12 +106,17 @@ fn setting_change(row: &Setting, old: &Settings, new: &Settings) -> Option<Chang
     let (old, new) = (shown(old), shown(new));
     (old != new).then(|| Change {
         subject: format!("setting {}", row.name),
-        detail: match row.name.ends_with("_token") || row.name == "server_public_key" {
+        detail: match is_hidden(row) {
             true => "changed".to_owned(),
             false => format!("{old} -> {new}"),
         },
         needs_restart: row.reload == Reload::Restart,
     })
+}
+
+/// Whether nobody has to see its values in a log.
+fn is_hidden(row: &Setting) -> bool {
+    row.name.ends_with("_token") || row.name == "server_public_key" || row.kind == "password"
 }
 
 /// An entry of a section, as far as a difference needs to know.
@@ -344,8 +349,14 @@ impl Item for ClusterEntry {
         };
         columns.plain("seeds", seeds(self), seeds(new));
         columns.plain("check_type", self.check_type, new.check_type);
+        let (before, now) = (self.backup_writer_hostgroup, new.backup_writer_hostgroup);
+        columns.optional("backup_writer_hostgroup", before, now);
+        columns.optional("offline_hostgroup", self.offline_hostgroup, new.offline_hostgroup);
+        columns.plain("max_writers", self.max_writers, new.max_writers);
+        let behind = (self.max_transactions_behind, new.max_transactions_behind);
+        columns.plain("max_transactions_behind", behind.0, behind.1);
         let also = (self.writer_is_also_reader, new.writer_is_also_reader);
-        columns.plain("writer_is_also_reader", also.0, also.1);
+        columns.optional("writer_is_also_reader", also.0, also.1);
         columns.plain("failover", self.failover, new.failover);
         columns.text("comment", Some(&self.comment), Some(&new.comment));
     }

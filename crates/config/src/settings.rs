@@ -214,6 +214,19 @@ impl SettingValue for String {
     }
 }
 
+impl SettingValue for Secret<String> {
+    const KIND: &'static str = "password";
+
+    fn read(given: &Given, range: Range) -> Result<Self, Wrong> {
+        String::read(given, range).map(Self::new)
+    }
+
+    /// As it is: tables hold passwords.
+    fn show(&self) -> String {
+        self.expose().clone()
+    }
+}
+
 /// Public keys in PEM, or the path of a file with them; empty for none.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct KeySource(pub String);

@@ -4,7 +4,7 @@
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
 use trunkline_sql::routine::Routines;
-use trunkline_topology::Origins;
+use trunkline_topology::{Origins, Secret};
 
 use crate::{
     ListenAddress, ListenAllow, ListenTls, RedisServer, WorkerCpus, Wrong,
@@ -596,9 +596,10 @@ settings! {
     /// interval only.
     server_users_check_timeout: u64 = 1_000, Range::Numbers(0, 60_000), "ms", Live, "0.1.0";
 
-    /// Whose account asks servers how far they lag behind: a user of the configuration with a
-    /// password that opens servers, which may be inactive for clients. Its account there needs
-    /// `REPLICATION CLIENT` (MariaDB: `SLAVE MONITOR`). Empty: the first active user with a
+    /// Whose account asks servers who they are and how far they lag behind: a user of the
+    /// configuration with a password that opens servers, which may be inactive for clients. Its
+    /// account there needs `REPLICATION CLIENT` (MariaDB: `SLAVE MONITOR`). Empty:
+    /// `monitor_username`; or, as long as that has its default, the first active user with a
     /// password that opens servers.
     monitor_account: String = String::new(), Range::Text(512), "", Live, "0.1.0";
 
@@ -615,6 +616,41 @@ settings! {
 
     /// What counts as the lag of a replica whose replication does not run.
     monitor_slave_lag_when_null: u64 = 60, Range::Numbers(0, 604_800), "s", Live, "0.1.0";
+
+    /// Whether servers are asked who they are and how far they lag behind. Off, everybody keeps the
+    /// role that it has.
+    monitor_enabled: bool = true, Range::All, "", Live, "0.1.0";
+
+    /// As whom servers are asked if `monitor_account` is empty; see there for what the account
+    /// needs. If this and the password are the default, only clusters of ProxySQL's tables are
+    /// asked by it.
+    monitor_username: String = "monitor".to_owned(), Range::Text(512), "", Live, "0.1.0";
+
+    /// The password of `monitor_username`, in clear text. Use `monitor_account` where a file should
+    /// not have it.
+    monitor_password: Secret<String> = Secret::new("monitor".to_owned()), Range::Text(512), "",
+        Live, "0.1.0";
+
+    /// Whether a server of `mysql_replication_hostgroups` that becomes a writer goes on reading.
+    monitor_writer_is_also_reader: bool = true, Range::All, "", Live, "0.1.0";
+
+    /// How often the nodes of a Galera cluster are asked. Without a writer, they are asked every
+    /// 100 ms; what statements see of a node has it asked at once.
+    monitor_galera_healthcheck_interval: u64 = 5_000, Range::Numbers(50, 604_800_000), "ms", Live,
+        "0.1.0";
+
+    /// How long an answer may take.
+    monitor_galera_healthcheck_timeout: u64 = 800, Range::Numbers(50, 600_000), "ms", Live,
+        "0.1.0";
+
+    /// How often the members of a group (Group Replication) are asked; see
+    /// `monitor_galera_healthcheck_interval`.
+    monitor_groupreplication_healthcheck_interval: u64 = 5_000, Range::Numbers(100, 604_800_000),
+        "ms", Live, "0.1.0";
+
+    /// How long an answer may take.
+    monitor_groupreplication_healthcheck_timeout: u64 = 800, Range::Numbers(100, 600_000), "ms",
+        Live, "0.1.0";
 
     /// How often the servers of a `[[cluster]]` are asked who they are and whether they take
     /// writes. While there is no writer, or it is in doubt, they are asked every 100 ms.

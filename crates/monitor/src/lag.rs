@@ -48,7 +48,7 @@ pub async fn keep_measuring_lag(
         let pause = Duration::from_millis(snapshot.settings.monitor_replication_lag_interval);
         let tls = Arc::clone(&tls.borrow());
         let round = async {
-            if lags.watches.is_empty() {
+            if lags.watches.is_empty() || !snapshot.settings.monitor_enabled {
                 // Until there is somebody to ask.
                 return std::future::pending().await;
             }
@@ -93,7 +93,7 @@ impl Lags {
 
     /// Asks each server once, and judges its entries.
     async fn round(&mut self, snapshot: &Snapshot, tls: &Arc<TlsSetup>) {
-        let account = Account::of_monitor(snapshot);
+        let account = Account::of_monitor(snapshot, false);
         let time_max = Duration::from_millis(snapshot.settings.monitor_replication_lag_timeout);
         let mut servers: HashMap<&Address, &Arc<Server>> = HashMap::new();
         for watched in self.watches.values().filter(|it| can_be_asked(&it.server.health)) {

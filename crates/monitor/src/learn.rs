@@ -3,7 +3,7 @@
 use std::{fmt, io, sync::Arc, time::Duration};
 
 use tokio::{sync::Semaphore, task::JoinSet, time::timeout};
-use trunkline_config::Snapshot;
+use trunkline_config::{Settings, Snapshot};
 use trunkline_net::TlsSetup;
 use trunkline_protocol::packet::greeting::Greeting;
 use trunkline_session::Credential;
@@ -40,10 +40,20 @@ impl Account {
         users.find_map(|user| Self::of_user(user))
     }
 
-    /// Who asks about replication: the user of `monitor_account`, or as [`of`](Self::of).
-    pub(crate) fn of_monitor(snapshot: &Snapshot) -> Option<Self> {
-        match snapshot.settings.monitor_account.as_str() {
-            "" => Self::of(snapshot),
+    /// Who asks about roles and replication: the user of `monitor_account`, or
+    /// `monitor_username`. As long as that has its default, whatever ProxySQL's tables do not
+    /// describe (`is_listed`) is asked as [`of`](Self::of).
+    pub(crate) fn of_monitor(snapshot: &Snapshot, is_listed: bool) -> Option<Self> {
+        let settings = &snapshot.settings;
+        let given = (&settings.monitor_username, &settings.monitor_password);
+        let default = Settings::default();
+        let is_default = given == (&default.monitor_username, &default.monitor_password);
+        match settings.monitor_account.as_str() {
+            "" if is_default && !is_listed => Self::of(snapshot),
+            "" => {
+                let credential = Credential::from_clear(given.1.expose().as_bytes());
+                Some(Self { user: given.0.clone(), credential })
+            }
             name => Self::named(snapshot, name),
         }
     }

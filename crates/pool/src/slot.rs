@@ -143,6 +143,9 @@ pub struct Slot {
     pub latency: Latency,
     /// What they met there since it was looked at last.
     pub seen: Window,
+    /// The server's [`severed`](trunkline_topology::ServerHealth::severed), as far as its
+    /// connections were looked at.
+    pub severed: u32,
 }
 
 impl Slot {
@@ -158,6 +161,7 @@ impl Slot {
             shared_width: Width::narrow(),
             latency: Latency::default(),
             seen: Window::default(),
+            severed: 0,
         }
     }
 

@@ -19,7 +19,7 @@ pub enum Layer {
     Memory,
     /// What is kept: tables of `disk`.
     Disk,
-    /// What runs: tables `runtime_*` of `main`, or `loaded_*` where those are views.
+    /// What runs: tables `runtime_*` of `main`, or `loaded_*` where those show something else.
     Runtime,
 }
 
@@ -29,7 +29,9 @@ impl Layer {
         match self {
             Self::Memory => format!("main.{name}"),
             Self::Disk => format!("disk.{name}"),
-            Self::Runtime if tables::shown_rows(name).is_some() => format!("main.loaded_{name}"),
+            Self::Runtime if tables::shown_rows(name).is_some() || tables::is_shown_apart(name) => {
+                format!("main.loaded_{name}")
+            }
             Self::Runtime => format!("main.runtime_{name}"),
         }
     }
@@ -96,6 +98,15 @@ impl Store {
     ) -> Result<(), SqlError> {
         let name = layer.table(table);
         self.transaction(|tx| fill(tx, &name, rows))
+    }
+
+    /// Replaces the rows of `runtime_mysql_servers`. They show how servers are now, and no
+    /// configuration is made of them.
+    ///
+    /// # Errors
+    /// When a row does not fit.
+    pub fn show_servers(&mut self, rows: &[Vec<Value>]) -> Result<(), SqlError> {
+        self.transaction(|tx| fill(tx, "main.runtime_mysql_servers", rows))
     }
 
     /// Replaces all rows of tables of one schema, such as `stats`.

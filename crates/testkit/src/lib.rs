@@ -9,6 +9,8 @@
 //! | a MariaDB server | [`MariaDb::start`] → [`Server`] |
 //! | a MySQL server | [`mysql_available`], then [`MySql::start`] → [`Server`] |
 //! | a primary and replicas | [`Replication::start`] |
+//! | a Galera cluster | [`galera_available`], then [`Galera::start`] |
+//! | a group (Group Replication) | [`mysql_available`], then [`Group::start`] |
 //! | the proxy | [`Trunkline::start`] |
 //! | the proxy's rival, a load | [`HaProxy::start`], [`Sysbench`] |
 //! | a Redis server | [`redis_available`], then [`Redis::start`] |
@@ -20,6 +22,8 @@
 mod accounting;
 mod drivers;
 mod folder;
+mod galera;
+mod group;
 mod haproxy;
 mod http;
 mod mariadb;
@@ -42,6 +46,8 @@ mod wait;
 pub use accounting::{cpu_micros, rss_bytes};
 pub use drivers::{Ecosystem, drivers_dir};
 pub use folder::TempFolder;
+pub use galera::{Galera, galera_available};
+pub use group::Group;
 pub use haproxy::HaProxy;
 pub use http::http_get;
 pub use mariadb::{MariaDb, MariaDbTree, mariadb_available};

@@ -58,12 +58,14 @@ pub struct Options {
     pub is_newer: bool,
     /// Files that the server sees in place of the system's.
     pub overlays: Vec<Overlay>,
+    /// The TCP port; `None` is any that is free.
+    pub port: Option<u16>,
 }
 
 impl Default for Options {
     fn default() -> Options {
         let (args, overlays) = (Vec::new(), Vec::new());
-        Options { server_id: 1, args, folder: None, is_newer: false, overlays }
+        Options { server_id: 1, args, folder: None, is_newer: false, overlays, port: None }
     }
 }
 
@@ -181,7 +183,13 @@ impl Server {
         let Options { args, is_newer, overlays, .. } = options;
         let args = Mutex::new(args);
         let mut server = Server { process, flavour, layout, args, temp, is_newer, overlays };
-        server.start_on_some_port()?;
+        match options.port {
+            Some(port) => {
+                server.layout.port = port;
+                server.launch()?;
+            }
+            None => server.start_on_some_port()?,
+        }
         Ok(server)
     }
 

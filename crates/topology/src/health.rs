@@ -64,6 +64,8 @@ pub struct ServerHealth {
     stmts: AtomicU32,
     /// Bumped when the state changes; connections of an older epoch are not used again.
     epoch: AtomicU32,
+    /// Connections of an older epoch are lost, whatever is under way on them.
+    severed: AtomicU32,
     /// Milliseconds of the proxy's clock until which the server stays shunned.
     shunned_until_ms: AtomicU64,
     /// What became of connects.
@@ -93,7 +95,7 @@ impl Seen {
     pub const ANSWERED: Self = Self(1);
     /// It refused a connection, or cut one.
     pub const REFUSED: Self = Self(2);
-    /// It refused a write since it is read-only.
+    /// It refused a statement since it is read-only, or has lost its Galera cluster.
     pub const READ_ONLY: Self = Self(4);
     /// Answers are of interest.
     const WANTED: Self = Self(8);
@@ -142,7 +144,7 @@ impl ServerHealth {
     /// Whether it has lost a role that nobody else may have with it: not even what is under way
     /// goes on.
     pub fn is_deposed(&self) -> bool {
-        self.role().is_some_and(|role| role.is_exclusive() && !role.is_given())
+        self.role().is_some_and(|role| role.ends_statements() && !role.is_given())
     }
 
     /// The state at `now_ms`; a shun whose time is over counts as online.
@@ -204,6 +206,19 @@ impl ServerHealth {
     /// Connections made so far are not used again: new ones are made in another way.
     pub fn retire_connections(&self) {
         self.epoch.fetch_add(1, Relaxed);
+    }
+
+    /// Connections made so far are lost, with what is under way on them: another server has taken
+    /// over from this one, which nobody hears of, and what it may still say is not so any more.
+    pub fn sever_connections(&self) {
+        let before = self.epoch.fetch_add(1, Relaxed);
+        self.severed.store(before.wrapping_add(1), Relaxed);
+    }
+
+    /// The epoch whose connections, and those of later ones, are not lost.
+    #[inline]
+    pub fn severed(&self) -> u32 {
+        self.severed.load(Relaxed)
     }
 
     /// Takes the server out until `until_ms`, unless an operator took it offline.
@@ -512,7 +527,8 @@ mod tests {
         health.set_state(ServerState::OfflineSoft);
         assert_eq!(health.state(50), ServerState::OfflineSoft);
         // A reader's statements and transactions end by themselves.
-        let reader = Role::Reader(AtomicBool::new(false));
+        let (is_given, ends_statements) = (AtomicBool::new(false), false);
+        let reader = Role::Shared { is_given, ends_statements };
         let reader = ServerHealth::of_member(ServerState::Online, reader);
         assert_eq!((reader.state(0), reader.is_deposed()), (ServerState::Standby, false));
     }

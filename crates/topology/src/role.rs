@@ -52,8 +52,14 @@ pub enum Role {
         /// The server's number in the cluster.
         member: u32,
     },
-    /// A reader; whether it is one.
-    Reader(AtomicBool),
+    /// One that several servers may have at a time: readers, backup writers, and writers where
+    /// there may be several.
+    Shared {
+        /// Whether the server has it.
+        is_given: AtomicBool,
+        /// Whether what is under way ends where it is lost.
+        ends_statements: bool,
+    },
 }
 
 impl Role {
@@ -62,13 +68,16 @@ impl Role {
     pub fn is_given(&self) -> bool {
         match self {
             Self::Writer { cell, member } => cell.writer() == Some(*member),
-            Self::Reader(is_reader) => is_reader.load(Relaxed),
+            Self::Shared { is_given, .. } => is_given.load(Relaxed),
         }
     }
 
     /// Whether statements under way and transactions have to end where the role is lost.
-    pub fn is_exclusive(&self) -> bool {
-        matches!(self, Self::Writer { .. })
+    pub fn ends_statements(&self) -> bool {
+        match self {
+            Self::Writer { .. } => true,
+            Self::Shared { ends_statements, .. } => *ends_statements,
+        }
     }
 }
 

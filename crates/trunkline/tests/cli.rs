@@ -446,7 +446,8 @@ fn what_is_imported_is_exported_the_same() {
     };
     let first = import("first", &folder.write("proxysql.cnf", CNF));
     assert_eq!(first.code, Some(0), "{}", first.err);
-    assert!(first.out.ends_with("imported: 1 server in 1 hostgroup, 1 user, 1 rule\n"));
+    let imported = "imported: 1 server in 1 hostgroup, 1 user, 1 rule, 1 cluster\n";
+    assert!(first.out.ends_with(imported), "{}", first.out);
     assert!(first.err.contains("it listens on 127.0.0.1:6032 for now"), "{}", first.err);
     // A folder that has a configuration is not filled again.
     let again = import("first", &folder.write("other.cnf", "mysql_servers=()"));

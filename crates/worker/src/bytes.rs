@@ -9,6 +9,7 @@ use crate::{
     clients::client::{Client, Phase},
     clients::memory::Skipped,
     compressed::{joined, piece_of, remaining},
+    exchange::send::DEPOSED,
     rooms::{Commands, Core, Exchange, Lender},
     servers::conn::{Conn, ConnPhase},
 };
@@ -85,10 +86,16 @@ impl Commands {
                 }
             }
             &Phase::Forward(conn) => {
-                let sent = self.exchange.with_conn(conn, |exchange, conn| {
-                    exchange.forward_to_server(client, conn, bytes);
+                let is_sent = self.exchange.with_conn(conn, |exchange, conn| {
+                    // Not one byte more goes to a server that does not write any more.
+                    let is_deposed = exchange.core.is_deposed(conn);
+                    match is_deposed {
+                        true => exchange.core.drop_conn(conn),
+                        false => exchange.forward_to_server(client, conn, bytes),
+                    }
+                    !is_deposed
                 });
-                if sent.is_none() {
+                if is_sent != Some(true) {
                     self.exchange.close_client(client);
                 }
             }
@@ -199,6 +206,9 @@ impl Exchange {
 
     /// See [`Worker::server_read`](crate::Worker::server_read).
     pub(crate) fn on_server_read(&mut self, conn: &mut Conn, bytes: &[u8]) {
+        if self.core.is_severed(conn) {
+            return self.lose_conn(conn, DEPOSED);
+        }
         match conn.io.packing.is_some() {
             false => self.server_read_plain(conn, bytes),
             true => self.packed_server_read(conn, bytes),

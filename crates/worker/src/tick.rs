@@ -13,6 +13,7 @@ use crate::{
     clients::client::{Client, Phase},
     effects::LOG_LINES_PER_SEC,
     effects::Wake,
+    exchange::send::DEPOSED,
     rooms::{Core, Exchange, Lender},
     servers::conn::{Conn, ConnPhase, Owner},
 };
@@ -114,8 +115,9 @@ impl Worker {
         self.commands.exchange.check_stop();
     }
 
-    /// Gives up connections to servers that have answered nothing for longer than the reads in
-    /// flight there take otherwise, where others can answer them.
+    /// Gives up connections to servers from which another one has taken over, and to those that
+    /// have answered nothing for longer than the reads in flight there take otherwise, where others
+    /// can answer them.
     fn leave_silent_servers(&mut self) {
         let exchange = &mut self.commands.exchange;
         let now_ms = exchange.core.env.now.ms();
@@ -123,6 +125,9 @@ impl Worker {
             return;
         }
         self.upkeep.silence_checked_ms = now_ms;
+        for conn in exchange.core.severed_conns() {
+            exchange.with_conn(conn, |exchange, conn| exchange.lose_conn(conn, DEPOSED));
+        }
         for conn in exchange.core.silent_conns() {
             exchange.core.fx.stats.counters.silent_connections_left += 1;
             exchange.with_conn(conn, |exchange, conn| exchange.lose_conn(conn, SILENT));

@@ -6,6 +6,7 @@ pub(crate) mod moving;
 pub(crate) mod outliers;
 mod reload;
 pub(crate) mod report;
+mod severed;
 mod silence;
 mod stop;
 pub(crate) mod timer;

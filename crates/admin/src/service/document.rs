@@ -16,16 +16,12 @@ use trunkline_store::{Layer, Module, SqlError, Store, Value, tables::Table};
 use super::{routes, user};
 
 /// Tables whose rows have no effect yet.
-const WITHOUT_EFFECT: [(Module, &str); 6] = [
+const WITHOUT_EFFECT: [(Module, &str); 4] = [
     (Module::MysqlFirewall, "mysql_firewall_whitelist_sqli_fingerprints"),
-    (Module::MysqlServers, "mysql_group_replication_hostgroups"),
-    (Module::MysqlServers, "mysql_galera_hostgroups"),
     (Module::MysqlServers, "mysql_aws_aurora_hostgroups"),
     (Module::ProxysqlServers, "proxysql_servers"),
     (Module::ClickhouseUsers, "clickhouse_users"),
 ];
-/// What is looked at, and does less than in ProxySQL.
-const REPLICATION: (Module, &str) = (Module::MysqlServers, "mysql_replication_hostgroups");
 const USERS: &str = "mysql_users";
 
 /// A configuration made of tables.
@@ -135,8 +131,10 @@ struct Document {
     warnings: Vec<(&'static str, String)>,
     /// What is wrong before a value is read.
     errors: Vec<String>,
-    /// Hostgroups that split reads by themselves.
+    /// Writers' hostgroups that split reads by themselves.
     splitting: Vec<Value>,
+    /// Writers' hostgroups whose servers stay where they are listed.
+    standing: Vec<Value>,
 }
 
 impl Document {
@@ -194,7 +192,12 @@ impl Document {
             "hostgroup" => self.hostgroup(section, &of, &name, &mut more),
             "replication" => {
                 let writer = of.value("writer_hostgroup");
-                let splits = self.splitting.iter().any(|id| writer == Some(id));
+                let is_among = |ids: &[Value]| ids.iter().any(|id| writer == Some(id));
+                let splits = is_among(&self.splitting);
+                if !is_among(&self.standing) {
+                    let check_type = Given::Text(of.text("check_type"));
+                    more.push((Cow::Borrowed("check_type"), check_type));
+                }
                 let word = if splits { "auto" } else { "rules" };
                 more.push((Cow::Borrowed("read_write_split"), Given::Text(word.to_owned())));
             }
@@ -204,7 +207,8 @@ impl Document {
             match (section.name, column.name, value) {
                 // What was said above.
                 ("user", "password" | "attributes" | "frontend" | "backend", _)
-                | ("hostgroup", "hostgroup_settings", _) => {}
+                | ("hostgroup", "hostgroup_settings", _)
+                | ("replication", "check_type", _) => {}
                 // In a file, a rule is active unless it says otherwise.
                 ("rule", "active", value) => {
                     fields.extend(given(value).map(|given| (Cow::Borrowed("active"), given)));
@@ -276,6 +280,9 @@ impl Document {
         if members.remove("read_write_split").is_some_and(|split| split == "auto") {
             self.splitting.extend(row.value("hostgroup_id").cloned());
         }
+        if members.remove("check_type").is_some_and(|by| by == "none") {
+            self.standing.extend(row.value("hostgroup_id").cloned());
+        }
         for unknown in user::members(section, "hostgroup_settings", members, fields) {
             self.warn(section, format!("{name}: {unknown} has no effect yet"));
         }
@@ -287,11 +294,6 @@ impl Document {
 
     /// Warns of tables and variables that are loaded and have no effect.
     fn warn_without_effect(&mut self, store: &Store, loading: &[Module]) -> Result<(), SqlError> {
-        let (module, table) = REPLICATION;
-        if loading.contains(&module) && is_new(store, table)? {
-            let text = "servers stay in their hostgroups, as read_only is not checked yet";
-            self.warnings.push((table, format!("{table}: {text}")));
-        }
         for (module, table) in WITHOUT_EFFECT {
             if loading.contains(&module) && is_new(store, table)? {
                 self.warnings.push((table, format!("{table}: its rows have no effect yet")));

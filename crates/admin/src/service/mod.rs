@@ -16,6 +16,7 @@ mod programs;
 mod reply;
 mod room;
 mod routes;
+mod servers;
 mod session;
 mod show;
 mod start;

@@ -9,9 +9,9 @@ use trunkline_stats::{
     CacheSums, DigestQuery, MirrorRow, Report, SessionQuery, SessionRow, report::state_name,
 };
 use trunkline_store::{Layer, Value, tables::Schema};
-use trunkline_topology::{Address, ServerState};
+use trunkline_topology::Address;
 
-use super::{AdminService, Refused, is_secret, present, target::SharedStore};
+use super::{AdminService, Refused, is_secret, present, servers::Now, target::SharedStore};
 use crate::proxysql::Figure;
 
 /// The most sessions that are read.
@@ -153,36 +153,11 @@ impl AdminService {
     /// Servers that are shunned now are shown so.
     async fn fill_runtime_servers(&self, to: &SharedStore) -> Result<(), Refused> {
         let report = self.runtime.report(DigestQuery::NONE).await;
-        let states: Vec<(i64, String, i64, &'static str)> = report
-            .servers
-            .iter()
-            .map(|row| {
-                let (host, port) = host_and_port(&row.address);
-                // As in ProxySQL the reason of a shun stands in the statistics.
-                let state = match row.state {
-                    ServerState::Lagging => ServerState::Shunned,
-                    other => other,
-                };
-                (i64::from(row.hostgroup), host, port, state_name(state))
-            })
-            .collect();
+        let snapshot = self.runtime.snapshot();
+        let now = Now::of(&report, &snapshot);
         to.with(move |store| {
-            let mut rows = store.rows(Layer::Runtime, "mysql_servers")?;
-            for row in &mut rows {
-                let [group, host, port, _, status, ..] = row.as_mut_slice() else { continue };
-                let (Value::Integer(group), Value::Text(host), Value::Integer(port)) =
-                    (group, host, port)
-                else {
-                    continue;
-                };
-                let found = states.iter().find(|(of, at, on, _)| {
-                    *of == *group && at == host && (on == port || at.starts_with('/'))
-                });
-                if let Some((_, _, _, state)) = found {
-                    *status = text(state);
-                }
-            }
-            Ok(store.replace(Layer::Runtime, "mysql_servers", &rows)?)
+            let rows = store.rows(Layer::Runtime, "mysql_servers")?;
+            Ok(store.show_servers(&now.shown(rows))?)
         })
         .await
     }

@@ -377,7 +377,10 @@ fn columns_without_effect_are_loaded_with_a_warning_where_that_is_safe() {
     let said = fixture.done("LOAD MYSQL SERVERS TO RUNTIME");
     assert!(said.contains("1 change; 2 warnings"), "{said}");
     assert_eq!(fixture.config().servers[0].status, ServerState::Online);
-    fixture.done("INSERT INTO mysql_galera_hostgroups VALUES (1, 2, 3, 4, 1, 1, 0, 0, NULL)");
+    fixture.done(
+        "INSERT INTO mysql_aws_aurora_hostgroups (writer_hostgroup, reader_hostgroup, domain_name)
+         VALUES (1, 2, '.a')",
+    );
     let said = fixture.done("LOAD MYSQL SERVERS TO RUNTIME");
     assert!(said.contains("3 warnings"), "{said}");
     // Other modules are not warned of.
@@ -392,14 +395,38 @@ fn rules_split_reads_unless_a_hostgroup_says_otherwise() {
         "INSERT INTO mysql_replication_hostgroups (writer_hostgroup, reader_hostgroup) VALUES (1, 2)",
     );
     fixture.done("LOAD MYSQL SERVERS TO RUNTIME");
-    assert_eq!(fixture.config().replication[0].read_write_split, ReadWriteSplit::Rules);
+    let split = |fixture: &Fixture| fixture.config().clusters[0].read_write_split;
+    assert_eq!(split(&fixture), ReadWriteSplit::Rules);
     fixture.done(
         "INSERT INTO mysql_hostgroup_attributes (hostgroup_id, hostgroup_settings)
          VALUES (1, '{\"read_write_split\": \"auto\"}')",
     );
-    let said = fixture.done("LOAD MYSQL SERVERS TO RUNTIME");
-    assert_eq!(said, "1 change");
-    assert_eq!(fixture.config().replication[0].read_write_split, ReadWriteSplit::Auto);
+    fixture.done("LOAD MYSQL SERVERS TO RUNTIME");
+    assert_eq!(split(&fixture), ReadWriteSplit::Auto);
+}
+
+#[test]
+fn rows_of_proxysqls_tables_are_clusters_unless_a_file_says_that_servers_stay() {
+    let mut fixture = Fixture::new();
+    fixture.done("INSERT INTO mysql_servers (hostgroup_id, hostname) VALUES (1, 'a'), (5, 'b')");
+    fixture
+        .done("INSERT INTO mysql_replication_hostgroups VALUES (1, 2, 'super_read_only', 'shop')");
+    fixture.done("INSERT INTO mysql_galera_hostgroups VALUES (5, 6, 7, 8, 1, 2, 2, 100, NULL)");
+    fixture.done("LOAD MYSQL SERVERS TO RUNTIME");
+    let named = |fixture: &Fixture| {
+        let config = fixture.config();
+        let clusters = config.clusters.iter();
+        clusters.map(|it| format!("{} {} {}", it.name, it.kind, it.check_type)).collect::<Vec<_>>()
+    };
+    assert_eq!(named(&fixture), ["1/2 read_only super_read_only", "5/7 galera read_only"]);
+    fixture.done("UPDATE mysql_galera_hostgroups SET active = 0");
+    fixture.done(
+        "INSERT INTO mysql_hostgroup_attributes (hostgroup_id, hostgroup_settings)
+         VALUES (1, '{\"check_type\": \"none\"}')",
+    );
+    fixture.done("LOAD MYSQL SERVERS TO RUNTIME");
+    assert_eq!(named(&fixture), [""; 0]);
+    assert_eq!(fixture.config().replication.len(), 1);
 }
 
 #[test]

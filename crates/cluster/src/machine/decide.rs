@@ -1,6 +1,6 @@
 //! Who writes and who reads, from what is known of all members.
 
-use super::{Cluster, Host, HostId, Output, Reach};
+use super::{Cluster, Host, HostId, Kind, Output, Reach, WriterReads};
 use crate::{
     EventKind,
     facts::{Source, Thread},
@@ -22,6 +22,15 @@ impl Cluster {
     /// Gives and takes roles after something has come in.
     pub(super) fn decide(&mut self, out: &mut Vec<Output>) {
         self.find_aliases(out);
+        match self.policy.kind {
+            Kind::Replication => self.decide_one(out),
+            Kind::ReadOnly => self.place_by_read_only(out),
+            Kind::Group(group) => self.place_group(group, out),
+        }
+    }
+
+    /// Decides where only one server may write.
+    fn decide_one(&mut self, out: &mut Vec<Output>) {
         self.unfence_chosen(out);
         match self.writer {
             Some(writer) => self.judge(writer, out),
@@ -31,10 +40,55 @@ impl Cluster {
         self.set_readers(out);
     }
 
+    /// Finds members that certainly belong to the cluster, by who replicates from whom. Members of
+    /// a group are named by the group itself.
+    pub(super) fn relate(&mut self) {
+        loop {
+            let mut found = Vec::new();
+            for (id, host) in &self.hosts {
+                let is_grouped = host.facts.as_ref().is_some_and(|it| it.membership.is_some());
+                if is_grouped && !host.is_related() {
+                    found.push(*id);
+                }
+                for source in host.facts.iter().flat_map(|facts| &facts.sources) {
+                    found.extend(self.new_relative(*id, host, source));
+                }
+            }
+            if found.is_empty() {
+                return;
+            }
+            for id in found {
+                if let Some(host) = self.hosts.get_mut(&id) {
+                    host.marks.has_relatives = true;
+                }
+            }
+        }
+    }
+
+    /// Of a replica and its source the one that the other shows to belong to the cluster.
+    fn new_relative(&self, id: HostId, host: &Host, source: &Source) -> Option<HostId> {
+        let above = self.member(source)?;
+        let is_above_related = self.hosts.get(&above).is_some_and(Host::is_related);
+        match (host.is_related(), is_above_related) {
+            (false, true) => Some(id),
+            (true, false) => Some(above).filter(|above| self.is_really(*above, source)),
+            (true, true) | (false, false) => None,
+        }
+    }
+
+    /// Whether the member at a source's place is the one that the replica is connected to, as far
+    /// as both have told.
+    fn is_really(&self, id: HostId, source: &Source) -> bool {
+        let facts = self.hosts.get(&id).and_then(|host| host.facts.as_ref());
+        let is_told = source.identity.server_id != 0 || source.identity.uuid.is_some();
+        facts.is_none_or(|facts| !is_told || facts.identity.is_same(&source.identity))
+    }
+
     /// Members that could become the writer: they take writes and replicate from no member.
     pub(super) fn contenders(&self) -> impl Iterator<Item = HostId> {
         let free = self.hosts.iter().filter(|(_, host)| {
-            host.is_writable_now() && !host.marks.is_fenced && !self.replicates(host)
+            let is_free = host.is_related() && !host.marks.is_fenced;
+            is_free && host.is_writable_now() && !self.replicates(host)
         });
         free.map(|(id, _)| *id)
     }
@@ -212,11 +266,9 @@ impl Cluster {
             .filter(|(_, host)| !host.marks.is_fenced)
             .map(|(id, host)| (*id, self.replicates(host)))
             .collect();
-        let goes_by_list = self.policy.goes_by_list;
         for (id, replicates) in beside {
             let Some(host) = self.hosts.get_mut(&id) else { continue };
-            let is_bearable = replicates || goes_by_list && !host.marks.has_written;
-            if !is_bearable {
+            if !replicates {
                 host.marks.is_fenced = true;
                 let evidence = "it takes writes and is not the writer".to_owned();
                 Self::tell(out, EventKind::Fenced, Some(id), evidence);
@@ -253,19 +305,21 @@ impl Cluster {
 
     /// Whether a member should take reads; `None` where it keeps what it has.
     fn should_read(&self, id: HostId, host: &Host) -> Option<bool> {
-        if host.marks.is_fenced || host.marks.is_alias {
+        if host.marks.is_fenced || host.marks.is_alias || !host.is_related() {
             return Some(false);
         }
         if self.writer == Some(id) {
-            return Some(self.policy.writer_is_also_reader);
+            return Some(self.policy.writer_reads == WriterReads::Yes);
         }
         let facts = host.facts.as_ref()?;
-        let is_replica = facts.sources.iter().any(|source| self.member(source).is_some());
-        match (is_replica, facts.is_writable, self.policy.goes_by_list) {
-            (true, _, _) | (false, false, true) => Some(true),
-            (false, false, false) => Some(false),
+        // A fenced server may have been given writes that the writer has not.
+        let is_good = |id: HostId| self.hosts.get(&id).is_some_and(|it| !it.marks.is_fenced);
+        let is_replica = facts.sources.iter().any(|it| self.member(it).is_some_and(is_good));
+        match (is_replica, facts.is_writable) {
+            (true, _) => Some(true),
+            (false, false) => Some(false),
             // It may become the writer, or be fenced.
-            (false, true, _) => None,
+            (false, true) => None,
         }
     }
 

@@ -1,5 +1,6 @@
 //! What is remembered of one member.
 
+use super::{Listed, Places};
 use crate::{
     Event, EventKind, Evidence, HostId, Miss,
     facts::{Endpoint, Facts},
@@ -52,6 +53,10 @@ struct Misses {
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Marks {
     pub(super) is_reader: bool,
+    /// It is one of several writers.
+    pub(super) is_writer: bool,
+    /// It would write if one of them failed.
+    pub(super) is_backup: bool,
     /// It takes writes, and must not get any.
     pub(super) is_fenced: bool,
     /// It has been the writer.
@@ -60,13 +65,21 @@ pub(super) struct Marks {
     pub(super) is_told: bool,
     /// It is the same server as an earlier member.
     pub(super) is_alias: bool,
+    /// It has replicated from a member, or one from it.
+    pub(super) has_relatives: bool,
+}
+
+impl Marks {
+    pub(super) fn places(self) -> Places {
+        Places { writes: self.is_writer, backs_up: self.is_backup, reads: self.is_reader }
+    }
 }
 
 /// One member.
 #[derive(Debug, Clone)]
 pub(super) struct Host {
     pub(super) endpoint: Endpoint,
-    pub(super) is_listed_writer: bool,
+    pub(super) listed: Listed,
     pub(super) reach: Reach,
     /// What it said last, whenever that was.
     pub(super) facts: Option<Facts>,
@@ -113,7 +126,7 @@ impl Host {
     pub(super) fn new(now_ms: u64, endpoint: Endpoint) -> Self {
         Self {
             endpoint,
-            is_listed_writer: false,
+            listed: Listed::default(),
             reach: Reach::Unknown,
             facts: None,
             asked_ms: 0,
@@ -125,6 +138,12 @@ impl Host {
             marks: Marks::default(),
             trouble: None,
         }
+    }
+
+    /// Whether it is certainly a server of this cluster: the configuration names it, or replication
+    /// does. Where a replica says that it is (`report_host`) may be another cluster's server.
+    pub(super) fn is_related(&self) -> bool {
+        self.listed.is_named || self.marks.has_relatives
     }
 
     /// Whether it takes writes; `None` when it has not told yet.

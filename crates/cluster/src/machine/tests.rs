@@ -1,7 +1,11 @@
 mod histories;
+mod several;
 
 use super::*;
 use crate::facts::{Identity, Source, Thread};
+
+/// A seed.
+const NAMED: Listed = Listed { writes: false, reads: false, weight: 1, is_named: true };
 
 /// A cluster that is told step by step, and what it did.
 struct Stage {
@@ -46,8 +50,9 @@ impl Stage {
         let mut stage = Self { cluster: Cluster::new(policy, None), now_ms: 0, out: Vec::new() };
         for (id, is_listed_writer) in members {
             let host = HostId(*id);
-            let is_listed_writer = *is_listed_writer;
-            stage.on(Input::Member { host, is_listed_writer, endpoint: endpoint(*id) });
+            let writes = *is_listed_writer;
+            let listed = Listed { writes, reads: !writes, weight: 1, is_named: true };
+            stage.on(Input::Member { host, listed, endpoint: endpoint(*id) });
         }
         stage
     }
@@ -107,6 +112,7 @@ impl Stage {
                 Output::Ask(_)
                 | Output::SetWriter(_)
                 | Output::SetReader(..)
+                | Output::SetPlaces(..)
                 | Output::Discovered(_) => None,
             })
             .collect()
@@ -302,7 +308,7 @@ fn a_server_under_two_names_has_one_role() {
     let mut stage = Stage::of_three();
     let host = HostId(9);
     let at = Endpoint { host: "db1".to_owned(), port: 3306 };
-    stage.on(Input::Member { host, is_listed_writer: false, endpoint: at });
+    stage.on(Input::Member { host, listed: NAMED, endpoint: at });
     stage.told(9, writable(1));
     stage.told(1, writable(1));
     assert_eq!((stage.writer(), stage.cluster.standing(host)), (Some(1), Standing::Standby));
@@ -326,24 +332,50 @@ fn servers_up_and_down_the_tree_are_discovered_once() {
     // What a primary replicates from is another cluster.
     stage.out.clear();
     let host = HostId(1);
-    stage.on(Input::Member { host, is_listed_writer: false, endpoint: endpoint(1) });
+    stage.on(Input::Member { host, listed: NAMED, endpoint: endpoint(1) });
     stage.told(1, Facts { is_writable: true, ..replica(1, 7, Thread::Connected) });
     assert_eq!(discovered(&stage.out), [] as [&str; 0]);
     assert_eq!(stage.standings(), [Standing::Writer, Standing::Reader]);
 }
 
 #[test]
-fn listed_servers_have_their_roles_at_once_and_plain_pools_keep_them() {
-    let policy = Policy { goes_by_list: true, ..Policy::default() };
-    let mut stage = Stage::new(policy, &[(1, true), (2, false)]);
-    assert_eq!(stage.standings(), [Standing::Writer, Standing::Reader]);
-    for id in [1, 2, 1] {
-        stage.told(id, writable(id));
-    }
-    assert_eq!(stage.standings(), [Standing::Writer, Standing::Reader]);
-    assert!(stage.events().contains(&("writable_replica", Some(2))));
+fn where_a_replica_says_that_it_is_may_be_another_clusters_server() {
+    let mut stage = Stage::new(Policy::default(), &[(1, false)]);
+    let discovered = Listed { is_named: false, ..NAMED };
+    let found = |id| Input::Member { host: HostId(id), listed: discovered, endpoint: endpoint(id) };
+    // The primary is read-only for a moment, and what its replica's report_host names is not.
+    stage.told(1, Facts { replicas: vec![endpoint(7)], ..read_only(1) });
+    stage.on(found(7));
+    stage.told(7, Facts { replicas: vec![endpoint(8)], ..writable(7) });
+    stage.on(found(8));
+    stage.told(8, replica(8, 7, Thread::Connected));
+    assert_eq!(stage.standings(), [Standing::Standby; 3]);
+    assert!(!stage.out.contains(&Output::Discovered(endpoint(8))));
+    stage.told(1, writable(1));
+    assert_eq!(stage.writer(), Some(1));
+    // A replica belongs to it once it replicates from a member, and may be promoted then.
+    stage.on(found(2));
+    stage.told(2, replica(2, 1, Thread::Connected));
+    assert_eq!(stage.cluster.standing(HostId(2)), Standing::Reader);
     stage.told(1, read_only(1));
-    assert_eq!(stage.standings(), [Standing::Reader, Standing::Writer]);
+    stage.told(2, writable(2));
+    assert_eq!(stage.writer(), Some(2));
+}
+
+#[test]
+fn a_replica_of_a_fenced_server_does_not_read() {
+    let mut stage = Stage::of_three();
+    stage.refused(1, 3);
+    stage.told(2, writable(2));
+    stage.told(3, replica(3, 1, Thread::Connecting));
+    stage.told(2, writable(2));
+    stage.told(1, writable(1));
+    stage.told(2, writable(2));
+    assert_eq!(stage.cluster.standing(HostId(1)), Standing::Fenced);
+    stage.told(3, replica(3, 1, Thread::Connected));
+    assert_eq!(stage.cluster.standing(HostId(3)), Standing::Standby);
+    stage.told(3, replica(3, 2, Thread::Connected));
+    assert_eq!(stage.cluster.standing(HostId(3)), Standing::Reader);
 }
 
 #[test]

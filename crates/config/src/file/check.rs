@@ -13,6 +13,7 @@ use trunkline_topology::{Address, HostgroupId, PinnedKeys, ReplicationGroup, Use
 use crate::{
     ClusterEntry, Config, Guards, HostgroupEntry, ServerEntry, ServerTlsEntry, Settings, Subject,
     TcpEntry,
+    cluster::ClusterSection,
     error::ErrorKind,
     file::{fast::FastEntries, report::Report},
 };
@@ -188,7 +189,10 @@ fn check_replication(entries: &Entries, report: &mut Report<'_>) {
     let (mut writers, mut readers) = (Seen::default(), Seen::default());
     let groups = entries.replication.iter().map(|it| ("replication", it.index, it.value.clone()));
     let clusters = &entries.clusters;
-    let of_clusters = clusters.iter().map(|it| ("cluster", it.index, it.value.replication()));
+    let of_clusters = clusters.iter().map(|it| {
+        let section = it.value.section.name();
+        (section, it.index, it.value.replication())
+    });
     for (section, index, value) in groups.chain(of_clusters) {
         let (writer, reader) = (value.writer_hostgroup, value.reader_hostgroup);
         let subject = |column: &'static str| Subject::column(section, index, column);
@@ -211,22 +215,31 @@ fn check_clusters(entries: &Entries, report: &mut Report<'_>) {
     let mut seen = Seen::default();
     for Placed { value: cluster, index } in &entries.clusters {
         let name = &cluster.name;
-        let subject = |column: &'static str| Subject::column("cluster", *index, column);
-        seen.once(report, name, format_args!("cluster `{name}`"), subject("name"));
+        let subject =
+            |column: &'static str| Subject::column(cluster.section.name(), *index, column);
+        if cluster.section == ClusterSection::Cluster {
+            seen.once(report, name, format_args!("cluster `{name}`"), subject("name"));
+        }
         let mut other_seeds = HashSet::new();
         for seed in cluster.seeds.iter().filter(|seed| !other_seeds.insert(*seed)) {
             let message = format!("cluster `{name}`: seed {seed} is named twice");
             report.add(ErrorKind::Duplicate, subject("seeds"), message);
         }
         let is_own = |entry: &Placed<ServerEntry>| {
-            let hostgroup = entry.value.key.hostgroup;
-            hostgroup == cluster.writer_hostgroup || hostgroup == cluster.reader_hostgroup
+            cluster.hostgroups().any(|own| own == entry.value.key.hostgroup)
         };
         let listed = entries.servers.iter().filter(|entry| is_own(entry)).count();
         let max = crate::cluster::MEMBERS_MAX;
         if listed + cluster.seeds.len() > max {
             let message = format!("cluster `{name}` has more than {max} servers");
             report.add(ErrorKind::Invalid, subject("seeds"), message);
+        }
+        let mut backup =
+            cluster.backup_writer_hostgroup.into_iter().chain(cluster.offline_hostgroup);
+        let mut serving = [cluster.writer_hostgroup, cluster.reader_hostgroup].into_iter();
+        if let Some(twice) = backup.find(|id| serving.any(|own| own == *id)) {
+            let message = format!("hostgroup {twice} has two roles in cluster `{name}`");
+            report.add(ErrorKind::Conflict, subject("backup_writer_hostgroup"), message);
         }
     }
     check_members(entries, report);
@@ -236,9 +249,12 @@ fn check_clusters(entries: &Entries, report: &mut Report<'_>) {
 fn check_members(entries: &Entries, report: &mut Report<'_>) {
     let mut owners: HashMap<&Address, &str> = HashMap::new();
     for Placed { value: cluster, index } in &entries.clusters {
-        let hostgroups = [cluster.writer_hostgroup, cluster.reader_hostgroup];
+        // ProxySQL's tables may have a server in several hostgroups, and so in several rows.
+        if cluster.begins_as_listed() {
+            continue;
+        }
         let listed = entries.servers.iter().map(|entry| &entry.value.key);
-        let listed = listed.filter(|key| hostgroups.contains(&key.hostgroup));
+        let listed = listed.filter(|key| cluster.hostgroups().any(|own| own == key.hostgroup));
         let members: HashSet<&Address> =
             listed.map(|key| &key.address).chain(&cluster.seeds).collect();
         for member in members {

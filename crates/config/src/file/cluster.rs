@@ -1,34 +1,57 @@
-//! `[[cluster]]`.
+//! `[[cluster]]`, and ProxySQL's tables of groups.
 
 use trunkline_topology::{Address, HostgroupId, ReadWriteSplit};
 
 use crate::{
     Wrong,
-    cluster::{CheckType, ClusterEntry, ClusterKind, Failover},
+    cluster::{CheckType, ClusterEntry, ClusterKind, ClusterSection, Failover, WriterReads},
     file::{
         check::{Entries, HOSTGROUP_MAX, Placed},
         replication::read_split,
         row::Row,
-        section::{Column, Draft, flag, needed, number, read_word, text, value},
+        section::{Column, Draft, comment, flag, needed, number, read_word, text, value},
     },
-    settings::{Given, read_text, wrong_type},
+    settings::{Given, read_flag, read_number, read_text, wrong_type},
 };
 
 /// The longest name.
 const NAME_LEN_MAX: usize = 64;
+/// The most servers of a group that may write.
+const WRITERS_MAX: u32 = 1_000;
 
 #[derive(Default)]
 pub(super) struct ClusterDraft {
     name: String,
     kind: ClusterKind,
-    writer: Option<HostgroupId>,
-    reader: Option<HostgroupId>,
+    hostgroups: Hostgroups,
     seeds: Vec<Address>,
     check_type: CheckType,
-    writer_is_also_reader: bool,
+    group: Group,
     failover: Failover,
     split: ReadWriteSplit,
     comment: String,
+}
+
+/// What is said of hostgroups.
+#[derive(Default)]
+struct Hostgroups {
+    writer: Option<HostgroupId>,
+    reader: Option<HostgroupId>,
+    backup_writer: Option<HostgroupId>,
+    offline: Option<HostgroupId>,
+}
+
+/// What is said of how many write, and who reads.
+struct Group {
+    max_writers: u32,
+    max_transactions_behind: u32,
+    writer_reads: WriterReads,
+}
+
+impl Default for Group {
+    fn default() -> Self {
+        Self { max_writers: 1, max_transactions_behind: 0, writer_reads: WriterReads::No }
+    }
 }
 
 impl Draft for ClusterDraft {
@@ -41,16 +64,25 @@ impl Draft for ClusterDraft {
             read_word(given, ClusterKind::WORDS, ClusterKind::from_word).map(|kind| it.kind = kind)
         }),
         needed(number("writer_hostgroup", 0, HOSTGROUP_MAX, |it, id| {
-            it.writer = Some(HostgroupId(id))
+            it.hostgroups.writer = Some(HostgroupId(id))
         })),
         needed(number("reader_hostgroup", 0, HOSTGROUP_MAX, |it, id| {
-            it.reader = Some(HostgroupId(id))
+            it.hostgroups.reader = Some(HostgroupId(id))
         })),
+        number("backup_writer_hostgroup", 0, HOSTGROUP_MAX, |it, id| {
+            it.hostgroups.backup_writer = Some(HostgroupId(id))
+        }),
+        number("max_writers", 1, WRITERS_MAX, |it, max| it.group.max_writers = max),
+        number("max_transactions_behind", 0, u32::MAX, |it, max| {
+            it.group.max_transactions_behind = max
+        }),
         value("seeds", |it, given| read_seeds(given).map(|seeds| it.seeds = seeds)),
         value("check_type", |it, given| {
             read_word(given, CheckType::WORDS, CheckType::from_word).map(|by| it.check_type = by)
         }),
-        flag("writer_is_also_reader", |it, flag| it.writer_is_also_reader = flag),
+        value("writer_is_also_reader", |it, given| {
+            read_writer_reads(given).map(|reads| it.group.writer_reads = reads)
+        }),
         value("failover", |it, given| {
             read_word(given, Failover::WORDS, Failover::from_word).map(|mode| it.failover = mode)
         }),
@@ -59,27 +91,145 @@ impl Draft for ClusterDraft {
     ];
 
     fn finish(self, row: &mut Row<'_, '_>, entries: &mut Entries) {
-        let (Some(writer_hostgroup), Some(reader_hostgroup)) = (self.writer, self.reader) else {
+        let Hostgroups { writer: Some(writer), reader: Some(reader), .. } = self.hostgroups else {
             entries.unsure = true;
             return;
         };
-        if !self.seeds.is_empty() {
-            entries.hostgroups.extend([writer_hostgroup, reader_hostgroup]);
+        let mut value = ClusterEntry::new(self.name, self.kind, writer, reader);
+        value.backup_writer_hostgroup = self.hostgroups.backup_writer;
+        value.seeds = self.seeds;
+        value.check_type = self.check_type;
+        value.failover = self.failover;
+        value.read_write_split = self.split;
+        value.comment = self.comment;
+        self.group.say(&mut value);
+        if !value.seeds.is_empty() {
+            entries.hostgroups.extend(value.hostgroups());
         }
-        let value = ClusterEntry {
-            name: self.name,
-            kind: self.kind,
-            writer_hostgroup,
-            reader_hostgroup,
-            seeds: self.seeds,
-            check_type: self.check_type,
-            writer_is_also_reader: self.writer_is_also_reader,
-            failover: self.failover,
-            read_write_split: self.split,
-            goes_by_list: false,
-            comment: self.comment,
-        };
         entries.clusters.push(Placed { value, index: row.index });
+    }
+}
+
+impl Group {
+    fn say(&self, entry: &mut ClusterEntry) {
+        entry.max_writers = self.max_writers;
+        entry.max_transactions_behind = self.max_transactions_behind;
+        entry.writer_is_also_reader = Some(self.writer_reads);
+    }
+}
+
+/// A row of ProxySQL's tables of groups.
+struct GroupDraft {
+    hostgroups: Hostgroups,
+    is_active: bool,
+    group: Group,
+}
+
+impl Default for GroupDraft {
+    fn default() -> Self {
+        let (hostgroups, group) = (Hostgroups::default(), Group::default());
+        Self { hostgroups, is_active: true, group }
+    }
+}
+
+impl GroupDraft {
+    const KEY: &'static str = "writer_hostgroup {writer_hostgroup}";
+
+    fn finish(
+        self,
+        kind: ClusterKind,
+        section: ClusterSection,
+        row: &Row<'_, '_>,
+        entries: &mut Entries,
+    ) {
+        let Hostgroups { writer: Some(writer), reader: Some(reader), backup_writer, offline } =
+            self.hostgroups
+        else {
+            entries.unsure = true;
+            return;
+        };
+        if !self.is_active {
+            return;
+        }
+        let mut value = ClusterEntry::new(listed_name(writer, reader), kind, writer, reader);
+        value.section = section;
+        value.backup_writer_hostgroup = backup_writer;
+        value.offline_hostgroup = offline;
+        value.read_write_split = ReadWriteSplit::Rules;
+        self.group.say(&mut value);
+        entries.clusters.push(Placed { value, index: row.index });
+    }
+}
+
+/// The name of a cluster that has none: no other has a `/` in it.
+pub(super) fn listed_name(writer: HostgroupId, reader: HostgroupId) -> String {
+    format!("{writer}/{reader}")
+}
+
+/// Sections of groups, which differ in their name and kind only.
+macro_rules! group_section {
+    ($draft:ident, $name:literal, $table:literal, $kind:ident) => {
+        #[derive(Default)]
+        pub(super) struct $draft(GroupDraft);
+
+        impl Draft for $draft {
+            const NAME: &'static str = $name;
+            const TABLE: &'static str = $table;
+            const KEY: &'static str = GroupDraft::KEY;
+            const COLUMNS: &'static [Column<Self>] = &[
+                needed(number("writer_hostgroup", 0, HOSTGROUP_MAX, |it, id| {
+                    it.0.hostgroups.writer = Some(HostgroupId(id))
+                })),
+                needed(number("backup_writer_hostgroup", 0, HOSTGROUP_MAX, |it, id| {
+                    it.0.hostgroups.backup_writer = Some(HostgroupId(id))
+                })),
+                needed(number("reader_hostgroup", 0, HOSTGROUP_MAX, |it, id| {
+                    it.0.hostgroups.reader = Some(HostgroupId(id))
+                })),
+                needed(number("offline_hostgroup", 0, HOSTGROUP_MAX, |it, id| {
+                    it.0.hostgroups.offline = Some(HostgroupId(id))
+                })),
+                flag("active", |it, flag| it.0.is_active = flag),
+                number("max_writers", 0, WRITERS_MAX, |it, max| it.0.group.max_writers = max),
+                value("writer_is_also_reader", |it, given| {
+                    read_writer_reads(given).map(|reads| it.0.group.writer_reads = reads)
+                }),
+                number("max_transactions_behind", 0, u32::MAX, |it, max| {
+                    it.0.group.max_transactions_behind = max
+                }),
+                comment(),
+            ];
+
+            fn finish(self, row: &mut Row<'_, '_>, entries: &mut Entries) {
+                self.0.finish(ClusterKind::$kind, ClusterSection::$kind, row, entries);
+            }
+        }
+    };
+}
+
+group_section!(GaleraDraft, "galera", "mysql_galera_hostgroups", Galera);
+group_section!(
+    GroupReplicationDraft,
+    "group_replication",
+    "mysql_group_replication_hostgroups",
+    GroupReplication
+);
+
+/// A flag, or ProxySQL's 0, 1 and 2.
+fn read_writer_reads(given: &Given) -> Result<WriterReads, Wrong> {
+    match given {
+        Given::Text(word) if WriterReads::from_word(word).is_some() => {
+            read_word(given, WriterReads::WORDS, WriterReads::from_word)
+        }
+        Given::Integer(_) => Ok(match read_number(given, 0, 2)? {
+            0 => WriterReads::No,
+            1 => WriterReads::Yes,
+            _ => WriterReads::OnlyBackups,
+        }),
+        given => read_flag(given).map(|is_reader| match is_reader {
+            true => WriterReads::Yes,
+            false => WriterReads::No,
+        }),
     }
 }
 

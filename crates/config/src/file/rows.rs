@@ -37,10 +37,10 @@ pub fn table_rows(
     let mut rows: Vec<TableRow> =
         settings.filter_map(|key| setting_row(key.get_ref(), &config.settings)).collect();
     let mut report = Report::new(&text);
-    let mut splitting = Vec::new();
+    let mut notes = Vec::new();
     for section in &SECTIONS {
         for (index, fields) in entries_of(&text, section) {
-            match section_rows(section, fields, files, &mut splitting) {
+            match section_rows(section, fields, files, &mut notes) {
                 Ok(made) => rows.extend(made),
                 Err((column, message)) => {
                     let subject = Subject::column(section.name, index, column);
@@ -50,7 +50,7 @@ pub fn table_rows(
         }
     }
     report.finish()?;
-    splitting.into_iter().for_each(|writer| split_reads(&mut rows, writer));
+    notes.into_iter().for_each(|note| note_in_settings(&mut rows, note));
     Ok(rows)
 }
 
@@ -79,12 +79,21 @@ fn needed(section: &Section) -> &'static [&'static str] {
     }
 }
 
-/// The rows of one table of the file. Hostgroups that split reads are added to `splitting`.
+/// A writers' hostgroup, and what ProxySQL's tables have no place for but its settings: a member of
+/// that JSON object.
+type Note = (Given, &'static str);
+
+/// Reads go to readers by themselves.
+const SPLITS: &str = "\"read_write_split\":\"auto\"";
+/// Servers stay where they are listed.
+const IS_STATIC: &str = "\"check_type\":\"none\"";
+
+/// The rows of one table of the file. What its own table can't hold is added to `notes`.
 fn section_rows(
     section: &Section,
     fields: Fields,
     files: &dyn FileSource,
-    splitting: &mut Vec<Given>,
+    notes: &mut Vec<Note>,
 ) -> Result<Vec<TableRow>, Refused> {
     let mut values = Fields::new();
     let mut backend = None;
@@ -108,8 +117,14 @@ fn section_rows(
         let found = values.iter().find(|(known, _)| known == name);
         found.map(|(name, value)| (name.clone(), value.clone()))
     };
-    // ProxySQL's tables have no place for it, but for the settings of a hostgroup.
-    splitting.extend(own(&values, "writer_hostgroup").filter(|_| splits).map(|(_, id)| id));
+    if section.name == "replication" {
+        let is_static = own(&values, "check_type").is_none();
+        let writer = own(&values, "writer_hostgroup").map(|(_, id)| id);
+        let said = [(SPLITS, splits), (IS_STATIC, is_static)];
+        for (member, _) in said.into_iter().filter(|(_, is_said)| *is_said) {
+            notes.extend(writer.clone().map(|writer| (writer, member)));
+        }
+    }
     // What a file leaves out is not always what a table leaves out.
     if section.name == "rule" && own(&values, "active").is_none() {
         values.push((Cow::Borrowed("active"), Given::Integer(1)));
@@ -144,12 +159,12 @@ fn joined(items: &[Given]) -> String {
     texts.collect::<Vec<_>>().join(",")
 }
 
-/// Notes in its row that a hostgroup splits reads, or in a row of its own.
-fn split_reads(rows: &mut Vec<TableRow>, hostgroup: Given) {
+/// Puts a note into the row of its hostgroup, or into a row of its own.
+fn note_in_settings(rows: &mut Vec<TableRow>, (hostgroup, member): Note) {
     let table = "mysql_hostgroup_attributes";
     let id = (Cow::Borrowed("hostgroup_id"), hostgroup);
     let known = rows.iter_mut().find(|row| row.table == table && row.values.contains(&id));
-    let add = |values| add_member(values, "hostgroup_settings", "\"read_write_split\":\"auto\"");
+    let add = |values| add_member(values, "hostgroup_settings", member);
     match known {
         Some(row) => add(&mut row.values),
         None => {
@@ -346,7 +361,8 @@ mod tests {
             "mysql_hostgroup_attributes",
             0,
             "comment='writers' hostgroup_id=10 \
-             hostgroup_settings='{\"pipeline\":16,\"read_write_split\":\"auto\"}'",
+             hostgroup_settings='{\"pipeline\":16,\"read_write_split\":\"auto\",\
+             \"check_type\":\"none\"}'",
         );
         check(
             "mysql_users",

@@ -7,7 +7,7 @@ use crate::{
     error::ErrorKind,
     file::{
         check::Entries,
-        cluster::ClusterDraft,
+        cluster::{ClusterDraft, GaleraDraft, GroupReplicationDraft},
         fast::FastDraft,
         guard::{FirewallRuleDraft, FirewallUserDraft, LimitDraft},
         hostgroup::HostgroupDraft,
@@ -36,12 +36,14 @@ pub struct Section {
 }
 
 /// Every section, in the order in which they are read.
-pub static SECTIONS: [Section; 12] = [
+pub static SECTIONS: [Section; 14] = [
     section::<ServerDraft>(),
     section::<SslParamsDraft>(),
     section::<HostgroupDraft>(),
     section::<UserDraft>(),
     section::<ReplicationDraft>(),
+    section::<GaleraDraft>(),
+    section::<GroupReplicationDraft>(),
     section::<ClusterDraft>(),
     section::<RuleDraft>(),
     section::<FastDraft>(),

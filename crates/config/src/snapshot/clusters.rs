@@ -3,10 +3,10 @@
 
 use std::sync::{Arc, atomic::AtomicBool};
 
-use trunkline_topology::{Address, Role, ServerKey, WriterCell};
+use trunkline_topology::{Address, HostgroupId, Role, ServerKey, WriterCell};
 
 use super::Snapshot;
-use crate::{ClusterEntry, Config};
+use crate::{ClusterEntry, Config, ServerEntry, cluster::ClusterKind};
 
 /// A cluster as it runs.
 #[derive(Debug)]
@@ -28,17 +28,19 @@ pub struct Member {
     pub number: u32,
     /// Where it is.
     pub address: Address,
-    /// Whether it is listed in the writer's hostgroup.
+    /// Whether it is listed in the writers' hostgroup.
     pub is_listed_writer: bool,
+    /// Whether it is listed in the readers' hostgroup.
+    pub is_listed_reader: bool,
+    /// Its weight among writers.
+    pub weight: u32,
+    /// Whether the configuration names it; the others were discovered.
+    pub is_named: bool,
 }
 
 impl Cluster {
-    /// The entry of a member in the writer's hostgroup, or in the readers'.
-    pub fn key(&self, member: &Member, is_writer: bool) -> ServerKey {
-        let hostgroup = match is_writer {
-            true => self.entry.writer_hostgroup,
-            false => self.entry.reader_hostgroup,
-        };
+    /// The entry of a member in a hostgroup of the cluster.
+    pub fn key(&self, member: &Member, hostgroup: HostgroupId) -> ServerKey {
         ServerKey { hostgroup, address: member.address.clone() }
     }
 
@@ -52,7 +54,8 @@ impl Cluster {
 pub(super) fn build(config: &Config, previous: Option<&Snapshot>) -> Vec<Arc<Cluster>> {
     let build = |entry: &ClusterEntry| {
         let is_same = |it: &&Arc<Cluster>| {
-            let hostgroups = |it: &ClusterEntry| (it.writer_hostgroup, it.reader_hostgroup);
+            let hostgroups =
+                |it: &ClusterEntry| (it.kind, it.writer_hostgroup, it.reader_hostgroup);
             it.entry.name == entry.name && hostgroups(&it.entry) == hostgroups(entry)
         };
         let before = previous.into_iter().flat_map(|previous| &previous.clusters).find(is_same);
@@ -67,14 +70,24 @@ pub(super) fn build(config: &Config, previous: Option<&Snapshot>) -> Vec<Arc<Clu
                 |member| member.number,
             )
         };
-        let listed = config.servers.iter();
-        let listed = listed.filter(|it| it.key.hostgroup == entry.writer_hostgroup);
-        let writers: Vec<&Address> = listed.map(|it| &it.key.address).collect();
+        let listed = |address: &Address, hostgroup| {
+            let is_it =
+                |it: &&ServerEntry| it.key.hostgroup == hostgroup && it.key.address == *address;
+            config.servers.iter().find(is_it)
+        };
+        let named = entry.members(&config.servers, &[]);
         let addresses = entry.members(&config.servers, config.discovered_of(entry));
-        let members = addresses.into_iter().map(|address| Member {
-            number: number(&address),
-            is_listed_writer: writers.contains(&&address),
-            address,
+        let members = addresses.into_iter().map(|address| {
+            let writer = listed(&address, entry.writer_hostgroup);
+            let reader = listed(&address, entry.reader_hostgroup);
+            Member {
+                number: number(&address),
+                is_listed_writer: writer.is_some(),
+                is_listed_reader: reader.is_some(),
+                weight: writer.or(reader).map_or(1, |entry| entry.weight),
+                is_named: named.contains(&address),
+                address,
+            }
         });
         let members = members.collect();
         let cell = before.map(|before| Arc::clone(&before.cell)).unwrap_or_default();
@@ -86,14 +99,27 @@ pub(super) fn build(config: &Config, previous: Option<&Snapshot>) -> Vec<Arc<Clu
 /// The role that a server entry stands for, where it is one of a cluster.
 pub(super) fn role(clusters: &[Arc<Cluster>], key: &ServerKey) -> Option<Role> {
     let of = |cluster: &Arc<Cluster>| {
+        let entry = &cluster.entry;
         let member = cluster.members.iter().find(|member| member.address == key.address)?;
+        let is_listed = entry.begins_as_listed();
+        let shared = |is_given, ends_statements| Role::Shared {
+            is_given: AtomicBool::new(is_listed && is_given),
+            ends_statements,
+        };
         match key.hostgroup {
-            id if id == cluster.entry.writer_hostgroup => {
-                Some(Role::Writer { cell: Arc::clone(&cluster.cell), member: member.number })
-            }
-            id if id == cluster.entry.reader_hostgroup => {
-                Some(Role::Reader(AtomicBool::new(false)))
-            }
+            id if id == entry.writer_hostgroup => Some(match entry.kind {
+                ClusterKind::Replication => {
+                    Role::Writer { cell: Arc::clone(&cluster.cell), member: member.number }
+                }
+                // Of one that has become read-only, nothing more is written.
+                ClusterKind::ReadOnly => shared(member.is_listed_writer, true),
+                // What is under way on a node of a group is certified like everything else.
+                ClusterKind::Galera | ClusterKind::GroupReplication => {
+                    shared(member.is_listed_writer, false)
+                }
+            }),
+            id if id == entry.reader_hostgroup => Some(shared(member.is_listed_reader, false)),
+            id if Some(id) == entry.backup_writer_hostgroup => Some(shared(false, false)),
             _ => None,
         }
     };
@@ -103,7 +129,11 @@ pub(super) fn role(clusters: &[Arc<Cluster>], key: &ServerKey) -> Option<Role> {
 /// Whether a server's health goes on: it stands for the same role.
 pub(super) fn is_same(before: Option<&Role>, now: Option<&Role>) -> bool {
     match (before, now) {
-        (None, None) | (Some(Role::Reader(_)), Some(Role::Reader(_))) => true,
+        (None, None) => true,
+        (
+            Some(Role::Shared { ends_statements, .. }),
+            Some(Role::Shared { ends_statements: now, .. }),
+        ) => ends_statements == now,
         (
             Some(Role::Writer { cell, member }),
             Some(Role::Writer { cell: other, member: number }),

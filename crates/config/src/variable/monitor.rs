@@ -28,14 +28,14 @@ pub(super) const VARIABLES: &[Variable] = &[
         name: "mysql-monitor_enabled",
         default: "true",
         values: Values::Flag,
-        support: Support::Ignored,
+        support: Support::Setting("monitor_enabled"),
         meaning: "run the monitor module",
     },
     Variable {
         name: "mysql-monitor_galera_healthcheck_interval",
         default: "5000",
         values: Values::Numbers(50, 604_800_000),
-        support: Support::Ignored,
+        support: Support::Setting("monitor_galera_healthcheck_interval"),
         meaning: "ms",
     },
     Variable {
@@ -49,14 +49,14 @@ pub(super) const VARIABLES: &[Variable] = &[
         name: "mysql-monitor_galera_healthcheck_timeout",
         default: "800",
         values: Values::Numbers(50, 600_000),
-        support: Support::Ignored,
+        support: Support::Setting("monitor_galera_healthcheck_timeout"),
         meaning: "ms",
     },
     Variable {
         name: "mysql-monitor_groupreplication_healthcheck_interval",
         default: "5000",
         values: Values::Numbers(100, 604_800_000),
-        support: Support::Ignored,
+        support: Support::Setting("monitor_groupreplication_healthcheck_interval"),
         meaning: "ms",
     },
     Variable {
@@ -70,7 +70,7 @@ pub(super) const VARIABLES: &[Variable] = &[
         name: "mysql-monitor_groupreplication_healthcheck_timeout",
         default: "800",
         values: Values::Numbers(100, 600_000),
-        support: Support::Ignored,
+        support: Support::Setting("monitor_groupreplication_healthcheck_timeout"),
         meaning: "ms",
     },
     Variable {
@@ -119,7 +119,7 @@ pub(super) const VARIABLES: &[Variable] = &[
         name: "mysql-monitor_password",
         default: "monitor",
         values: Values::Text,
-        support: Support::Ignored,
+        support: Support::Setting("monitor_password"),
         meaning: "monitor password (clear text)",
     },
     Variable {
@@ -245,7 +245,7 @@ pub(super) const VARIABLES: &[Variable] = &[
         name: "mysql-monitor_username",
         default: "monitor",
         values: Values::Needed,
-        support: Support::Ignored,
+        support: Support::Setting("monitor_username"),
         meaning: "monitor account",
     },
     Variable {
@@ -259,7 +259,7 @@ pub(super) const VARIABLES: &[Variable] = &[
         name: "mysql-monitor_writer_is_also_reader",
         default: "true",
         values: Values::Flag,
-        support: Support::Ignored,
+        support: Support::Setting("monitor_writer_is_also_reader"),
         meaning: "keep a writer also in the reader hostgroup when read_only=0",
     },
 ];

@@ -80,5 +80,6 @@ fn values_become_lines_of_a_file() {
         "listen = [\"0.0.0.0:6033\", \"unix:/tmp/p.sock\"]",
     );
     check("mysql-server_version", "8.0 \"x\"", "server_version = \"8.0 \\\"x\\\"\"");
-    assert_eq!(line("mysql-monitor_username", "m"), None);
+    check("mysql-monitor_username", "m", "monitor_username = \"m\"");
+    assert_eq!(line("mysql-monitor_ping_interval", "9000"), None);
 }

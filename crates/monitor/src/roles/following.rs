@@ -7,12 +7,13 @@ use tokio::{
     time::timeout,
 };
 use trunkline_cluster::{
-    Cluster, Evidence, HostId, Input, Miss, Output, Policy, Reach,
+    Cluster, Evidence, Group, HostId, Input, Kind, Listed, Miss, Output, Places, Policy, Reach,
+    WriterReads,
     facts::{Endpoint, Facts},
 };
 use trunkline_config::{
-    Snapshot,
-    cluster::CheckType,
+    ClusterEntry, Settings, Snapshot,
+    cluster::{ClusterKind, WriterReads as ConfiguredReads},
     snapshot::{Cluster as Configured, Member},
 };
 use trunkline_net::TlsSetup;
@@ -20,7 +21,12 @@ use trunkline_protocol::packet::greeting::Flavor;
 use trunkline_stats::topology::{ClusterRow, MemberRow};
 use trunkline_topology::{Address, Role, Seen, Server, WriterCell};
 
-use super::{ClusterNews, board::Board, log, questions};
+use super::{
+    ClusterNews,
+    board::Board,
+    log,
+    questions::{self, Topic},
+};
 use crate::{
     Account, LearnError,
     conversation::{self, Conversation, Way},
@@ -37,6 +43,36 @@ pub(super) struct Answered {
     pub(super) answer: Result<Facts, Miss>,
 }
 
+/// The entries of a member.
+struct Entries {
+    writer: Arc<Server>,
+    reader: Arc<Server>,
+    backup: Option<Arc<Server>>,
+}
+
+impl Entries {
+    fn of(snapshot: &Snapshot, configured: &Configured, member: &Member) -> Option<Self> {
+        let entry = &configured.entry;
+        let server = |id| snapshot.server(&configured.key(member, id)).cloned();
+        Some(Self {
+            writer: server(entry.writer_hostgroup)?,
+            reader: server(entry.reader_hostgroup)?,
+            backup: entry.backup_writer_hostgroup.and_then(server),
+        })
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Arc<Server>> {
+        [&self.writer, &self.reader].into_iter().chain(&self.backup)
+    }
+
+    /// Sets what the member does. Whether it is the only writer is not among it.
+    fn set(&self, places: Places) {
+        give(&self.writer, places.writes);
+        give(&self.reader, places.reads);
+        self.backup.iter().for_each(|backup| give(backup, places.backs_up));
+    }
+}
+
 /// A conversation that stands between two questions.
 type Standing = Arc<Mutex<Option<(Conversation, Flavor)>>>;
 
@@ -45,10 +81,11 @@ pub(super) struct Following {
     configured: Arc<Configured>,
     cluster: Cluster,
     cell: Arc<WriterCell>,
-    /// The entries of each member: the writer's and the reader's.
-    servers: HashMap<HostId, [Arc<Server>; 2]>,
+    servers: HashMap<HostId, Entries>,
     conversations: HashMap<HostId, Standing>,
     account: Option<Account>,
+    /// Whether servers are asked at all.
+    is_enabled: bool,
     timeout: Duration,
     out: Vec<Output>,
     /// What is still to be told to whoever publishes snapshots.
@@ -67,6 +104,7 @@ impl Following {
             servers: HashMap::new(),
             conversations: HashMap::new(),
             account: None,
+            is_enabled: true,
             timeout: Duration::ZERO,
             out: Vec::new(),
             untold: Vec::new(),
@@ -83,23 +121,24 @@ impl Following {
     pub(super) fn renew(&mut self, snapshot: &Snapshot, configured: &Arc<Configured>, now_ms: u64) {
         let (settings, entry) = (&snapshot.settings, &configured.entry);
         self.configured = Arc::clone(configured);
-        self.account = Account::of_monitor(snapshot);
-        self.timeout = Duration::from_millis(settings.monitor_read_only_timeout);
-        self.cluster.set_policy(Policy {
-            interval_ms: settings.monitor_read_only_interval,
-            urgent_ms: URGENT_MS,
-            writer_is_also_reader: entry.writer_is_also_reader,
-            goes_by_list: entry.goes_by_list,
-        });
+        self.account = Account::of_monitor(snapshot, entry.begins_as_listed());
+        self.is_enabled = settings.monitor_enabled;
+        let (policy, timeout_ms) = policy(settings, entry);
+        self.timeout = Duration::from_millis(timeout_ms);
+        self.cluster.set_policy(policy);
         self.servers.clear();
         for member in &configured.members {
-            let server = |is_writer| snapshot.server(&configured.key(member, is_writer));
-            let (Some(writer), Some(reader)) = (server(true), server(false)) else { continue };
+            let Some(entries) = Entries::of(snapshot, configured, member) else { continue };
             let host = HostId(member.number);
-            self.servers.insert(host, [Arc::clone(writer), Arc::clone(reader)]);
-            let is_listed_writer = member.is_listed_writer;
+            self.servers.insert(host, entries);
+            let listed = Listed {
+                writes: member.is_listed_writer,
+                reads: member.is_listed_reader,
+                weight: member.weight,
+                is_named: member.is_named,
+            };
             let endpoint = endpoint(&member.address);
-            self.on(now_ms, Input::Member { host, is_listed_writer, endpoint });
+            self.on(now_ms, Input::Member { host, listed, endpoint });
         }
         let members = self.cluster.members();
         let gone: Vec<HostId> = members.filter(|it| !self.servers.contains_key(it)).collect();
@@ -107,9 +146,9 @@ impl Following {
             self.conversations.remove(&host);
             self.on(now_ms, Input::Gone(host));
         }
-        // A reader's role is its entry's, which may be new.
-        for (host, [_, reader]) in &self.servers {
-            set_reader(reader, self.cluster.is_reader(*host));
+        // A role that several may have is its entry's, which may be new.
+        for (host, entries) in &self.servers {
+            entries.set(self.cluster.places(*host));
         }
     }
 
@@ -127,7 +166,7 @@ impl Following {
         let mut seen = Vec::new();
         for (host, servers) in &self.servers {
             let wants_answers = self.cluster.reach(*host) != Reach::Up;
-            for server in servers {
+            for server in servers.all() {
                 let of = server.health.take_seen(wants_answers);
                 let evidence = [
                     (Seen::READ_ONLY, Evidence::ReadOnly),
@@ -150,17 +189,24 @@ impl Following {
         tls: &Arc<TlsSetup>,
         answers: &mpsc::Sender<Answered>,
     ) {
+        if !self.is_enabled {
+            return;
+        }
         let mut due = Vec::new();
         self.cluster.tick(now_ms, &mut due);
         for output in due {
             let Output::Ask(host) = output else { continue };
-            let Some([server, _]) = self.servers.get(&host) else { continue };
+            let Some(Entries { writer: server, .. }) = self.servers.get(&host) else { continue };
+            let entry = &self.configured.entry;
             let look = Look {
                 way: Way::to(server, tls),
                 server: Arc::clone(server),
                 account: self.account.clone(),
-                check_type: self.configured.entry.check_type,
-                discovers: !self.configured.entry.goes_by_list,
+                topic: Topic {
+                    kind: entry.kind,
+                    check_type: entry.check_type,
+                    discovers: self.cluster.discovers(),
+                },
                 standing: Arc::clone(self.conversations.entry(host).or_default()),
             };
             let (time_max, answers) = (self.timeout, answers.clone());
@@ -187,8 +233,13 @@ impl Following {
                     self.untold.push(ClusterNews::OtherWriter);
                 }
                 Output::SetReader(host, is_reader) => {
-                    if let Some([_, reader]) = self.servers.get(&host) {
-                        set_reader(reader, is_reader);
+                    if let Some(Entries { reader, .. }) = self.servers.get(&host) {
+                        give(reader, is_reader);
+                    }
+                }
+                Output::SetPlaces(host, places) => {
+                    if let Some(entries) = self.servers.get(&host) {
+                        entries.set(places);
                     }
                 }
                 Output::Discovered(endpoint) => {
@@ -220,16 +271,20 @@ impl Following {
         }
     }
 
-    /// Makes a member the writer. What the one before has open is not used again.
+    /// Makes a member the writer. What the one before has open is not used again; if nobody hears of
+    /// it, what is under way there is lost, as what it answers later may not be so any more.
     fn set_writer(&self, writer: Option<HostId>) {
         let before = self.cell.writer();
         self.cell.set(writer.map(|host| host.0));
-        if let Some([server, _]) = before.and_then(|number| self.servers.get(&HostId(number))) {
-            server.health.retire_connections();
+        if let Some(entries) = before.and_then(|number| self.servers.get(&HostId(number))) {
+            match before.map(|number| self.cluster.reach(HostId(number))) {
+                Some(Reach::Up) => entries.writer.health.retire_connections(),
+                _ => entries.writer.health.sever_connections(),
+            }
         }
-        if let Some([server, _]) = writer.and_then(|host| self.servers.get(&host)) {
+        if let Some(entries) = writer.and_then(|host| self.servers.get(&host)) {
             // It is known to be well.
-            server.health.count_success();
+            entries.writer.health.count_success();
         }
     }
 
@@ -253,6 +308,8 @@ impl Following {
         let errors = facts.into_iter().flat_map(|facts| &facts.sources).map(|it| &it.error);
         warnings.extend(errors.filter(|error| !error.is_empty()).cloned());
         warnings.extend(self.cluster.trouble(host).map(str::to_owned));
+        let membership = facts.and_then(|facts| facts.membership.as_ref());
+        warnings.extend(membership.and_then(|it| it.refusal.clone()));
         MemberRow {
             address: member.address.to_string(),
             role: self.cluster.standing(host).name().to_owned(),
@@ -267,13 +324,48 @@ impl Following {
     }
 }
 
-fn set_reader(server: &Server, is_reader: bool) {
-    if let Some(Role::Reader(role)) = server.health.role() {
-        let before = role.swap(is_reader, std::sync::atomic::Ordering::Relaxed);
-        if before && !is_reader {
+/// Gives or takes a role that several may have.
+fn give(server: &Server, is_given: bool) {
+    if let Some(Role::Shared { is_given: role, .. }) = server.health.role() {
+        let before = role.swap(is_given, std::sync::atomic::Ordering::Relaxed);
+        if before && !is_given {
             server.health.retire_connections();
         }
     }
+}
+
+/// How a cluster is looked after, and how long an answer may take, ms.
+fn policy(settings: &Settings, entry: &ClusterEntry) -> (Policy, u64) {
+    let (interval_ms, timeout_ms) = match entry.kind {
+        ClusterKind::Replication | ClusterKind::ReadOnly => {
+            (settings.monitor_read_only_interval, settings.monitor_read_only_timeout)
+        }
+        ClusterKind::Galera => (
+            settings.monitor_galera_healthcheck_interval,
+            settings.monitor_galera_healthcheck_timeout,
+        ),
+        ClusterKind::GroupReplication => (
+            settings.monitor_groupreplication_healthcheck_interval,
+            settings.monitor_groupreplication_healthcheck_timeout,
+        ),
+    };
+    let writer_reads = match (entry.writer_is_also_reader, settings.monitor_writer_is_also_reader) {
+        (Some(ConfiguredReads::No), _) | (None, false) => WriterReads::No,
+        (Some(ConfiguredReads::Yes), _) | (None, true) => WriterReads::Yes,
+        (Some(ConfiguredReads::OnlyBackups), _) => WriterReads::OnlyBackups,
+    };
+    let group = Kind::Group(Group {
+        writers_max: entry.max_writers,
+        behind_max: entry.max_transactions_behind.into(),
+    });
+    let kind = match entry.kind {
+        ClusterKind::Replication => Kind::Replication,
+        ClusterKind::ReadOnly => Kind::ReadOnly,
+        ClusterKind::Galera | ClusterKind::GroupReplication => group,
+    };
+    let begins_as_listed = entry.begins_as_listed();
+    let urgent_ms = URGENT_MS;
+    (Policy { interval_ms, urgent_ms, writer_reads, kind, begins_as_listed }, timeout_ms)
 }
 
 /// Where a server is, in the words of other servers.
@@ -289,8 +381,7 @@ struct Look {
     server: Arc<Server>,
     way: Way,
     account: Option<Account>,
-    check_type: CheckType,
-    discovers: bool,
+    topic: Topic,
     standing: Standing,
 }
 
@@ -324,9 +415,7 @@ impl Look {
             Some(kept) => kept,
             None => self.open().await?,
         };
-        let asked =
-            questions::facts_of(&mut conversation, flavor, self.check_type, self.discovers).await;
-        match asked {
+        match questions::facts_of(&mut conversation, flavor, self.topic).await {
             Ok(facts) => Ok((facts, (conversation, flavor))),
             Err(error) => Err(miss(&error)),
         }

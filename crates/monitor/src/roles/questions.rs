@@ -1,7 +1,10 @@
 //! What a server of a cluster is asked, and what its answer means.
 
+mod galera;
+mod group;
+
 use trunkline_cluster::facts::{Endpoint, Facts, Identity, Source, Thread};
-use trunkline_config::cluster::CheckType;
+use trunkline_config::cluster::{CheckType, ClusterKind};
 use trunkline_protocol::packet::greeting::Flavor;
 
 use crate::{
@@ -15,18 +18,58 @@ const ANSWER_LEN_MAX: usize = 4 << 20;
 const VARIABLES: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('read_only', \
     'super_read_only', 'innodb_read_only', 'server_id', 'server_uuid', 'hostname', 'port', \
     'datadir', 'version', 'gtid_executed', 'gtid_current_pos', 'slave_net_timeout', \
-    'replica_net_timeout', 'report_host')";
+    'replica_net_timeout', 'report_host', 'wsrep_on', 'wsrep_desync', 'wsrep_reject_queries', \
+    'wsrep_sst_donor_rejects_queries', 'pxc_maint_mode')";
 /// Seconds without a word of its source before a replica notices, as servers have it by default.
 const NET_TIMEOUT_DEFAULT_SEC: u64 = 60;
 
-/// Asks a server who it is, whether it takes writes, and whom it replicates from and to.
+/// What is asked.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Topic {
+    pub(super) kind: ClusterKind,
+    pub(super) check_type: CheckType,
+    /// Whether more servers are looked for.
+    pub(super) discovers: bool,
+}
+
+/// Asks a server who it is, whether it takes writes, and who belongs to it.
 pub(super) async fn facts_of(
     conversation: &mut Conversation,
     flavor: Flavor,
-    check_type: CheckType,
-    asks_replicas: bool,
+    topic: Topic,
 ) -> Result<Facts, LearnError> {
     let variables = Variables(conversation.ask(VARIABLES, ANSWER_LEN_MAX).await?);
+    let facts = Facts {
+        identity: variables.identity(),
+        is_writable: variables.is_writable(topic.check_type),
+        version: variables.text("version"),
+        gtid: variables.gtid(),
+        ..Facts::default()
+    };
+    match topic.kind {
+        ClusterKind::Replication | ClusterKind::ReadOnly => {
+            of_replication(conversation, flavor, topic.discovers, &variables, facts).await
+        }
+        ClusterKind::Galera => {
+            let status = Variables(conversation.ask(galera::STATUS, ANSWER_LEN_MAX).await?);
+            Ok(galera::complete(facts, &variables, &status))
+        }
+        ClusterKind::GroupReplication => {
+            let members = conversation.ask(group::MEMBERS, ANSWER_LEN_MAX).await?;
+            let behind = conversation.ask(group::BEHIND, ANSWER_LEN_MAX).await?;
+            Ok(group::complete(facts, &Table(&members), &Table(&behind)))
+        }
+    }
+}
+
+/// Asks whom a server replicates from and to.
+async fn of_replication(
+    conversation: &mut Conversation,
+    flavor: Flavor,
+    asks_replicas: bool,
+    variables: &Variables,
+    facts: Facts,
+) -> Result<Facts, LearnError> {
     let (sources, replicas) = match flavor {
         Flavor::MariaDb => ("SHOW ALL SLAVES STATUS", "SHOW SLAVE HOSTS"),
         Flavor::MySql => ("SHOW REPLICA STATUS", "SHOW REPLICAS"),
@@ -54,15 +97,7 @@ pub(super) async fn facts_of(
             Err(error) => return Err(error),
         }
     }
-    Ok(Facts {
-        identity: variables.identity(),
-        is_writable: variables.is_writable(check_type),
-        sources: sources_of(&sources),
-        replicas: below,
-        version: variables.text("version"),
-        gtid: variables.gtid(),
-        advice,
-    })
+    Ok(Facts { sources: sources_of(&sources), replicas: below, advice, ..facts })
 }
 
 /// Whether a server does not know a statement.
@@ -70,7 +105,7 @@ fn is_unknown(error: &LearnError) -> bool {
     error.to_string().starts_with("error 1064")
 }
 
-/// The answer to [`VARIABLES`].
+/// Names and values, as `SHOW VARIABLES` and `SHOW STATUS` give them.
 struct Variables(Answer);
 
 impl Variables {
@@ -146,6 +181,11 @@ impl Variables {
 struct Table<'a>(&'a Answer);
 
 impl Table<'_> {
+    /// The numbers of its rows.
+    fn rows(&self) -> std::ops::Range<usize> {
+        0..self.0.rows.len()
+    }
+
     fn column(&self, names: &[&str]) -> Option<usize> {
         let is_it = |column: &Vec<u8>| {
             names.iter().any(|name| column.eq_ignore_ascii_case(name.as_bytes()))
@@ -159,13 +199,12 @@ impl Table<'_> {
     }
 
     fn endpoints(&self, host: &str, port: &str) -> Vec<Endpoint> {
-        let rows = 0..self.0.rows.len();
         let endpoint = |row| {
             let host = self.text(row, &[host]).filter(|host| !host.is_empty())?;
             let port = self.text(row, &[port])?.parse().ok()?;
             Some(Endpoint { host, port })
         };
-        rows.filter_map(endpoint).collect()
+        self.rows().filter_map(endpoint).collect()
     }
 }
 
@@ -202,7 +241,7 @@ fn sources_of(answer: &Answer) -> Vec<Source> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     fn row(values: &[&str]) -> Vec<Option<Vec<u8>>> {
@@ -210,12 +249,12 @@ mod tests {
         values.iter().map(value).collect()
     }
 
-    fn answer(columns: &[&str], rows: &[&[&str]]) -> Answer {
+    pub(super) fn answer(columns: &[&str], rows: &[&[&str]]) -> Answer {
         let columns = columns.iter().map(|name| name.as_bytes().to_vec()).collect();
         Answer { columns, rows: rows.iter().map(|values| row(values)).collect() }
     }
 
-    fn variables(values: &[(&str, &str)]) -> Variables {
+    pub(super) fn variables(values: &[(&str, &str)]) -> Variables {
         let rows = values.iter().map(|(name, value)| row(&[name, value])).collect();
         Variables(Answer { columns: Vec::new(), rows })
     }

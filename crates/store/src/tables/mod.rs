@@ -245,6 +245,12 @@ impl Table {
         let made = format!("CREATE TABLE IF NOT EXISTS {}.", schema.name());
         let create = create.replacen("CREATE TABLE ", &made, 1);
         let of = self.name.strip_prefix("runtime_");
+        if let Some(of) = of.filter(|of| is_shown_apart(of)) {
+            return format!(
+                "{};\n{create}",
+                create.replacen(self.name, &format!("loaded_{of}"), 1)
+            );
+        }
         match of.and_then(|of| Some((of, shown_rows(of)?))) {
             Some((of, condition)) => format!(
                 "{};\nCREATE VIEW IF NOT EXISTS {schema}.{name} AS \
@@ -273,9 +279,14 @@ impl Table {
 pub(crate) fn shown_rows(table: &str) -> Option<&'static str> {
     match table {
         "mysql_users" | "mysql_query_rules" => Some("active = 1"),
-        "mysql_servers" => Some("upper(status) <> 'OFFLINE_HARD'"),
         _ => None,
     }
+}
+
+/// Whether `runtime_*` of a table shows how it is now, which is not what was loaded: servers are
+/// shunned, and change their roles. What was loaded is in `loaded_*`.
+pub(crate) fn is_shown_apart(table: &str) -> bool {
+    table == "mysql_servers"
 }
 
 /// Every table with columns of its own.

@@ -27,6 +27,8 @@ use crate::{
 const SPARE_STATEMENTS_MAX: usize = 256;
 /// The error of a write on a server that is read-only, and of other options.
 const OPTION_PREVENTS_STATEMENT: u16 = 1290;
+/// Of a Galera node that must not serve: it has lost its cluster, or has not its data yet.
+const UNKNOWN_COMMAND: u16 = 1047;
 
 impl Exchange {
     /// The reply to a client's command has been relayed to its end.
@@ -360,7 +362,8 @@ impl Exchange {
         };
         if let (Some(slot), Some(error)) = (server, outcome.and_then(|it| it.error.as_ref())) {
             let found = self.core.servers.pool.slots().find(|(id, _)| id.index() == slot);
-            if let Some((_, slot)) = found.filter(|_| error.code == OPTION_PREVENTS_STATEMENT) {
+            let refuses = matches!(error.code, OPTION_PREVENTS_STATEMENT | UNKNOWN_COMMAND);
+            if let Some((_, slot)) = found.filter(|_| refuses) {
                 slot.server.health.note(Seen::READ_ONLY);
             }
             let server = found.map(|(_, slot)| slot.server.key.address.to_string());

@@ -421,7 +421,7 @@ impl Core {
     }
 
     /// Whether a connection's server does not write in its cluster any more.
-    fn is_deposed(&self, conn: &Conn) -> bool {
+    pub(crate) fn is_deposed(&self, conn: &Conn) -> bool {
         self.servers.pool.slot(conn.slot).is_some_and(|slot| slot.server.health.is_deposed())
     }
 
@@ -561,7 +561,7 @@ fn looks_back(client: &Client, conn: &Conn) -> bool {
 /// What a session is told whose server is out of its hostgroup.
 const REMOVED: &str = "its server was taken out of the hostgroup";
 /// What a session is told that held something on a server which another one has taken over from.
-const DEPOSED: &str = "its server is not the writer of its cluster any more";
+pub(crate) const DEPOSED: &str = "its server is not the writer of its cluster any more";
 /// What a session is told whose user was given another default hostgroup by a reload.
 pub(crate) const MOVED: &str = "its user's default hostgroup is another one now";
 /// What a client is told when the connection that ran its statement has gone.

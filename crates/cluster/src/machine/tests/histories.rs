@@ -66,7 +66,7 @@ impl World {
         };
         for id in 0..SERVERS {
             let host = HostId(id);
-            world.on(Input::Member { host, is_listed_writer: false, endpoint: endpoint(id) });
+            world.on(Input::Member { host, listed: NAMED, endpoint: endpoint(id) });
         }
         world
     }

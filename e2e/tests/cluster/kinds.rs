@@ -1,0 +1,190 @@
+//! Clusters of other kinds than replication: ProxySQL's tables, Galera, Group Replication.
+
+use std::collections::BTreeSet;
+
+use trunkline_testkit::{Galera, Group, SqlClient, galera_available, skipped};
+
+use super::*;
+
+fn administrator(proxy: &Trunkline) -> Result<SqlClient> {
+    SqlClient::tcp(proxy.admin_port(), "admin", "admin", "")
+}
+
+/// `hostgroup:port` of every server that the admin port shows as running.
+fn running(admin: &mut SqlClient) -> Result<BTreeSet<String>> {
+    let rows = admin.sql("SELECT hostgroup_id, port FROM runtime_mysql_servers")?;
+    let text = |row: &[Option<String>], at: usize| row.get(at).cloned().flatten();
+    let place = |row: &Vec<Option<String>>| Some(format!("{}:{}", text(row, 0)?, text(row, 1)?));
+    rows.iter().map(|row| place(row).context("NULL")).collect()
+}
+
+fn wait_running(admin: &mut SqlClient, wanted: &[(u32, &Server)]) -> Result<()> {
+    let place = |(hostgroup, server): &(u32, &Server)| format!("{hostgroup}:{}", server.port());
+    let wanted: BTreeSet<String> = wanted.iter().map(place).collect();
+    let mut last = BTreeSet::new();
+    wait_until("servers in their hostgroups", SOON, || {
+        last = running(admin)?;
+        Ok((last == wanted).then_some(()))
+    })
+    .with_context(|| format!("{last:?}, not {wanted:?}"))
+}
+
+#[test]
+fn servers_of_mysql_replication_hostgroups_are_where_their_read_only_says() -> Result<()> {
+    for flavour in FLAVOURS {
+        if !is_available(flavour, "servers_of_mysql_replication_hostgroups") {
+            continue;
+        }
+        let replication = replication(flavour, 1)?;
+        let (one, two) = (replication.primary(), &replication.replicas()[0]);
+        // Listed the wrong way round: read_only decides.
+        let proxy = Trunkline::start_database(&format!(
+            "workers = 1\ncatalog_wait_ms = 10000\nmonitor_read_only_interval = 100\n\
+             [[server]]\nhostgroup = 10\naddress = \"{}\"\n\
+             [[server]]\nhostgroup = 20\naddress = \"{}\"\n{}",
+            two.address(),
+            one.address(),
+            user(10)
+        ))?;
+        let mut admin = administrator(&proxy)?;
+        for statement in [
+            format!("SET mysql-monitor_username = '{USER}'"),
+            format!("SET mysql-monitor_password = '{}'", PASSWORD.replace('\'', "''")),
+            "SET mysql-monitor_writer_is_also_reader = 'false'".to_owned(),
+            "LOAD MYSQL VARIABLES TO RUNTIME".to_owned(),
+            "INSERT INTO mysql_replication_hostgroups VALUES (10, 20, 'read_only', 'shop')"
+                .to_owned(),
+            "LOAD MYSQL SERVERS TO RUNTIME".to_owned(),
+        ] {
+            admin.sql(&statement)?;
+        }
+        wait_running(&mut admin, &[(10, one), (20, two)])?;
+        let insert = "INSERT INTO mark.note (text) VALUES ('x')";
+        client(&proxy, "")?.sql(insert)?;
+        // Another module is loaded: servers are what they were loaded as, and keep their roles.
+        admin.sql("UPDATE mysql_users SET comment = 'x'")?;
+        admin.sql("LOAD MYSQL USERS TO RUNTIME")?;
+        wait_running(&mut admin, &[(10, one), (20, two)])?;
+
+        switch_over(&replication, 0)?;
+        wait_running(&mut admin, &[(10, two), (20, one)])?;
+        client(&proxy, "")?.sql(insert)?;
+        // Both take writes, as two masters do.
+        one.sql(match flavour {
+            Flavour::MariaDb => "SET GLOBAL read_only = 0",
+            Flavour::MySql => "SET GLOBAL super_read_only = 0, read_only = 0",
+        })?;
+        wait_running(&mut admin, &[(10, one), (10, two)])?;
+        admin.sql("SET mysql-monitor_writer_is_also_reader = 'true'")?;
+        admin.sql("LOAD MYSQL VARIABLES TO RUNTIME")?;
+        one.sql("SET GLOBAL read_only = 1")?;
+        wait_running(&mut admin, &[(10, two), (20, one)])?;
+    }
+    Ok(())
+}
+
+#[test]
+fn nodes_of_galera_write_back_up_and_go() -> Result<()> {
+    if let Err(reason) = galera_available() {
+        skipped("nodes_of_galera_write_back_up_and_go", &reason);
+        return Ok(());
+    }
+    let galera = Galera::start(3)?;
+    let [one, two, three] = galera.nodes() else { anyhow::bail!("not three nodes") };
+    one.create_user(USER, PASSWORD, AuthPlugin::ServerDefault)?;
+    one.sql("CREATE DATABASE shop; CREATE TABLE shop.t (id INT PRIMARY KEY)")?;
+    let proxy = Trunkline::start_database(&format!(
+        "workers = 2\ncatalog_wait_ms = 10000\nmonitor_galera_healthcheck_interval = 200\n\
+         monitor_account = \"{USER}\"\n\
+         [[server]]\nhostgroup = 10\naddress = \"{}\"\nweight = 100\n\
+         [[server]]\nhostgroup = 10\naddress = \"{}\"\nweight = 10\n\
+         [[server]]\nhostgroup = 10\naddress = \"{}\"\nweight = 1\n\
+         [[galera]]\nwriter_hostgroup = 10\nbackup_writer_hostgroup = 11\n\
+         reader_hostgroup = 20\noffline_hostgroup = 99\nwriter_is_also_reader = 2\n{}",
+        one.address(),
+        two.address(),
+        three.address(),
+        user(10)
+    ))?;
+    let mut admin = administrator(&proxy)?;
+    let backs_up = |server| [(11, server), (20, server)];
+    let begin = [&[(10, &**one)][..], &backs_up(&**two), &backs_up(&**three)].concat();
+    wait_running(&mut admin, &begin)?;
+    let mut session = client(&proxy, "shop")?;
+    session.sql("INSERT INTO t VALUES (1)")?;
+
+    // A node that is taken out of flow control for a backup serves no more.
+    three.sql("SET GLOBAL wsrep_desync = ON")?;
+    let with_offline = [&[(10, &**one)][..], &backs_up(&**two), &[(99, &**three)]].concat();
+    wait_running(&mut admin, &with_offline)?;
+    three.sql("SET GLOBAL wsrep_desync = OFF")?;
+    wait_running(&mut admin, &begin)?;
+
+    // The writer is lost: the one with the next weight writes.
+    one.kill_hard()?;
+    let without_first = [&[(99, &**one), (10, &**two)][..], &backs_up(&**three)].concat();
+    wait_running(&mut admin, &without_first)?;
+    client(&proxy, "shop")?.sql("INSERT INTO t VALUES (2)")?;
+    ensure!(three.value("SELECT COUNT(*) FROM shop.t")? == Some("2".to_owned()));
+
+    // One of two that is cut off has no majority, and neither has the other.
+    two.kill_hard()?;
+    wait_running(&mut admin, &[(99, &**one), (99, &**two), (99, &**three)])?;
+    Ok(())
+}
+
+#[test]
+fn a_cluster_of_galera_is_discovered_from_one_seed() -> Result<()> {
+    if let Err(reason) = galera_available() {
+        skipped("a_cluster_of_galera_is_discovered_from_one_seed", &reason);
+        return Ok(());
+    }
+    let galera = Galera::start(2)?;
+    let [one, two] = galera.nodes() else { anyhow::bail!("not two nodes") };
+    one.create_user(USER, PASSWORD, AuthPlugin::ServerDefault)?;
+    let proxy = Trunkline::start(&format!(
+        "workers = 1\nmonitor_galera_healthcheck_interval = 200\n\
+         [[cluster]]\nname = \"shop\"\nkind = \"galera\"\nwriter_hostgroup = 10\n\
+         reader_hostgroup = 20\nwriter_is_also_reader = \"backups\"\nseeds = [\"{}\"]\n{}",
+        two.address(),
+        user(10)
+    ))?;
+    wait_role(&proxy, two, "writer")?;
+    wait_role(&proxy, one, "backup_writer")?;
+    two.stop_gracefully()?;
+    wait_role(&proxy, one, "writer")
+}
+
+#[test]
+fn the_primary_of_a_group_is_followed() -> Result<()> {
+    if !is_available(Flavour::MySql, "the_primary_of_a_group_is_followed") {
+        return Ok(());
+    }
+    let group = Group::start(3)?;
+    let [one, two, three] = group.members() else { anyhow::bail!("not three members") };
+    one.create_user(USER, PASSWORD, AuthPlugin::ServerDefault)?;
+    one.sql("CREATE DATABASE shop; CREATE TABLE shop.t (id INT PRIMARY KEY)")?;
+    let proxy = Trunkline::start(&format!(
+        "workers = 2\ncatalog_wait_ms = 10000\n\
+         monitor_groupreplication_healthcheck_interval = 200\n\
+         [[cluster]]\nname = \"shop\"\nkind = \"group_replication\"\nwriter_hostgroup = 10\n\
+         reader_hostgroup = 20\nseeds = [\"{}\"]\n{}",
+        three.address(),
+        user(10)
+    ))?;
+    for (member, wanted) in [(one, "writer"), (two, "reader"), (three, "reader")] {
+        wait_role(&proxy, member, wanted)?;
+    }
+    client(&proxy, "shop")?.sql("INSERT INTO t VALUES (1)")?;
+    let id = two.value("SELECT @@server_uuid")?.context("no id")?;
+    one.sql(&format!("SELECT group_replication_set_as_primary('{id}')"))?;
+    wait_role(&proxy, two, "writer")?;
+    wait_role(&proxy, one, "reader")?;
+    client(&proxy, "shop")?.sql("INSERT INTO t VALUES (2)")?;
+    // The group elects another one by itself.
+    two.kill_hard()?;
+    let written = client(&proxy, "shop")?.sql("INSERT INTO t VALUES (3)");
+    written.context("a write waits for the next primary")?;
+    wait_role(&proxy, two, "standby")?;
+    Ok(())
+}
