@@ -86,9 +86,9 @@ fn a_wrong_file_changes_nothing_and_names_the_line() -> Result<()> {
         let text = config.clone().more(wrong);
         let mark = proxy.reload(text.text())?;
         let line = proxy.wait_log(mark, needle, TIMEOUT)?;
-        // The line in the file: two are added before the text.
+        // The line in the file: two to four are added before the text.
         let first = text.text().lines().count() + 2 - wrong.lines().count() + 1;
-        let last = first + wrong.lines().count();
+        let last = first + 2 + wrong.lines().count();
         let is_named = (first..=last).any(|number| line.contains(&format!(":{number}")));
         assert!(is_named, "no line of {first} to {last} in: {line}");
         assert_eq!(client.value("SELECT 5")?.as_deref(), Some("5"));

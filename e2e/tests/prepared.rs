@@ -4,6 +4,7 @@ mod bounds;
 mod elsewhere;
 mod failed;
 mod past;
+mod read_late;
 pub mod twin;
 
 use anyhow::{Context, Result, ensure};

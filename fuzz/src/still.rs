@@ -31,6 +31,13 @@ impl StatusSource for Still {
         Health::Ready
     }
 
+    fn checks(
+        &self,
+        _kind: trunkline_stats::checks::CheckKind,
+    ) -> Vec<trunkline_stats::checks::CheckRow> {
+        Vec::new()
+    }
+
     fn topology(&self) -> trunkline_stats::Topology {
         trunkline_stats::Topology::default()
     }

@@ -9,7 +9,7 @@ mod traffic;
 #[cfg(test)]
 mod tests;
 
-use trunkline_stats::{Inventory, Report, ServerRow, counters::CounterSpec, metrics::MetricKind};
+use trunkline_stats::{Report, ServerRow, counters::CounterSpec, metrics::MetricKind};
 
 /// Where a number comes from.
 #[derive(Debug, Clone, Copy)]
@@ -18,8 +18,6 @@ pub(crate) enum Source {
     Zero,
     /// The workers' report.
     Report(fn(&Report) -> u64),
-    /// The texts that are prepared.
-    Texts(fn(&Texts) -> u64),
 }
 
 /// One number.
@@ -59,27 +57,6 @@ macro_rules! figures {
 
 use figures;
 
-/// Texts that are prepared now, each counted once.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Texts {
-    of_clients: u64,
-    of_servers: u64,
-    all: u64,
-}
-
-impl Texts {
-    /// Counts those of an inventory.
-    pub(crate) fn of(inventory: &Inventory) -> Self {
-        let mut texts = Self::default();
-        for row in &inventory.stmts {
-            texts.of_clients += u64::from(row.clients > 0);
-            texts.of_servers += u64::from(row.servers > 0);
-            texts.all += 1;
-        }
-        texts
-    }
-}
-
 impl Figure {
     /// Every figure, in the order of the table.
     pub(crate) fn all() -> impl Iterator<Item = &'static Self> {
@@ -87,11 +64,10 @@ impl Figure {
     }
 
     /// The number.
-    pub(crate) fn value(&self, report: &Report, texts: &Texts) -> u64 {
+    pub(crate) fn value(&self, report: &Report) -> u64 {
         match self.source {
             Source::Zero => 0,
             Source::Report(of) => of(report),
-            Source::Texts(of) => of(texts),
         }
     }
 }

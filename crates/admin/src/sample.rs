@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use trunkline_stats::{
     AdminFigures, CacheFigures, CacheSums, CatalogFigures, ClientRefusal, Configuration,
-    DigestQuery, HttpFigures, MemoryFigures, Process, Report, ServerGauges, Settings,
+    DigestQuery, Holders, HttpFigures, MemoryFigures, Process, Report, ServerGauges, Settings,
     StatementSample, TcpCounters, TcpListenerRow, TcpServerCounters, TcpServerRow, WorkerGauges,
     WorkerStats,
     checks::{CheckKind, CheckRow},
@@ -172,6 +172,11 @@ fn gauges(worker: u32) -> WorkerGauges {
         pinned: 3,
         client_stmts: 5,
         server_stmts: 7,
+        // Both workers have the first two.
+        texts: [(1, true, false), (2, true, true), (10 + u64::from(worker), false, true)]
+            .map(|(hash, clients, servers)| (hash, Holders { clients, servers }))
+            .into_iter()
+            .collect(),
         pins: BTreeMap::from([("temporary table".to_owned(), 3), ("lock".to_owned(), 1)]),
         waiting: BTreeMap::from([(10, 2), (20, 0)]),
         limits: BTreeMap::new(),

@@ -65,7 +65,12 @@ fn modes(is_mariadb: bool) -> Modes {
 /// What reading a view does, by its definition as `information_schema` shows it.
 pub(crate) fn judge_view(definition: &[u8], is_mariadb: bool) -> Verdict {
     // Both families write strings with backslashes there, in whatever mode the view was made.
-    judge_select(definition, &modes(is_mariadb))
+    let modes = modes(is_mariadb);
+    let mut verdict = judge_select(definition, &modes);
+    if Tokens::new(definition, &modes).any(|token| token.is_word(b"GROUP_CONCAT")) {
+        verdict.hidden.insert(Hidden::CONCATENATES);
+    }
+    verdict
 }
 
 /// What a column does that computes its value or default.

@@ -75,14 +75,17 @@ impl Hidden {
     pub const UNTOLD: Self = Self(1 << 9);
     /// Nor has any server said that there is nothing by this name: it may be a view.
     pub const UNASKED: Self = Self(1 << 10);
-    /// What it does can't be seen: it may do all of the above but the last three.
+    /// It concatenates groups (`GROUP_CONCAT`): what it reads in may depend on
+    /// `group_concat_max_len`, as it is when a statement is prepared.
+    pub const CONCATENATES: Self = Self(1 << 11);
+    /// What it does can't be seen: it may do all of the above but the three before the last.
     pub const UNKNOWN: Self = Self(1 << 5);
 
     /// Code that can be seen and is not understood, or calls what is not: whoever runs it is held
     /// where it ran, as it may have left anything there.
     pub const OPAQUE: Self = Self(Self::UNKNOWN.0 | Self::LEAVES.0 | Self::STAYS.0);
 
-    const NAMES: [(Self, &'static str); 11] = [
+    const NAMES: [(Self, &'static str); 12] = [
         (Self::WRITES, "WRITES"),
         (Self::LEAVES, "LEAVES"),
         (Self::STAYS, "STAYS"),
@@ -93,6 +96,7 @@ impl Hidden {
         (Self::SEEN_ON_READER, "SEEN_ON_READER"),
         (Self::UNTOLD, "UNTOLD"),
         (Self::UNASKED, "UNASKED"),
+        (Self::CONCATENATES, "CONCATENATES"),
         (Self::UNKNOWN, "UNKNOWN"),
     ];
 

@@ -165,8 +165,10 @@ impl Pings {
             // A server of a cluster has its role, which others have an eye on.
             let entries = asked(snapshot).filter(|server| server.key.address == *address);
             let entries: Vec<_> = entries.filter(|it| it.health.role().is_none()).collect();
-            let seen = entries.iter().map(|server| server.health.take_seen(true));
-            let answers = seen.fold(false, |answers, seen| answers || seen.has(Seen::ANSWERED));
+            // Each entry's is taken, whatever the others have seen.
+            let seen: Vec<Seen> =
+                entries.iter().map(|server| server.health.take_seen(true)).collect();
+            let answers = seen.iter().any(|seen| seen.has(Seen::ANSWERED));
             let failures = self.failures.entry(address.clone()).or_default();
             let why = match failed {
                 Some((why, true)) if !answers => why,

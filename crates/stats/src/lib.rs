@@ -6,9 +6,8 @@
 //! Reading order: [`worker`] (what a worker writes), [`counters`] (the table of plain counters),
 //! [`histogram`] and [`sketch`] (a coarser one), [`command`], [`digest`] (the bounded table of
 //! statements), [`errors`], [`report`] (what a reader gets), [`sessions`], [`inventory`] (idle
-//! connections, prepared statements), [`tcp`] (TCP listeners),
-//! [`topology`] (clusters), [`metrics`] (names and meanings for
-//! Prometheus and the manual).
+//! connections, prepared statements), [`texts`] (their different texts), [`tcp`] (TCP listeners),
+//! [`topology`] (clusters), [`metrics`] (names and meanings for Prometheus and the manual).
 #![forbid(unsafe_code)]
 
 pub mod checks;
@@ -26,6 +25,7 @@ pub mod report;
 pub mod sessions;
 pub mod sketch;
 pub mod tcp;
+pub mod texts;
 pub mod topology;
 pub mod worker;
 
@@ -44,6 +44,7 @@ pub use report::{
 pub use sessions::{HeldConn, SessionList, SessionQuery, SessionRow};
 pub use sketch::LatencySketch;
 pub use tcp::{TcpCounters, TcpListenerRow, TcpServerCounters, TcpServerRow};
+pub use texts::{Holders, StmtTexts};
 pub use topology::Topology;
 pub use worker::{ServerGauges, Settings, StatementSample, WorkerGauges, WorkerStats};
 

@@ -15,6 +15,7 @@ use crate::{
     mirror::MirrorRow,
     sketch::LatencySketch,
     tcp::TcpListenerRow,
+    texts::StmtTexts,
     worker::{ServerGauges, ServerStats},
 };
 
@@ -60,6 +61,9 @@ pub struct Report {
     pub client_stmts: u64,
     /// Prepared statements on server connections now.
     pub server_stmts: u64,
+    /// Different texts that are prepared now; not in JSON.
+    #[serde(skip)]
+    pub texts: StmtTexts,
     /// Statements waiting for a connection now, by hostgroup.
     pub waiting: BTreeMap<u32, u64>,
     /// Clients that are encrypted now.
@@ -552,6 +556,7 @@ impl Report {
             merged.pinned += report.pinned;
             merged.client_stmts += report.client_stmts;
             merged.server_stmts += report.server_stmts;
+            merged.texts.merge(report.texts);
             merge_sums(&mut merged.waiting, report.waiting);
             merged.clients_half_open += report.clients_half_open;
             merge_sums(&mut merged.rule_hits, report.rule_hits);

@@ -12,6 +12,7 @@ use crate::{
     histogram::Histogram,
     mirror::{MirrorSample, MirrorTable},
     report::{CacheSums, CommandRow, LimitSums, Report, ServerRow, WorkerRow},
+    texts::StmtTexts,
 };
 
 /// Servers that one worker can tell apart; the numbers of those beyond go to one common place.
@@ -252,6 +253,7 @@ impl WorkerStats {
             pinned: gauges.pinned,
             client_stmts: gauges.client_stmts,
             server_stmts: gauges.server_stmts,
+            texts: gauges.texts,
             waiting: gauges.waiting,
             clients_encrypted: gauges.clients_encrypted,
             server_connections_encrypted: gauges.server_connections_encrypted,
@@ -303,6 +305,8 @@ pub struct WorkerGauges {
     pub client_stmts: u64,
     /// Prepared statements on server connections.
     pub server_stmts: u64,
+    /// Different texts that are prepared.
+    pub texts: StmtTexts,
     /// Statements that wait for a connection now, by hostgroup.
     pub waiting: BTreeMap<u32, u64>,
     /// Clients that are encrypted now.

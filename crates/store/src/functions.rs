@@ -1,4 +1,5 @@
-//! SQL functions that ProxySQL's admin port has and SQLite lacks.
+//! SQL functions that ProxySQL's admin port has and SQLite lacks, and those of MySQL that drivers
+//! ask for tables and columns with.
 
 use rusqlite::{
     Connection, Error,
@@ -22,6 +23,13 @@ pub(crate) fn add(conn: &Connection, gate: Gate, check: VariableCheck) -> Result
         let flags = FunctionFlags::SQLITE_UTF8;
         conn.create_scalar_function("CACHING_SHA2_PASSWORD", arguments, flags, sha2_hash)?;
     }
+    conn.create_scalar_function("LOCATE", 2, pure, |context| {
+        let (part, whole) = (context.get::<Option<String>>(0)?, context.get::<Option<String>>(1)?);
+        let (Some(part), Some(whole)) = (part, whole) else { return Ok(None) };
+        let before = whole.find(&part).and_then(|at| whole.get(..at));
+        let place = before.map_or(0, |before| before.chars().count() + 1);
+        Ok(Some(i64::try_from(place).unwrap_or(i64::MAX)))
+    })?;
     let any = FunctionFlags::SQLITE_UTF8;
     conn.create_scalar_function("trunkline_check_variable", 2, any, move |context| {
         if gate.access() == Access::Internal {

@@ -311,14 +311,34 @@ const DESCRIBED: &str = "
         TRIGGER_SCHEMA, TRIGGER_NAME, EVENT_OBJECT_SCHEMA, EVENT_OBJECT_TABLE);
     CREATE TABLE information_schema.EVENTS (EVENT_SCHEMA, EVENT_NAME);
     CREATE TABLE information_schema.ROUTINES (
-        ROUTINE_SCHEMA, ROUTINE_NAME, ROUTINE_TYPE, SPECIFIC_NAME);
+        ROUTINE_SCHEMA, ROUTINE_NAME, ROUTINE_TYPE, ROUTINE_COMMENT, SPECIFIC_NAME);
+    CREATE TABLE information_schema.PARAMETERS (
+        SPECIFIC_SCHEMA, SPECIFIC_NAME, ORDINAL_POSITION, PARAMETER_MODE, PARAMETER_NAME, DATA_TYPE,
+        CHARACTER_MAXIMUM_LENGTH, CHARACTER_OCTET_LENGTH, NUMERIC_PRECISION, NUMERIC_SCALE,
+        DATETIME_PRECISION, DTD_IDENTIFIER, ROUTINE_TYPE);
+    CREATE TABLE information_schema.STATISTICS (
+        TABLE_SCHEMA, TABLE_NAME COLLATE NOCASE, NON_UNIQUE, INDEX_NAME COLLATE NOCASE,
+        SEQ_IN_INDEX, COLUMN_NAME, COLLATION, CARDINALITY);
+    CREATE TABLE information_schema.KEY_COLUMN_USAGE (
+        CONSTRAINT_CATALOG, CONSTRAINT_SCHEMA, CONSTRAINT_NAME, TABLE_CATALOG, TABLE_SCHEMA,
+        TABLE_NAME, COLUMN_NAME, ORDINAL_POSITION, POSITION_IN_UNIQUE_CONSTRAINT,
+        REFERENCED_TABLE_SCHEMA, REFERENCED_TABLE_NAME,
+        REFERENCED_COLUMN_NAME);
+    CREATE TABLE information_schema.REFERENTIAL_CONSTRAINTS (
+        CONSTRAINT_CATALOG, CONSTRAINT_SCHEMA, CONSTRAINT_NAME, UNIQUE_CONSTRAINT_NAME, TABLE_NAME,
+        REFERENCED_TABLE_NAME, UPDATE_RULE, DELETE_RULE);
+    CREATE TABLE information_schema.TABLE_PRIVILEGES (
+        GRANTEE, TABLE_SCHEMA, TABLE_NAME, PRIVILEGE_TYPE, IS_GRANTABLE);
+    CREATE TABLE information_schema.COLUMN_PRIVILEGES (
+        GRANTEE, TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, PRIVILEGE_TYPE, IS_GRANTABLE);
     CREATE TABLE information_schema.VIEWS (TABLE_SCHEMA, TABLE_NAME, VIEW_DEFINITION);
     CREATE TABLE information_schema.PARTITIONS (
         TABLE_SCHEMA, TABLE_NAME, PARTITION_NAME, TABLESPACE_NAME);
     CREATE TABLE information_schema.COLUMNS (
         TABLE_CATALOG, TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, ORDINAL_POSITION, COLUMN_DEFAULT,
-        IS_NULLABLE, DATA_TYPE, CHARACTER_MAXIMUM_LENGTH, NUMERIC_PRECISION, NUMERIC_SCALE,
-        COLUMN_TYPE, COLUMN_KEY, EXTRA, COLUMN_COMMENT, GENERATION_EXPRESSION);";
+        IS_NULLABLE COLLATE NOCASE, DATA_TYPE, CHARACTER_MAXIMUM_LENGTH, NUMERIC_PRECISION,
+        NUMERIC_SCALE, COLUMN_TYPE, COLUMN_KEY COLLATE NOCASE, EXTRA, COLUMN_COMMENT,
+        GENERATION_EXPRESSION, CHARACTER_OCTET_LENGTH, DATETIME_PRECISION);";
 
 /// Attaches that description, made from the definitions.
 fn attach_described(conn: &Connection) -> Result<(), SqlError> {
@@ -329,7 +349,12 @@ fn attach_described(conn: &Connection) -> Result<(), SqlError> {
     )?;
     let mut columns = conn.prepare(
         "INSERT INTO information_schema.COLUMNS
-         VALUES ('def', ?1, ?2, ?3, ?4, ?5, ?6, ?7, NULL, NULL, NULL, ?7, ?8, '', '', '')",
+         VALUES ('def', ?1, ?2, ?3, ?4, ?5, ?6, ?7, NULL, NULL, NULL, ?7, ?8, '', '', '', NULL,
+                 NULL)",
+    )?;
+    let mut keys = conn.prepare(
+        "INSERT INTO information_schema.STATISTICS
+         VALUES (?1, ?2, 0, 'PRIMARY', ?3, ?4, 'A', NULL)",
     )?;
     for schema in Schema::ALL {
         let name = schema.name();
@@ -340,11 +365,16 @@ fn attach_described(conn: &Connection) -> Result<(), SqlError> {
         )?;
         for table in tables::all().filter(|table| table.schemas.contains(&schema)) {
             tables.execute([name, table.name])?;
+            let primary = table.primary_key();
+            for (at, column) in primary.iter().enumerate() {
+                let position = i64::try_from(at + 1).unwrap_or(i64::MAX);
+                keys.execute(rusqlite::params![name, table.name, position, column])?;
+            }
             for (at, column) in table.columns.iter().enumerate() {
                 let position = i64::try_from(at + 1).unwrap_or(i64::MAX);
                 let null = if column.is_needed { "NO" } else { "YES" };
                 let kind = if column.is_number() { "bigint" } else { "varchar" };
-                let key = if column.key == tables::Key::None { "" } else { "PRI" };
+                let key = if primary.contains(&column.name) { "PRI" } else { "" };
                 columns.execute(rusqlite::params![
                     name,
                     table.name,

@@ -62,8 +62,8 @@ pub(crate) fn copy_folder(from: &Path, to: &Path) -> Result<()> {
 const PAGE: usize = 16_384;
 static HOLE: [u8; PAGE] = [0; PAGE];
 
-/// Copies a file with its permissions, and leaves holes where it has zeros: two thirds of a new data
-/// directory are.
+/// Copies a file with its permissions, and leaves holes where it has zeros: two thirds of a new
+/// data directory are.
 fn copy_file(from: &Path, to: &Path) -> Result<()> {
     let mut source = File::open(from)?;
     let mut target = File::create(to)?;
@@ -76,7 +76,7 @@ fn copy_file(from: &Path, to: &Path) -> Result<()> {
         }
         for page in buf.get(..read).unwrap_or_default().chunks(PAGE) {
             match HOLE.starts_with(page) {
-                true => _ = target.seek_relative(i64::try_from(page.len())?)?,
+                true => target.seek_relative(i64::try_from(page.len())?)?,
                 false => target.write_all(page)?,
             }
         }

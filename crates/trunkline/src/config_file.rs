@@ -89,6 +89,7 @@ impl ConfigFile {
                 .into_iter()
                 .map(|(name, given)| (name.into_owned(), value(given)))
                 .collect(),
+            place: None,
         };
         Ok(rows.into_iter().map(row).collect())
     }

@@ -106,7 +106,7 @@ fn database_rows(path: &Path) -> Result<Imported, Vec<String>> {
                 errors.push(format!("{name}: {error}"));
             }
         }
-        imported.rows.push(FirstRow { table, values });
+        imported.rows.push(FirstRow { table, values, place: None });
     }
     if errors.is_empty() { Ok(imported) } else { Err(errors) }
 }

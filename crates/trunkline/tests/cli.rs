@@ -488,6 +488,15 @@ fn an_import_that_is_wrong_names_its_lines_and_leaves_nothing() {
     let ran = import(&CNF.replace("^SELECT", "(SELECT"));
     assert_eq!(ran.code, Some(1));
     assert!(ran.err.contains("mysql_query_rules, rule_id 1"), "{}", ran.err);
+    // What only the table knows is told of each row too.
+    let ran = import(
+        "mysql_servers = ( { address=\"a\", port=99999 },\n { address=\"b\" },\n \
+         { address=\"c\", weight=-4 } )\n",
+    );
+    let lines: Vec<&str> = ran.err.lines().collect();
+    assert_eq!(lines.len(), 2, "{}", ran.err);
+    assert!(lines[0].contains("cnf:1: mysql_servers: CHECK constraint failed: port"), "{lines:?}");
+    assert!(lines[1].contains("cnf:3: mysql_servers: CHECK constraint failed: weight"));
     // Nothing has begun there.
     assert_eq!(import(CNF).code, Some(0));
 }

@@ -427,10 +427,10 @@ impl Core {
                 key.extend_from_slice(text);
             }
             Purpose::Execute => {
-                let reading_of = |has_literals| {
+                let reading_of = |contents| {
                     session.settings.reading.of(
                         &session.settings.state,
-                        has_literals,
+                        contents,
                         &mut self.servers.states,
                     )
                 };

@@ -1,5 +1,6 @@
 //! Step 3: clients' commands. Each begins its way here.
 
+mod anew;
 mod binlog;
 pub(crate) mod command;
 mod internal_session;

@@ -16,12 +16,10 @@
 //! | `command` | what clients ask |
 //! | `send` | a statement is prepared where it is missing, and run |
 //! | `outcome` | what came of it |
-//! | `anew` | what rules have rewritten, also since it was prepared |
 //! | `moved` | statements of a session that moves to another worker |
 //!
 //! Why it is made so: `docs/decisions/0012`.
 
-mod anew;
 mod client_stmts;
 mod columns;
 mod entry;
@@ -36,8 +34,8 @@ pub(crate) use client_stmts::{Came, ClientStmt, ClientStmts, LongDataError};
 pub(crate) use columns::know_columns;
 pub(crate) use entry::{Entries, Entry, EntryKey};
 pub(crate) use moved::MovedStmts;
-use reading::state_for;
-pub(crate) use reading::{Reading, has_literals};
+use reading::{Beside, state_for};
+pub(crate) use reading::{Contents, Reading};
 pub(crate) use send::{is_sent_as_it_came, put_statement, runs_among_others};
 pub(crate) use server_stmts::{Fit, Last, ServerStmts};
 

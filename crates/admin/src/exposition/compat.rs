@@ -7,10 +7,7 @@ use trunkline_stats::{Report, ServerRow, hostgroup_shown, metrics::MetricKind, r
 use trunkline_topology::ServerState;
 
 use super::Exposition;
-use crate::{
-    proxysql::{Figure, Texts},
-    service::host_and_port,
-};
+use crate::{proxysql::Figure, service::host_and_port};
 
 /// The most errors that become series.
 const ERRORS_MAX: usize = 1_000;
@@ -29,7 +26,7 @@ pub(super) fn proxysql(out: &mut Exposition<'_>, report: &Report) {
             out.begin(figure.metric, figure.kind, figure.help);
             before = figure.metric;
         }
-        out.sample(figure.label.as_slice(), figure.value(report, &Texts::default()));
+        out.sample(figure.label.as_slice(), figure.value(report));
     }
     let version = format!("2.7.1-trunkline-{}", report.process.version);
     out.begin("proxysql_version_info", MetricKind::Gauge, "Always 1; the version is in labels.");

@@ -69,7 +69,9 @@ const ASKED_BY_DASHBOARDS: &str = "
     proxysql_query_cache_count_get_total proxysql_query_cache_entries_total
     proxysql_query_cache_memory_bytes proxysql_questions_total
     proxysql_server_connections_connected proxysql_server_connections_total
-    proxysql_slow_queries_total proxysql_stmt_client_active proxysql_stmt_server_active
+    proxysql_slow_queries_total proxysql_stmt_cached proxysql_stmt_client_active
+    proxysql_stmt_client_active_unique proxysql_stmt_server_active
+    proxysql_stmt_server_active_unique
     proxysql_uptime_seconds_total proxysql_version_info";
 
 #[test]

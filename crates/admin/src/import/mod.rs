@@ -80,7 +80,10 @@ pub fn cnf_rows(text: &str, source: &str) -> Result<Imported, Vec<String>> {
             (CnfValue::List(items), Some((_, table))) => {
                 for item in items {
                     match row(table, item) {
-                        Ok(row) => imported.rows.push(row),
+                        Ok(row) => imported.rows.push(FirstRow {
+                            place: Some(format!("{source}:{}", item.line)),
+                            ..row
+                        }),
                         Err(message) => fail(item.line, message),
                     }
                 }
@@ -118,7 +121,7 @@ fn variable_row(prefix: &str, given: &CnfEntry) -> Result<FirstRow, String> {
         ("variable_name".to_owned(), Value::Text(name)),
         ("variable_value".to_owned(), Value::Text(value)),
     ];
-    Ok(FirstRow { table: "global_variables", values })
+    Ok(FirstRow { table: "global_variables", values, place: None })
 }
 
 fn shown(value: &CnfValue) -> Option<String> {
@@ -163,5 +166,5 @@ fn row(name: &'static str, item: &CnfEntry) -> Result<FirstRow, String> {
     {
         values.push(("comment".to_owned(), Value::Text(String::new())));
     }
-    Ok(FirstRow { table: name, values })
+    Ok(FirstRow { table: name, values, place: None })
 }

@@ -4,7 +4,7 @@ use trunkline_stats::metrics::MetricKind;
 
 use super::{
     Figure,
-    Source::{Report, Texts, Zero},
+    Source::{Report, Zero},
     broken, figures, got, resets, unconnected,
 };
 
@@ -72,13 +72,18 @@ figures! { STORES;
         Zero;
     gauge "Stmt_Client_Active_Total" "proxysql_stmt_client_active" []
         "Prepared statements that clients have now." => Report(|r| r.client_stmts);
-    gauge "Stmt_Client_Active_Unique" "" [] "" => Texts(|it| it.of_clients);
+    gauge "Stmt_Client_Active_Unique" "proxysql_stmt_client_active_unique" []
+        "Different texts that clients have prepared now." => Report(|r| r.texts.of_clients());
     gauge "Stmt_Server_Active_Total" "proxysql_stmt_server_active" []
         "Prepared statements on server connections now." => Report(|r| r.server_stmts);
-    gauge "Stmt_Server_Active_Unique" "" [] "" => Texts(|it| it.of_servers);
+    gauge "Stmt_Server_Active_Unique" "proxysql_stmt_server_active_unique" []
+        "Different texts that are prepared on server connections now." =>
+        Report(|r| r.texts.of_servers());
     gauge "Stmt_Max_Stmt_id" "proxysql_stmt_max_stmt_id" []
         "Always 0: statements have no number of that kind." => Zero;
-    gauge "Stmt_Cached" "" [] "" => Texts(|it| it.all);
+    gauge "Stmt_Cached" "proxysql_stmt_cached" []
+        "Different texts that clients or server connections have prepared now." =>
+        Report(|r| r.texts.all());
     gauge "Query_Cache_Memory_bytes" "proxysql_query_cache_memory_bytes" []
         "Bytes of cached results." => Report(|r| r.process.cache.bytes);
     counter "" "proxysql_query_cache_count_get_total" [status = "err"] "Look-ups of results." =>

@@ -12,7 +12,7 @@ use trunkline_store::{Layer, Value, tables::Schema};
 use trunkline_topology::Address;
 
 use super::{AdminService, Refused, is_secret, present, servers::Now, target::SharedStore};
-use crate::proxysql::{Figure, Texts};
+use crate::proxysql::Figure;
 
 /// The most sessions that are read.
 const SESSIONS_MAX: usize = 200_000;
@@ -74,8 +74,7 @@ impl AdminService {
             let snapshot = self.runtime.snapshot();
             filled.extend(tables_of(&report, &snapshot));
             if names("stats_mysql_global") {
-                let inventory = self.runtime.inventory(present::INVENTORY_MAX).await;
-                filled.push(("stats_mysql_global", global(&report, &Texts::of(&inventory))));
+                filled.push(("stats_mysql_global", global(&report)));
             }
             if names("stats_mysql_connection_pool_reset") {
                 filled.push(("stats_mysql_connection_pool_reset", self.pool_since_reset(&report)));
@@ -120,7 +119,7 @@ impl AdminService {
     pub(super) async fn global_figures(&self) -> Vec<(String, String)> {
         let mut report = self.runtime.report(DigestQuery::NONE).await;
         self.figures().fill(&mut report.process);
-        let rows = global(&report, &Texts::default()).into_iter();
+        let rows = global(&report).into_iter();
         let pairs = rows.filter_map(|row| match <[Value; 2]>::try_from(row) {
             Ok([Value::Text(name), Value::Text(value)]) => Some((name, value)),
             Ok(_) | Err(_) => None,
@@ -305,9 +304,9 @@ fn tables_of(report: &Report, snapshot: &Snapshot) -> Filled {
 }
 
 /// ProxySQL's names, then every counter by its own name.
-fn global(report: &Report, texts: &Texts) -> Vec<Vec<Value>> {
+fn global(report: &Report) -> Vec<Vec<Value>> {
     let figures = Figure::all().filter(|figure| !figure.global.is_empty());
-    let figures = figures.map(|figure| (figure.global.to_owned(), figure.value(report, texts)));
+    let figures = figures.map(|figure| (figure.global.to_owned(), figure.value(report)));
     let own = report.counters.iter();
     let own = own.map(|(spec, value)| (format!("Trunkline_{}", spec.field), value));
     let rows = figures.chain(own);

@@ -91,8 +91,14 @@ impl AdminService {
                 self.query(format!("SELECT seq, name, '' AS file FROM {from}")).await
             }
             Show::CreateTable(name) => create_table(&name),
-            Show::Columns(name) => columns_of(&name),
-            Show::TableStatus(filter) => table_status(&filter),
+            Show::CreateDatabase(name) => create_database(&name),
+            Show::Columns(name) => columns_of(&name, false),
+            Show::FullColumns(name) => columns_of(&name, true),
+            Show::TableStatus { schema, filter } => {
+                let source = format!("SELECT {TABLE_STATUS} FROM {}", names_in(session, schema)?);
+                let sql = format!("{} ORDER BY Name", filtered(&source, "Name", &filter));
+                target.run(sql, Vec::new()).await
+            }
             Show::Variables(prefix, filter) => {
                 self.show_variables(session, target, prefix, &filter).await
             }
@@ -156,23 +162,7 @@ impl AdminService {
         schema: Option<String>,
         filter: &Filter,
     ) -> Result<Reply, Refused> {
-        let own = match session.access {
-            Access::Stats => Schema::Stats,
-            Access::Admin | Access::Internal => {
-                schema_called(&session.schema).unwrap_or(Schema::Main)
-            }
-        };
-        let schema = match schema {
-            None => own,
-            Some(name) => schema_called(&name)
-                .ok_or_else(|| Refused::new(format!("unknown database {name}")))?,
-        };
-        let source = format!(
-            "SELECT name AS tables FROM {}.sqlite_master \
-             WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' \
-             AND name NOT LIKE 'loaded\\_%' ESCAPE '\\'",
-            schema.name()
-        );
+        let source = format!("SELECT name AS tables FROM {}", names_in(session, schema)?);
         let sql = format!("{} ORDER BY tables", filtered(&source, "tables", filter));
         target.run(sql, Vec::new()).await
     }
@@ -301,6 +291,32 @@ fn schema_called(name: &str) -> Option<Schema> {
     Schema::ALL.into_iter().find(|schema| schema.name().eq_ignore_ascii_case(name))
 }
 
+/// Where the names of a schema's tables are: one that is named, or the session's.
+fn names_in(session: &Session, schema: Option<String>) -> Result<String, Refused> {
+    let schema = match (schema, session.access) {
+        (Some(name), _) => {
+            schema_called(&name).ok_or_else(|| Refused::new(format!("unknown database {name}")))?
+        }
+        (None, Access::Stats) => Schema::Stats,
+        (None, Access::Admin | Access::Internal) => {
+            schema_called(&session.schema).unwrap_or(Schema::Main)
+        }
+    };
+    Ok(format!(
+        "{}.sqlite_master WHERE type IN ('table', 'view') \
+         AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' AND name NOT LIKE 'loaded\\_%' ESCAPE '\\'",
+        schema.name()
+    ))
+}
+
+/// MySQL's columns of `SHOW TABLE STATUS`, which tools that dump tables find by their numbers.
+const TABLE_STATUS: &str = "name AS Name, 'SQLite' AS Engine, 10 AS Version, NULL AS Row_format, \
+                            NULL AS Rows, NULL AS Avg_row_length, NULL AS Data_length, \
+                            NULL AS Max_data_length, NULL AS Index_length, NULL AS Data_free, \
+                            NULL AS Auto_increment, NULL AS Create_time, NULL AS Update_time, \
+                            NULL AS Check_time, 'utf8_general_ci' AS Collation, \
+                            NULL AS Checksum, '' AS Create_options, '' AS Comment";
+
 /// A query with the condition of a `SHOW`.
 fn filtered(source: &str, column: &str, filter: &Filter) -> String {
     match filter {
@@ -325,40 +341,44 @@ fn create_table(name: &str) -> Result<Reply, Refused> {
     Ok(Reply::Rows(texts(&["table", "Create Table"], vec![row])))
 }
 
-fn columns_of(name: &str) -> Result<Reply, Refused> {
+fn create_database(name: &str) -> Result<Reply, Refused> {
+    let schema =
+        schema_called(name).ok_or_else(|| Refused::new(format!("unknown database {name}")))?;
+    let row = vec![schema.name().to_owned(), format!("CREATE DATABASE `{}`", schema.name())];
+    Ok(Reply::Rows(texts(&["Database", "Create Database"], vec![row])))
+}
+
+fn columns_of(name: &str, is_full: bool) -> Result<Reply, Refused> {
     let table = table_called(name)?;
+    let key = table.primary_key();
     let rows = table.columns.iter().map(|column| {
-        let is_key = column.key != tables::Key::None
-            || table.constraints.iter().any(|constraint| {
-                constraint.starts_with("PRIMARY KEY") && names(constraint).any(|n| n == column.name)
-            });
-        vec![
+        let mut row = vec![
             column.name.to_owned(),
             column.kind.to_owned(),
             if column.is_needed { "NO" } else { "YES" }.to_owned(),
-            if is_key { "PRI" } else { "" }.to_owned(),
+            if key.contains(&column.name) { "PRI" } else { "" }.to_owned(),
             column.default.unwrap_or_default().to_owned(),
             String::new(),
-        ]
+        ];
+        if is_full {
+            row.insert(2, if column.is_number() { "" } else { "utf8_general_ci" }.to_owned());
+            row.extend(["select".to_owned(), String::new()]);
+        }
+        row
     });
-    let columns = ["Field", "Type", "Null", "Key", "Default", "Extra"];
-    Ok(Reply::Rows(texts(&columns, rows.collect())))
-}
-
-/// The columns that a constraint names.
-fn names(constraint: &str) -> impl Iterator<Item = &str> {
-    let list = constraint.split(['(', ')']).nth(1).unwrap_or_default();
-    list.split(',').map(str::trim)
-}
-
-/// As tools that dump tables want it.
-fn table_status(filter: &Filter) -> Result<Reply, Refused> {
-    let wanted = |name: &str| match filter {
-        Filter::Like(pattern) => pattern.replace("\\_", "_").eq_ignore_ascii_case(name),
-        Filter::None | Filter::Where(_) => true,
+    let columns: &[&str] = match is_full {
+        false => &["Field", "Type", "Null", "Key", "Default", "Extra"],
+        true => &[
+            "Field",
+            "Type",
+            "Collation",
+            "Null",
+            "Key",
+            "Default",
+            "Extra",
+            "Privileges",
+            "Comment",
+        ],
     };
-    let rows = tables::all().filter(|table| wanted(table.name)).map(|table| {
-        vec![table.name.to_owned(), "SQLite".to_owned(), "10".to_owned(), String::new()]
-    });
-    Ok(Reply::Rows(texts(&["Name", "Engine", "Version", "Comment"], rows.collect())))
+    Ok(Reply::Rows(texts(columns, rows.collect())))
 }

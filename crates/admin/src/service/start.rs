@@ -19,6 +19,15 @@ pub struct FirstRow {
     pub table: &'static str,
     /// Columns with their values; the others have their defaults.
     pub values: Vec<(String, Value)>,
+    /// The file and the line that it begins in, where there is one.
+    pub place: Option<String>,
+}
+
+impl FirstRow {
+    /// Its table, and its columns with their values.
+    fn named(&self) -> (&str, &[(String, Value)]) {
+        (self.table, self.values.as_slice())
+    }
 }
 
 /// From what to start.
@@ -279,11 +288,24 @@ fn put_defaults(store: &mut Store) -> Result<(), trunkline_store::SqlError> {
 /// Where the admin port listens when it may not listen where it should.
 const LOCAL: &str = "127.0.0.1:6032";
 
-/// Fills MEMORY with the rows of a file.
+/// Fills MEMORY with the rows of a file. Each row that does not fit its table is told; MEMORY is
+/// of no use then.
 fn fill_first(store: &mut Store, rows: &[FirstRow]) -> Result<(), StartError> {
-    let rows: Vec<(&str, &[(String, Value)])> =
-        rows.iter().map(|row| (row.table, row.values.as_slice())).collect();
-    Ok(store.insert_named(Layer::Memory, &rows)?)
+    let all: Vec<_> = rows.iter().map(FirstRow::named).collect();
+    let Err(error) = store.insert_named(Layer::Memory, &all) else { return Ok(()) };
+    let mut errors = Vec::new();
+    for row in rows {
+        if let Err(error) = store.insert_named(Layer::Memory, &[row.named()]) {
+            errors.push(match &row.place {
+                Some(place) => format!("{place}: {error}"),
+                None => error.to_string(),
+            });
+        }
+    }
+    match errors.is_empty() {
+        true => Err(error.into()),
+        false => Err(StartError(errors)),
+    }
 }
 
 /// MEMORY is what was saved; variables that were not have their defaults.

@@ -29,6 +29,7 @@ pub use set::Assignment;
 pub use show::{Filter, Show};
 
 use text::Text;
+use trunkline_store::tables::Schema;
 
 /// What a statement asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,18 +93,29 @@ pub fn parse(sql: &str) -> Result<Statement, String> {
 }
 
 /// What the dump of a table of ours begins with when it is restored: `DROP TABLE IF EXISTS t`
-/// empties the table, and `CREATE TABLE t` finds it there. Variables are never gone; their rows
-/// are replaced.
+/// empties the table, `CREATE TABLE t` finds it there, as `CREATE DATABASE d` does the schema, and
+/// `DROP VIEW IF EXISTS t` finds no view. Variables are never gone; their rows are replaced.
 fn restored(text: &Text, words: &[String]) -> Option<Statement> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let (at, is_drop) = match words.as_slice() {
         ["DROP", "TABLE", "IF", "EXISTS", _] => (4, true),
         ["CREATE", "TABLE", "IF", "NOT", "EXISTS", ..] => (5, false),
         ["CREATE", "TABLE", ..] => (2, false),
+        ["DROP", "VIEW", "IF", "EXISTS", _] => (4, false),
+        ["CREATE", "DATABASE" | "SCHEMA", rest @ ..] => {
+            let name = text::unquoted(rest.last()?);
+            let is_there = Schema::ALL.into_iter().any(|it| name.eq_ignore_ascii_case(it.name()));
+            return is_there.then_some(Statement::NoEffect);
+        }
         _ => return None,
     };
     let spelled = text.spelled();
     let name = spelled.get(at)?.split('(').next()?;
+    let name = match name.split_once('.') {
+        Some((schema, name)) if text::unquoted(schema).eq_ignore_ascii_case("main") => name,
+        Some(_) => return None,
+        None => name,
+    };
     let table = trunkline_store::tables::find(text::unquoted(name))?;
     match is_drop {
         true if !table.name.starts_with("runtime_") => {

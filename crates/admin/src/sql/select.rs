@@ -1,5 +1,6 @@
-//! `SELECT` of what a MySQL server knows and SQLite does not: `@@variables`, `VERSION()`. Drivers
-//! ask for it at connect. The text is rewritten; whatever else is in it is SQLite's.
+//! `SELECT` of what a MySQL server knows and SQLite does not: `@@variables`, `VERSION()`, some
+//! functions. Drivers ask for it at connect, and for what there is. The text is rewritten; whatever
+//! else is in it is SQLite's.
 
 use super::{
     Command, Statement,
@@ -33,6 +34,12 @@ const MOMENTS: [(&str, &str); 4] = [
     ("SYSDATE", "datetime('now')"),
 ];
 
+/// Functions with arguments under SQLite's names.
+const RENAMED: [(&str, &str); 4] =
+    [("UCASE", "upper"), ("LCASE", "lower"), ("LEAST", "min"), ("GREATEST", "max")];
+/// Where a row without a table comes from.
+const DUAL: &str = "FROM DUAL";
+
 /// Reads a statement that begins with `SELECT`; `None` when it is SQLite's alone.
 pub fn parse(text: &Text, words: &[String]) -> Option<Statement> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -54,7 +61,9 @@ pub fn parse(text: &Text, words: &[String]) -> Option<Statement> {
         || FUNCTIONS.iter().any(|name| upper.contains(&format!("{name}(")))
         || MOMENTS.iter().any(|(name, _)| upper.contains(&format!("{name}(")))
         || upper.contains("TIMEDIFF(")
-        || upper.ends_with(" FROM DUAL");
+        || RENAMED.iter().any(|(name, _)| upper.contains(&format!("{name}(")))
+        || upper.contains("ISNULL(")
+        || upper.contains(DUAL);
     asks.then_some(Statement::Session)
 }
 
@@ -77,14 +86,18 @@ pub fn rewrite(text: &Text, session: &dyn Session) -> Result<String, String> {
         });
     }
     let tail = replace(tail, session)?;
-    let tail = match tail.to_uppercase().find(" FROM DUAL") {
-        Some(at) => {
-            let after = tail.get(at + " FROM DUAL".len()..).unwrap_or_default();
-            format!("{}{after}", tail.get(..at).unwrap_or_default())
-        }
+    let tail = match without_dual(&tail) {
+        Some(rest) => rest.to_owned(),
         None => tail,
     };
     Ok(format!("SELECT {}{tail}", rewritten.join(", ")))
+}
+
+/// What follows `FROM DUAL` where a tail begins with it.
+fn without_dual(tail: &str) -> Option<&str> {
+    let (head, rest) = tail.trim_start().split_at_checked(DUAL.len())?;
+    let is_dual = head.eq_ignore_ascii_case(DUAL) && (rest.is_empty() || rest.starts_with(' '));
+    is_dual.then_some(rest)
 }
 
 /// The items of a select list, and what follows them, which begins with a space.
@@ -163,6 +176,12 @@ fn replace(part: &str, session: &dyn Session) -> Result<String, String> {
         if is_word(char) && !is_word(before) && before != '.' {
             let len = rest.find(|char| !is_word(char)).unwrap_or(rest.len());
             let (word, after) = rest.split_at_checked(len).unwrap_or((rest, ""));
+            if out.trim_end().ends_with(',') && is_integer_kind(word, after) {
+                // The kind of a `CONVERT(value, kind)`: each number is one here.
+                out.truncate(out.trim_end().len() - 1);
+                (rest, before) = (after.get(" INTEGER".len()..).unwrap_or_default(), 'a');
+                continue;
+            }
             let (text, after) = call(word, after, session);
             out.push_str(&text);
             (rest, before) = (after, 'a');
@@ -173,6 +192,12 @@ fn replace(part: &str, session: &dyn Session) -> Result<String, String> {
         rest = rest.get(char.len_utf8()..).unwrap_or_default();
     }
     Ok(out)
+}
+
+/// Whether a word begins `UNSIGNED INTEGER)` or `SIGNED INTEGER)`.
+fn is_integer_kind(word: &str, after: &str) -> bool {
+    let is_sign = ["UNSIGNED", "SIGNED"].iter().any(|it| it.eq_ignore_ascii_case(word));
+    is_sign && after.get(..9).is_some_and(|it| it.eq_ignore_ascii_case(" INTEGER)"))
 }
 
 /// The name of a variable without its scope, and what follows. Names of the proxy's variables have
@@ -196,6 +221,16 @@ fn variable_name(rest: &str) -> (&str, &str) {
 fn call<'a>(word: &str, after: &'a str, session: &dyn Session) -> (String, &'a str) {
     let open = after.trim_start().strip_prefix('(').map(str::trim_start);
     let upper = word.to_uppercase();
+    if open.is_some() {
+        match RENAMED.iter().find(|(name, _)| *name == upper) {
+            Some((_, name)) => return ((*name).to_owned(), after),
+            None if upper == "ISNULL" => return ("NULL IS".to_owned(), after),
+            None if upper == "CONVERT" && after.to_uppercase().contains(" INTEGER)") => {
+                return (String::new(), after);
+            }
+            None => {}
+        }
+    }
     let Some(inside) = open else {
         return match upper == "CURRENT_USER" {
             true => (session.function(&upper).map_or("NULL".into(), |v| literal(&v)), after),

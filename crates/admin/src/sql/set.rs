@@ -15,13 +15,14 @@ pub struct Assignment {
 }
 
 /// What clients set for their session, and a session has here whether they do or not.
-const SESSION: [&str; 24] = [
+const SESSION: [&str; 25] = [
     "autocommit",
     "character_set_results",
     "character_set_client",
     "character_set_connection",
     "collation_connection",
     "sql_auto_is_null",
+    "sql_log_bin",
     "sql_safe_updates",
     "sql_mode",
     "sql_select_limit",

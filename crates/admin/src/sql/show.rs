@@ -32,10 +32,19 @@ pub enum Show {
     Databases,
     /// How a table is made.
     CreateTable(String),
+    /// How a schema is made.
+    CreateDatabase(String),
     /// The columns of a table.
     Columns(String),
-    /// The state of tables, for tools that dump them.
-    TableStatus(Filter),
+    /// The columns of a table, with what MySQL adds for `FULL`.
+    FullColumns(String),
+    /// The state of a schema's tables, for tools that dump them.
+    TableStatus {
+        /// The schema; none for the session's.
+        schema: Option<String>,
+        /// Which tables.
+        filter: Filter,
+    },
     /// Variables whose names begin so.
     Variables(&'static str, Filter),
     /// `stats_mysql_global`.
@@ -88,7 +97,10 @@ pub fn parse(text: &Text, words: &[String]) -> Result<Option<Show>, String> {
     let is_full = shown.first() == Some(&"FULL");
     let (at, shown) = (1 + skipped, shown.get(skipped..).unwrap_or_default());
     if let Some(show) = tables(text, at, shown) {
-        return Ok(Some(show));
+        return Ok(Some(match show {
+            Show::Columns(table) if is_full => Show::FullColumns(table),
+            show => show,
+        }));
     }
     let rest = |words: usize| filter(text, at + words, shown.get(words..).unwrap_or_default());
     Ok(match shown {
@@ -143,13 +155,16 @@ fn tables(text: &Text, at: usize, shown: &[&str]) -> Option<Show> {
             schema: None,
             filter: filter(text, at + 1, shown.get(1..).unwrap_or_default()),
         },
-        ["TABLE", "STATUS", "FROM" | "IN", _, ..] => {
-            Show::TableStatus(filter(text, at + 4, shown.get(4..).unwrap_or_default()))
-        }
-        ["TABLE", "STATUS", ..] => {
-            Show::TableStatus(filter(text, at + 2, shown.get(2..).unwrap_or_default()))
-        }
+        ["TABLE", "STATUS", "FROM" | "IN", _, ..] => Show::TableStatus {
+            schema: Some(word(text, at + 3)),
+            filter: filter(text, at + 4, shown.get(4..).unwrap_or_default()),
+        },
+        ["TABLE", "STATUS", ..] => Show::TableStatus {
+            schema: None,
+            filter: filter(text, at + 2, shown.get(2..).unwrap_or_default()),
+        },
         ["CREATE", "TABLE", _] => Show::CreateTable(word(text, at + 2)),
+        ["CREATE", "DATABASE" | "SCHEMA", _] => Show::CreateDatabase(word(text, at + 2)),
         ["COLUMNS" | "FIELDS", "FROM" | "IN", _] => Show::Columns(word(text, at + 2)),
         ["COLUMNS" | "FIELDS", "FROM" | "IN", _, "FROM" | "IN", _, ..] => {
             let (table, schema) = (word(text, at + 2), word(text, at + 4));

@@ -126,7 +126,8 @@ fn shows_are_recognised() {
         Show::CreateTable("main.mysql_servers".into()),
     );
     check("desc mysql_users", Show::Columns("mysql_users".into()));
-    check("SHOW FULL FIELDS FROM `t` FROM `main`", Show::Columns("main.t".into()));
+    check("SHOW FULL FIELDS FROM `t` FROM `main`", Show::FullColumns("main.t".into()));
+    check("SHOW FIELDS FROM `t` FROM `main`", Show::Columns("main.t".into()));
     check(
         "SHOW GLOBAL VARIABLES LIKE 'admin-%'",
         Show::Variables("", Filter::Like("admin-%".into())),

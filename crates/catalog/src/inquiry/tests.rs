@@ -124,6 +124,14 @@ fn a_view_is_what_its_tables_are() {
         (Topic::Tables, "s.own", VIEW),
         (Topic::Views, "s.own", &["select 1 AS `a` from `information_schema`.`user_variables`"]),
         (Topic::Tables, "s.listed", VIEW),
+        (Topic::Tables, "s.joined", VIEW),
+        (
+            Topic::Views,
+            "s.joined",
+            &["select group_concat(`s`.`t`.`a` separator ',') AS `a` from `s`.`t`"],
+        ),
+        (Topic::Tables, "s.above", VIEW),
+        (Topic::Views, "s.above", &["select `s`.`joined`.`a` AS `a` from `s`.`joined`"]),
     ];
     for (of, reading) in [
         ("s.v", Hidden::empty()),
@@ -134,6 +142,8 @@ fn a_view_is_what_its_tables_are() {
         ("s.over", Hidden::OPAQUE),
         ("s.own", Hidden::UNKNOWN | Hidden::READS_SESSION),
         ("s.listed", Hidden::UNKNOWN),
+        ("s.joined", Hidden::CONCATENATES),
+        ("s.above", Hidden::CONCATENATES),
     ] {
         let (told, _) = inquire(dictionary, &[of]);
         let view = told[0].object.expect("an object");

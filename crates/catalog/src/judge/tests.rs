@@ -78,7 +78,7 @@ const VIEWS: [(&str, &str, Hidden, &[&str]); 6] = [
          `-n`,row_number() OVER (PARTITION BY `a`.`t`.`n` ORDER BY `a`.`t`.`id` )  AS \
          `rn`,exists(select 1 from `a`.`u` where (`a`.`u`.`id` = `a`.`t`.`id`)) AS \
          `ex`,regexp_like(`a`.`t`.`name`,'x') AS `rx` from `a`.`t` group by `a`.`t`.`id`",
-        Hidden::empty(),
+        Hidden::CONCATENATES,
         &["a.t", "a.u"],
     ),
 ];

@@ -279,8 +279,8 @@ impl Following {
         }
     }
 
-    /// Makes a member the writer. What the one before has open is not used again; if nobody hears of
-    /// it, what is under way there is lost, as what it answers later may not be so any more.
+    /// Makes a member the writer. What the one before has open is not used again; if nobody hears
+    /// of it, what is under way there is lost, as what it answers later may not be so any more.
     fn set_writer(&self, writer: Option<HostId>) {
         let before = self.cell.writer();
         self.cell.set(writer.map(|host| host.0));

@@ -29,6 +29,7 @@ fn gauges(worker: u32) -> WorkerGauges {
         pinned: 1,
         client_stmts: 2,
         server_stmts: 3,
+        texts: crate::StmtTexts::default(),
         clients_encrypted: 2,
         clients_half_open: 4,
         server_connections_encrypted: 1,

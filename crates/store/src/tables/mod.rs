@@ -217,6 +217,17 @@ impl Table {
         Self { name, schemas, columns, constraints }
     }
 
+    /// The columns of its primary key, in the key's order.
+    pub fn primary_key(&self) -> Vec<&'static str> {
+        let own = self.columns.iter().filter(|column| column.key != Key::None);
+        let own: Vec<&str> = own.map(|column| column.name).collect();
+        let several = self.constraints.iter().find_map(|it| it.strip_prefix("PRIMARY KEY"));
+        match several.and_then(|list| list.split(['(', ')']).nth(1)) {
+            Some(list) => list.split(',').map(str::trim).collect(),
+            None => own,
+        }
+    }
+
     /// The statement that makes it.
     pub fn create(&self) -> String {
         let columns = self.columns.iter().map(ColumnDef::definition);

@@ -474,6 +474,8 @@ pub(crate) struct Preparation {
     pub(crate) server_stmt: u32,
     /// It is run as the statement that its connection prepares just before.
     pub(crate) runs_last: bool,
+    /// A view that it names may concatenate groups.
+    pub(crate) concatenates: bool,
     /// Why it could not be prepared: the client's answer, in place of the reply to come.
     pub(crate) prepare_error: Option<Box<ServerError>>,
 }
@@ -539,6 +541,7 @@ impl Statement {
                 came: None,
                 server_stmt: 0,
                 runs_last: false,
+                concatenates: false,
                 prepare_error: None,
             },
             target: Target {

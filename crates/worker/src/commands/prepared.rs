@@ -20,7 +20,7 @@ use trunkline_sql::{
 
 use crate::{
     clients::client::{Client, Purpose, Session, SessionSettings, Statement},
-    prepared::{Came, ClientStmt, Entry, Fit, LongDataError},
+    prepared::{Came, ClientStmt, Contents, Entry, Fit, LongDataError},
     rooms::{Commands, Core, Exchange},
     routing::route::{Asking, Route, Routed, hostgroup_of},
     statement::Statements,
@@ -55,11 +55,20 @@ pub(crate) fn fit_of<'a>(stmt: &'a ClientStmt, statement: &'a Statement) -> Fit<
     let Some(execution) = execution.filter(|_| statement.prepared.entry.is_none()) else {
         return Fit::Unused;
     };
+    if concatenates_since(&stmt.entry, statement) {
+        // Nobody else runs it: they may have another length.
+        return Fit::Unused;
+    }
     match &stmt.types {
         Some(types) => Fit::Types { types, nulls: execution.nulls, read_as: stmt.read_as.as_ref() },
         // The server says what it thinks of types that never came.
         None => Fit::Unused,
     }
+}
+
+/// Whether a name has become a view that concatenates groups since the text was read.
+pub(crate) fn concatenates_since(entry: &Entry, statement: &Statement) -> bool {
+    statement.meaning.proof.hidden.has(Hidden::CONCATENATES) && !entry.contents.concatenates
 }
 
 /// Whether a statement is an execution for many rows.
@@ -74,7 +83,7 @@ impl ClientStmt {
     pub(crate) fn put_key(
         &self,
         statement: &Statement,
-        reading_of: impl FnOnce(bool) -> Arc<SessionState>,
+        reading_of: impl FnOnce(Contents) -> Arc<SessionState>,
         key: &mut Vec<u8>,
     ) -> Option<()> {
         let entry = &self.entry;
@@ -82,7 +91,7 @@ impl ClientStmt {
         {
             return None;
         }
-        if !Arc::ptr_eq(&reading_of(entry.has_literals), &entry.reading) {
+        if !Arc::ptr_eq(&reading_of(entry.contents), &entry.reading) {
             return None;
         }
         let execution = execution_in(&statement.command.frames, entry.params)?;
@@ -170,6 +179,7 @@ impl Commands {
             self.exchange.core.statement(&frames, ResponseShape::Prepare, Purpose::Prepare);
         statement.prepared.stmt_id = Some(stmt_id);
         statement.prepared.came = came;
+        statement.prepared.concatenates = proven.proof.hidden.may(Hidden::CONCATENATES);
         match may_compute(&known, proven.proof, self.exchange.core.env.greeting.flavor()) {
             true => statement.meaning.proof = Proof { reads: false, ..proven.proof },
             // Nothing runs, so it can be tried twice.
@@ -306,7 +316,7 @@ impl Core {
 
     /// Whether a session reads texts as when this one was prepared, and did when it ran last.
     #[inline]
-    pub(crate) fn reads_as_prepared(
+    pub(super) fn reads_as_prepared(
         &mut self,
         client: &mut Client,
         stmt_id: u32,
@@ -322,15 +332,6 @@ impl Core {
             prepared.get(stmt_id).is_some_and(|stmt| stmt.read_as.is_none())
                 && reading.is_that_of(entry, state, &mut self.servers.states)
         })
-    }
-
-    /// Whether a statement is prepared in another state than its session's, if it has to be prepared
-    /// again: what sets that state leaves counts of its own.
-    pub(crate) fn is_read_elsewhere(&mut self, client: &mut Client, entry: &Entry) -> bool {
-        let Some(session) = client.session.as_mut() else { return false };
-        let SessionSettings { reading, state, .. } = &mut session.settings;
-        let now = reading.of(state, entry.has_literals, &mut self.servers.states);
-        !Arc::ptr_eq(&now, &entry.reading)
     }
 
     fn refuse_execution(&mut self, client: &mut Client, error: ExecutionError) {
@@ -438,7 +439,7 @@ impl Exchange {
         let Session { settings, prepared, .. } = session;
         let SessionSettings { reading, state, .. } = settings;
         let is_same = reading.is_that_of(entry, state, &mut self.core.servers.states);
-        let now = reading.of(state, entry.has_literals, &mut self.core.servers.states);
+        let now = reading.of(state, entry.contents, &mut self.core.servers.states);
         if let Some(stmt) = prepared.get_mut(stmt_id) {
             stmt.read_as = (!is_same).then_some(now);
         }
@@ -522,7 +523,7 @@ fn assigns(known: &Known) -> bool {
 
 /// Whether it is a `KILL`, or may hold one: its number may be a parameter, and is one of ours in
 /// any case.
-pub(crate) fn ends_others(known: &Known) -> bool {
+pub(super) fn ends_others(known: &Known) -> bool {
     let analysis = &known.analysis;
     analysis.is_cut || analysis.effects.iter().any(|effect| matches!(effect, Effect::Kill { .. }))
 }

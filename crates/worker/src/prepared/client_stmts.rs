@@ -243,7 +243,7 @@ impl ClientStmts {
     }
 
     /// A statement is to be run by another text than before, in place of the one that came.
-    pub(super) fn replace(&mut self, id: u32, entry: Rc<Entry>, came: Rc<Came>) {
+    pub(crate) fn replace(&mut self, id: u32, entry: Rc<Entry>, came: Rc<Came>) {
         let Some(stmt) = self.get_mut(id) else { return };
         let before = stmt.texts_len();
         (stmt.entry, stmt.came) = (entry, Some(came));

@@ -1,8 +1,10 @@
 //! What the statements of several clients, prepared from one text, have in common.
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     collections::{HashMap, hash_map},
+    hash::BuildHasher,
+    ops::Deref,
     rc::Rc,
     sync::Arc,
 };
@@ -13,6 +15,7 @@ use trunkline_protocol::response::Prepared;
 use trunkline_session::tracker::SessionState;
 use trunkline_sql::token::{Encoding, Modes};
 
+use super::Contents;
 use crate::statement::analysis::{Analyses, Known};
 
 /// A text that clients have prepared, and what it takes to prepare it again elsewhere.
@@ -25,8 +28,8 @@ pub(crate) struct Entry {
     pub(crate) modes: Modes,
     /// The part of a session's state that the text was read under.
     pub(crate) reading: Arc<SessionState>,
-    /// Whether the text has literals, which are read with more of the state than the rest.
-    pub(crate) has_literals: bool,
+    /// What the text has in it that is read with more of the state than the rest.
+    pub(crate) contents: Contents,
     /// Parameters, as a server counted them.
     pub(crate) params: u16,
     /// Whether its executions give rows.
@@ -36,7 +39,17 @@ pub(crate) struct Entry {
     /// Whether a server's statement of it is run once only. MySQL 9.7 takes the bytes of a vector
     /// by the first execution that writes them; to any other of the statement it says 6136.
     pub(super) is_once: bool,
-    /// Definitions of its columns that one of its clients has, to be shared by others.
+    /// A hash of the schema and the text, the same on all workers.
+    hash: u64,
+    /// How many server connections have it prepared, each as often as it has.
+    on_servers: Cell<u32>,
+    remembered: Remembered,
+}
+
+/// What was found out about an entry since, and is shared by its clients.
+#[derive(Debug, Default)]
+struct Remembered {
+    /// Definitions of its columns that one of its clients has.
     columns: RefCell<Option<Rc<[u8]>>>,
     /// How it was judged last for an execution in other modes.
     otherwise: RefCell<Option<Otherwise>>,
@@ -89,7 +102,7 @@ impl Entry {
         let is_judged = |it: &&Otherwise| {
             it.modes == *modes && it.is_same == is_same && it.known.edition == known.edition
         };
-        if let Some(judged) = self.otherwise.borrow().as_ref().filter(is_judged) {
+        if let Some(judged) = self.remembered.otherwise.borrow().as_ref().filter(is_judged) {
             return Rc::clone(&judged.known);
         }
         let now = analyses.know(&self.text, modes);
@@ -100,21 +113,26 @@ impl Entry {
             false => Rc::new(known.or_otherwise(&now)),
         };
         let judged = Otherwise { modes: *modes, is_same, known: Rc::clone(&known) };
-        self.otherwise.replace(Some(judged));
+        self.remembered.otherwise.replace(Some(judged));
         known
     }
 
     /// These definitions; one allocation for all clients that have the same.
     pub(super) fn columns(&self, definitions: &[u8]) -> Rc<[u8]> {
-        let mut shared = self.columns.borrow_mut();
+        let mut shared = self.remembered.columns.borrow_mut();
         match &*shared {
             Some(known) if **known == *definitions => Rc::clone(known),
             Some(_) | None => Rc::clone(shared.insert(definitions.into())),
         }
     }
 
+    /// A hash of the text, its schema and the user who prepares it.
+    pub(crate) fn hash_for(&self, user: &str) -> u64 {
+        FixedState::default().hash_one((user, self.hash))
+    }
+
     /// What a server said of it, under a client's id.
-    pub(super) fn prepared(&self, stmt_id: u32) -> Prepared {
+    pub(crate) fn prepared(&self, stmt_id: u32) -> Prepared {
         let (params, columns) = (self.params, self.columns_count);
         Prepared { stmt_id, params, columns, takes_vector: self.is_once }
     }
@@ -148,12 +166,38 @@ fn is_once(prepared: Prepared) -> bool {
     prepared.takes_vector && prepared.columns == 0
 }
 
+/// An entry that a server connection has prepared, and is counted for that.
+#[derive(Debug)]
+pub(super) struct OnServer(Rc<Entry>);
+
+impl OnServer {
+    pub(super) fn new(entry: Rc<Entry>) -> Self {
+        entry.on_servers.update(|count| count + 1);
+        Self(entry)
+    }
+}
+
+impl Deref for OnServer {
+    type Target = Rc<Entry>;
+
+    fn deref(&self) -> &Rc<Entry> {
+        &self.0
+    }
+}
+
+impl Drop for OnServer {
+    fn drop(&mut self) {
+        debug_assert!(self.0.on_servers.get() > 0, "it was counted");
+        self.0.on_servers.update(|count| count.saturating_sub(1));
+    }
+}
+
 /// What tells entries apart: who prepares, how the text is read, and the text.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct EntryKey {
     pub(crate) account: AccountId,
     pub(crate) reading: Arc<SessionState>,
-    pub(crate) has_literals: bool,
+    pub(crate) contents: Contents,
     pub(crate) text: Box<[u8]>,
 }
 
@@ -161,21 +205,22 @@ impl EntryKey {
     fn entry(&self, (known, modes): (Rc<Known>, Modes), prepared: Prepared) -> Rc<Entry> {
         let Prepared { params, columns: columns_count, .. } = prepared;
         let has_rows = columns_count > 0;
-        let Self { has_literals, .. } = *self;
+        let Self { contents, .. } = *self;
         let (text, reading) = (self.text.clone(), Arc::clone(&self.reading));
-        let columns = RefCell::default();
+        let hash = FixedState::default().hash_one((reading.schema.name(), &text));
         Rc::new(Entry {
+            hash,
+            on_servers: Cell::new(0),
             text,
             known,
             modes,
             reading,
-            has_literals,
+            contents,
             params,
             has_rows,
             columns_count,
             is_once: is_once(prepared),
-            columns,
-            otherwise: RefCell::default(),
+            remembered: Remembered::default(),
         })
     }
 }
@@ -227,9 +272,15 @@ impl Entries {
         }
     }
 
-    /// All of them.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&EntryKey, &Rc<Entry>)> {
-        self.entries.iter()
+    /// Those that somebody holds, each with the number of clients and of server connections that
+    /// do.
+    pub(crate) fn held(&self) -> impl Iterator<Item = (&EntryKey, &Rc<Entry>, (u64, u64))> {
+        self.entries.iter().filter_map(|(key, entry)| {
+            let servers = u64::from(entry.on_servers.get());
+            // The table itself holds one; whoever else does is a client.
+            let held = Rc::strong_count(entry).saturating_sub(1) as u64;
+            (held > 0).then(|| (key, entry, (held.saturating_sub(servers), servers)))
+        })
     }
 
     /// An entry that no other statement has.
@@ -251,7 +302,7 @@ pub(super) mod tests {
         EntryKey {
             account: AccountId(account),
             reading: Arc::new(state),
-            has_literals: false,
+            contents: Contents::default(),
             text: text.as_bytes().into(),
         }
     }

@@ -8,7 +8,7 @@ use trunkline_session::tracker::StateTable;
 use crate::{
     clients::client::{Session, SessionSettings},
     prepared::client_stmts::{Came, ClientStmt},
-    prepared::{ClientStmts, EntryKey, has_literals},
+    prepared::{ClientStmts, Contents, EntryKey},
     rooms::Exchange,
 };
 
@@ -30,6 +30,7 @@ struct MovedStmt {
     text: Box<[u8]>,
     /// What came in its place.
     came: Option<Box<[u8]>>,
+    contents: Contents,
     /// What a server said of it, and what its client calls it.
     prepared: Prepared,
     types: Option<Box<[u8]>>,
@@ -42,6 +43,7 @@ impl MovedStmt {
         Self {
             text: entry.text.clone(),
             came: stmt.came.as_ref().map(|came| came.text.clone()),
+            contents: entry.contents,
             prepared: entry.prepared(stmt.id),
             types: stmt.types.as_deref().map(Box::from),
             columns: stmt.columns.as_deref().map(Box::from),
@@ -70,7 +72,7 @@ impl Session {
         let Self { settings, prepared, .. } = self;
         let SessionSettings { reading, state, .. } = settings;
         prepared.iter().all(|stmt| {
-            let now = reading.of(state, stmt.entry.has_literals, states);
+            let now = reading.of(state, stmt.entry.contents, states);
             *now == *stmt.entry.reading
         })
     }
@@ -80,19 +82,18 @@ impl Exchange {
     /// Takes in the statements of a session that came from another worker.
     pub(crate) fn unpack_stmts(&mut self, session: &mut Session, moved: MovedStmts) {
         let MovedStmts { stmts, next_id, last } = moved;
-        for MovedStmt { text, came, prepared, types, columns } in stmts {
+        for MovedStmt { text, came, contents, prepared, types, columns } in stmts {
             let came = came.map(|text| {
                 let known = self.statements.analyses.know(&text, &session.settings.modes);
                 Rc::new(Came { text, known })
             });
             let known = self.statements.analyses.know(&text, &session.settings.modes);
-            let has_literals = has_literals(&text, &session.settings.modes);
             let reading = session.settings.reading.of(
                 &session.settings.state,
-                has_literals,
+                contents,
                 &mut self.core.servers.states,
             );
-            let key = EntryKey { account: session.login.account, reading, has_literals, text };
+            let key = EntryKey { account: session.login.account, reading, contents, text };
             let entry = self.statements.share_entry(key, (known, session.settings.modes), prepared);
             let columns = columns.map(|definitions| entry.columns(&definitions));
             let types = types.map(|types| types.into());

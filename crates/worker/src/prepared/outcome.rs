@@ -13,7 +13,7 @@ use trunkline_sql::{analysis::Depends, token::Modes};
 use crate::{
     clients::client::{Client, Phase, Statement},
     commands::prepared::{is_bulk, prepared_text},
-    prepared::{ClientStmts, Entries, Entry, EntryKey, has_literals, server_stmts},
+    prepared::{ClientStmts, Contents, Entries, Entry, EntryKey, server_stmts},
     rooms::{Core, Exchange},
     servers::conn::{Conn, Owner},
     statement::Statements,
@@ -27,7 +27,7 @@ const UNKNOWN: u16 = 1243;
 
 impl Statements {
     /// The entry of a statement that was `read` in modes: one for all clients, or its own.
-    pub(super) fn share_entry(
+    pub(crate) fn share_entry(
         &mut self,
         key: EntryKey,
         read: (Rc<Known>, Modes),
@@ -85,13 +85,14 @@ impl Exchange {
         let session = client.session.as_mut()?;
         let known = Rc::clone(statement.meaning.known.as_ref()?);
         let text = prepared_text(statement);
-        let has_literals = has_literals(&text, &modes);
+        let in_views = statement.prepared.concatenates;
+        let contents = Contents::of(&text, &modes, in_views);
         let reading = session.settings.reading.of(
             &session.settings.state,
-            has_literals,
+            contents,
             &mut self.core.servers.states,
         );
-        let key = EntryKey { account: session.login.account, reading, has_literals, text };
+        let key = EntryKey { account: session.login.account, reading, contents, text };
         Some(self.statements.share_entry(key, (known, modes), prepared))
     }
 }

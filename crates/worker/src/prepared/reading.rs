@@ -6,22 +6,42 @@ use trunkline_session::tracker::{Schema, SessionState, StateTable};
 use trunkline_sql::token::{Modes, TokenKind, Tokens};
 
 use super::Entry;
+use crate::{
+    clients::client::{Client, SessionSettings},
+    rooms::Core,
+};
 
 /// Variables that have no part in what a text means: they matter when it runs. Any other one may
-/// (`sql_mode`, `optimizer_switch`, `group_concat_max_len`, …), so that statements prepared under
-/// different values of it are different ones.
-const WITHOUT_PART: [&str; 15] = [
+/// (`sql_mode`, `optimizer_switch`, `div_precision_increment`, …), so that statements prepared
+/// under different values of it are different ones.
+///
+/// Those with an effect that can be seen were tried on MariaDB 10.11 and MySQL 9.7
+/// (`what_is_read_when_a_statement_runs_is_not_kept_from_its_preparation`, end to end).
+const WITHOUT_PART: [&str; 28] = [
+    "auto_increment_increment",
+    "auto_increment_offset",
     "autocommit",
+    "cte_max_recursion_depth",
     "foreign_key_checks",
     "innodb_lock_wait_timeout",
     "interactive_timeout",
     "lock_wait_timeout",
+    "long_query_time",
+    "max_error_count",
     "max_execution_time",
+    "max_join_size",
+    "max_recursive_iterations",
     "max_statement_time",
     "net_read_timeout",
     "net_write_timeout",
     "resultset_metadata",
     "session_track_gtids",
+    "sort_buffer_size",
+    "sql_big_selects",
+    "sql_notes",
+    "sql_safe_updates",
+    "sql_select_limit",
+    "tmp_table_size",
     "transaction_isolation",
     "transaction_read_only",
     "unique_checks",
@@ -31,48 +51,102 @@ const WITHOUT_PART: [&str; 15] = [
 /// Has a part in texts with literals only: servers may compute what depends on literals alone
 /// once and for all when they prepare.
 const OF_LITERALS: &str = "time_zone";
+/// Has a part only where groups are concatenated: MySQL keeps the length of the preparation.
+const OF_CONCATENATION: &str = "group_concat_max_len";
 
-fn has_part(name: &str, has_literals: bool) -> bool {
-    !WITHOUT_PART.contains(&name) && (has_literals || name != OF_LITERALS)
+/// What a text has in it, as far as more of a session's state decides what it means than for
+/// texts without.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub(crate) struct Contents {
+    /// Numbers or strings.
+    pub(super) literals: bool,
+    /// `GROUP_CONCAT`, in the text itself or perhaps in a view that it names.
+    pub(crate) concatenates: bool,
 }
 
-/// Whether a text has numbers or strings in it.
-pub(crate) fn has_literals(text: &[u8], modes: &Modes) -> bool {
-    Tokens::new(text, modes)
-        .any(|token| matches!(token.kind, TokenKind::Number | TokenKind::String))
+impl Contents {
+    /// What is in a text. `in_views`: a view that it names may concatenate groups.
+    pub(crate) fn of(text: &[u8], modes: &Modes, in_views: bool) -> Self {
+        let mut contents = Self { literals: false, concatenates: in_views };
+        let mut tokens = Tokens::new(text, modes);
+        for token in tokens.by_ref() {
+            contents.literals |= matches!(token.kind, TokenKind::Number | TokenKind::String);
+            contents.concatenates |= token.is_word(b"GROUP_CONCAT");
+        }
+        // Another server may see more in it.
+        contents.concatenates |= tokens.has_versioned() || tokens.is_ambiguous();
+        contents
+    }
+
+    /// All that may be in a text.
+    pub(crate) const ALL: Self = Self { literals: true, concatenates: true };
+
+    /// What is in either of two texts.
+    pub(crate) fn or(self, other: Self) -> Self {
+        Self {
+            literals: self.literals || other.literals,
+            concatenates: self.concatenates || other.concatenates,
+        }
+    }
+
+    fn has_part(self, name: &str) -> bool {
+        match name {
+            OF_LITERALS => self.literals,
+            OF_CONCATENATION => self.concatenates,
+            name => !WITHOUT_PART.contains(&name),
+        }
+    }
+
+    /// Its place among all that there can be.
+    fn index(self) -> usize {
+        usize::from(self.literals) | usize::from(self.concatenates) << 1
+    }
 }
 
 /// What of `state` has a part in the meaning of a text.
-fn reading_of(state: &SessionState, has_literals: bool) -> SessionState {
+fn reading_of(state: &SessionState, contents: Contents) -> SessionState {
     let mut reading = SessionState::new(state.schema.clone(), state.charset.clone());
     for (name, value) in state.variables() {
-        if has_part(name, has_literals) {
+        if contents.has_part(name) {
             reading.set_variable(name, value);
         }
     }
     reading
 }
 
+impl Core {
+    /// Whether a statement is prepared in another state than its session's, where it has to be
+    /// prepared again: what sets that state leaves counts of its own.
+    pub(crate) fn is_read_elsewhere(&mut self, client: &mut Client, entry: &Entry) -> bool {
+        let Some(session) = client.session.as_mut() else { return false };
+        let SessionSettings { reading, state, .. } = &mut session.settings;
+        let now = reading.of(state, entry.contents, &mut self.servers.states);
+        !Arc::ptr_eq(&now, &entry.reading)
+    }
+}
+
 impl Entry {
-    /// How another text is read in the place of its own. Literals that it has not had itself are
-    /// read as in `state`, the session's.
-    pub(crate) fn reading_with(&self, has_literals: bool, state: &SessionState) -> SessionState {
+    /// How another text is read in the place of its own. What has a part in that one only is as in
+    /// `state`, the session's.
+    pub(crate) fn reading_with(&self, contents: Contents, state: &SessionState) -> SessionState {
         let mut reading = (*self.reading).clone();
-        if has_literals
-            && !self.has_literals
-            && let Some(value) = state.variable(OF_LITERALS)
-        {
-            reading.set_variable(OF_LITERALS, value);
+        for name in [OF_LITERALS, OF_CONCATENATION] {
+            if contents.has_part(name)
+                && !self.contents.has_part(name)
+                && let Some(value) = state.variable(name)
+            {
+                reading.set_variable(name, value);
+            }
         }
         reading
     }
 }
 
-/// A session's readings, for texts without and with literals, as long as its state stays.
+/// A session's readings, for texts by what is in them, as long as its state stays.
 #[derive(Debug, Default)]
 pub(crate) struct Reading {
     of: Option<Arc<SessionState>>,
-    readings: [Option<Arc<SessionState>>; 2],
+    readings: [Option<Arc<SessionState>>; 4],
 }
 
 impl Reading {
@@ -80,10 +154,10 @@ impl Reading {
     pub(crate) fn of(
         &mut self,
         state: &Arc<SessionState>,
-        has_literals: bool,
+        contents: Contents,
         states: &mut StateTable,
     ) -> Arc<SessionState> {
-        Arc::clone(self.place(state, has_literals, states))
+        Arc::clone(self.place(state, contents, states))
     }
 
     /// Whether a text that was prepared under `entry`'s reading means the same when it is read
@@ -96,7 +170,7 @@ impl Reading {
         state: &Arc<SessionState>,
         states: &mut StateTable,
     ) -> bool {
-        let now = self.place(state, entry.has_literals, states);
+        let now = self.place(state, entry.contents, states);
         Arc::ptr_eq(now, &entry.reading)
             || reads_alike(now, &entry.reading, entry.modes.flavor_mariadb)
     }
@@ -104,16 +178,16 @@ impl Reading {
     fn place(
         &mut self,
         state: &Arc<SessionState>,
-        has_literals: bool,
+        contents: Contents,
         states: &mut StateTable,
     ) -> &Arc<SessionState> {
         if !self.of.as_ref().is_some_and(|of| Arc::ptr_eq(of, state)) {
             self.of = Some(Arc::clone(state));
-            self.readings = [None, None];
+            self.readings = [const { None }; 4];
         }
-        let make = || states.intern(reading_of(state, has_literals));
-        let [without, with] = &mut self.readings;
-        let place = if has_literals { with } else { without };
+        let make = || states.intern(reading_of(state, contents));
+        #[expect(clippy::indexing_slicing, reason = "two bits of four places")]
+        let place = &mut self.readings[contents.index()];
         place.get_or_insert_with(make)
     }
 }
@@ -127,16 +201,34 @@ fn reads_alike<'a>(one: &'a SessionState, other: &'a SessionState, keeps_modes: 
     one.charset == other.charset && variables(one).eq(variables(other))
 }
 
+/// What has a part in one preparation, beside its text's reading.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Beside {
+    /// The types of user variables' values.
+    pub(super) values: bool,
+    /// The length of concatenated groups: a name has become a view that has some since the text
+    /// was first read.
+    pub(super) length: bool,
+}
+
+impl Beside {
+    fn is_alike(self, one: &SessionState, other: &SessionState) -> bool {
+        let length = OF_CONCATENATION;
+        (!self.values || one.user_variables() == other.user_variables())
+            && (!self.length || one.variable(length) == other.variable(length))
+    }
+}
+
 /// The state that a connection in state `server` has to be brought to before it prepares, for a
 /// session in state `session`, a text that was first read under `reading`. `None` when any reading
 /// would be the same.
 ///
 /// What was prepared without a schema names every schema that it needs, so any will do: a chosen
-/// one can't be given back. With `by_values` the types of user variables' values have a part too.
+/// one can't be given back. What has a part beside the reading is as it is in the session now.
 pub(super) fn state_for(
     reading: &SessionState,
-    has_literals: bool,
-    by_values: bool,
+    contents: Contents,
+    beside: Beside,
     session: &SessionState,
     server: &SessionState,
 ) -> Option<SessionState> {
@@ -144,15 +236,14 @@ pub(super) fn state_for(
     if wanted.schema == Schema::None {
         wanted.schema = server.schema.clone();
     }
-    let has_values = !by_values || server.user_variables() == session.user_variables();
-    if has_values && reading_of(server, has_literals) == wanted {
+    if beside.is_alike(session, server) && reading_of(server, contents) == wanted {
         return None;
     }
     let mut state = session.clone();
     state.schema = wanted.schema.clone();
     state.set_charset(wanted.charset.clone());
     for (name, _) in session.variables() {
-        if has_part(name, has_literals) {
+        if contents.has_part(name) {
             state.unset_variable(name);
         }
     }
@@ -177,19 +268,33 @@ mod tests {
         state
     }
 
-    fn reading(session: &SessionState, has_literals: bool) -> SessionState {
-        reading_of(session, has_literals)
-    }
+    const PLAIN: Contents = Contents { literals: false, concatenates: false };
+    const LITERALS: Contents = Contents { literals: true, ..PLAIN };
 
     #[test]
     fn only_texts_with_literals_are_read_in_a_time_zone() {
         let session = state("app", &[("sql_mode", "''"), ("time_zone", "'+01:00'")]);
-        let session_of = |has| reading(&session, has).variables().len();
-        assert_eq!((session_of(false), session_of(true)), (1, 2));
-        let modes = Modes::default();
-        assert!(!has_literals(b"SELECT a1 FROM t2 WHERE id IN (?, ?)", &modes));
-        assert!(has_literals(b"SELECT 'a'", &modes));
-        assert!(has_literals(b"SELECT ? LIMIT 1", &modes));
+        let session_of = |contents| reading_of(&session, contents).variables().len();
+        assert_eq!((session_of(PLAIN), session_of(LITERALS)), (1, 2));
+        let has_literals = |text: &[u8]| Contents::of(text, &Modes::default(), false).literals;
+        assert!(!has_literals(b"SELECT a1 FROM t2 WHERE id IN (?, ?)"));
+        assert!(has_literals(b"SELECT 'a'"));
+        assert!(has_literals(b"SELECT ? LIMIT 1"));
+    }
+
+    #[test]
+    fn only_texts_that_may_concatenate_groups_are_read_by_their_length() {
+        let one = state("app", &[("group_concat_max_len", "9"), ("sql_select_limit", "5")]);
+        let other = state("app", &[("group_concat_max_len", "7")]);
+        let alike = |text: &[u8], in_views| {
+            let contents = Contents::of(text, &Modes::default(), in_views);
+            reading_of(&one, contents) == reading_of(&other, contents)
+        };
+        assert!(alike(b"SELECT a FROM t WHERE id = ?", false));
+        assert!(alike(b"SELECT 'GROUP_CONCAT(a)' FROM t", false));
+        assert!(!alike(b"SELECT a FROM v WHERE id = ?", true));
+        assert!(!alike(b"SELECT group_concat(a) FROM t", false));
+        assert!(!alike(b"SELECT a FROM t WHERE b = (SELECT GROUP_CONCAT(a) FROM t)", false));
     }
 
     #[test]
@@ -198,12 +303,12 @@ mod tests {
         let mut own = Reading::default();
         let first = states.intern(state("app", &[("autocommit", "0")]));
         let other = states.intern(state("app", &[("autocommit", "1")]));
-        let one = own.of(&first, true, &mut states);
-        assert!(Arc::ptr_eq(&one, &own.of(&first, true, &mut states)));
+        let one = own.of(&first, LITERALS, &mut states);
+        assert!(Arc::ptr_eq(&one, &own.of(&first, LITERALS, &mut states)));
         // What has no part makes no difference.
-        assert!(Arc::ptr_eq(&one, &own.of(&other, true, &mut states)));
+        assert!(Arc::ptr_eq(&one, &own.of(&other, LITERALS, &mut states)));
         let moved = states.intern(state("shop", &[]));
-        assert!(!Arc::ptr_eq(&one, &own.of(&moved, true, &mut states)));
+        assert!(!Arc::ptr_eq(&one, &own.of(&moved, LITERALS, &mut states)));
         // A server that reads a text again looks for its names where it did.
         assert!(reads_alike(&moved, &one, false));
     }
@@ -233,22 +338,35 @@ mod tests {
 
     #[test]
     fn a_connection_is_brought_to_the_reading_and_nothing_else_is_lost() {
-        let then = reading(&state("app", &[("sql_mode", "'ANSI'")]), false);
+        let then = reading_of(&state("app", &[("sql_mode", "'ANSI'")]), PLAIN);
         let now = state("shop", &[("sql_mode", "''"), ("time_zone", "'+01:00'")]);
-        let wanted = state_for(&then, false, false, &now, &now).expect("read otherwise");
+        let wanted =
+            state_for(&then, PLAIN, Beside::default(), &now, &now).expect("read otherwise");
         let expected = state("app", &[("sql_mode", "'ANSI'"), ("time_zone", "'+01:00'")]);
         assert_eq!(wanted, expected);
-        assert_eq!(state_for(&then, false, false, &now, &expected), None);
-        let plain = reading(&state("app", &[]), true);
+        assert_eq!(state_for(&then, PLAIN, Beside::default(), &now, &expected), None);
+        let plain = reading_of(&state("app", &[]), LITERALS);
         let there = state("app", &[("time_zone", "'+01:00'")]);
-        assert_eq!(state_for(&plain, true, false, &now, &there), Some(state("app", &[])));
-        assert_eq!(state_for(&plain, false, false, &now, &there), None);
+        assert_eq!(
+            state_for(&plain, LITERALS, Beside::default(), &now, &there),
+            Some(state("app", &[]))
+        );
+        assert_eq!(state_for(&plain, PLAIN, Beside::default(), &now, &there), None);
+    }
+
+    #[test]
+    fn a_view_that_has_come_since_is_read_by_the_sessions_own_length() {
+        let then = reading_of(&state("app", &[("group_concat_max_len", "9")]), PLAIN);
+        let (now, there) = (state("app", &[("group_concat_max_len", "7")]), state("app", &[]));
+        let to = |beside| state_for(&then, PLAIN, beside, &now, &there);
+        assert_eq!(to(Beside::default()), None);
+        assert_eq!(to(Beside { length: true, ..Beside::default() }), Some(now.clone()));
     }
 
     #[test]
     fn any_schema_will_do_for_a_text_that_was_prepared_without() {
-        let then = reading(&state("", &[]), false);
+        let then = reading_of(&state("", &[]), PLAIN);
         let now = state("shop", &[]);
-        assert_eq!(state_for(&then, false, false, &now, &now), None);
+        assert_eq!(state_for(&then, PLAIN, Beside::default(), &now, &now), None);
     }
 }

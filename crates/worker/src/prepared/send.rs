@@ -26,8 +26,8 @@ use crate::{
     servers::conn::{Conn, InFlight, Owner},
 };
 
-use super::{ClientStmt, Entry, Fit, Last, ServerStmts, state_for};
-use crate::commands::prepared::{execution_in, fit_of};
+use super::{Beside, ClientStmt, Entry, Fit, Last, ServerStmts, state_for};
+use crate::commands::prepared::{concatenates_since, execution_in, fit_of};
 
 /// What preparing takes on one connection.
 pub(crate) struct Missing {
@@ -101,9 +101,12 @@ impl Core {
             && stmt.long.is_none()
             && stmt.types.is_some()
             && execution_in(&statement.command.frames, stmt.entry.params).is_some();
-        let by_values = entry.known.analysis.depends.contains(Depends::USER_VARIABLE_READ);
-        let (has_literals, session_state) = (entry.has_literals, &session.settings.state);
-        let state = state_for(&entry.reading, has_literals, by_values, session_state, &conn.state);
+        let beside = Beside {
+            values: entry.known.analysis.depends.contains(Depends::USER_VARIABLE_READ),
+            length: concatenates_since(entry, statement),
+        };
+        let (contents, session_state) = (entry.contents, &session.settings.state);
+        let state = state_for(&entry.reading, contents, beside, session_state, &conn.state);
         let state = state.map(|state| self.servers.states.intern(state));
         let entry = Rc::clone(entry);
         let follows = follows && self.last_is_harmless(client, conn);

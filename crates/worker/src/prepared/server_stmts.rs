@@ -8,14 +8,14 @@ use std::{
 use trunkline_protocol::command::execute::TYPE_LEN;
 use trunkline_session::tracker::SessionState;
 
-use super::Entry;
+use super::{Entry, entry::OnServer};
 
 /// A statement of the server's. One entry may have several, for executions whose parameters have
 /// different types: MySQL derives types within a statement from those of its executions, so a
 /// client must not run a statement that another one has run with other types.
 #[derive(Debug)]
 struct Slot {
-    entry: Rc<Entry>,
+    entry: OnServer,
     stmt_id: u32,
     /// With which types it has been run; `None` before the first execution.
     bound: Option<Bound>,
@@ -87,11 +87,6 @@ pub(crate) enum Last {
 pub(super) const TEXT_KEPT_MAX: usize = 64 * 1024;
 
 impl ServerStmts {
-    /// What its statements are of.
-    pub(crate) fn entries(&self) -> impl Iterator<Item = &Rc<Entry>> {
-        self.slots.iter().map(|slot| &slot.entry)
-    }
-
     /// Statements that the server has, those to be closed among them.
     pub(crate) fn len(&self) -> usize {
         self.slots.len() + self.closing.len()
@@ -243,7 +238,7 @@ impl ServerStmts {
             let spare = self.slots.remove(place);
             self.closing.push(spare.stmt_id);
         }
-        let entry = Rc::clone(entry);
+        let entry = OnServer::new(Rc::clone(entry));
         let (bound, read_as, held_by) = (None, None, None);
         let (has_long_data, is_spent) = (false, false);
         let slot = Slot { entry, stmt_id, bound, read_as, held_by, has_long_data, is_spent };

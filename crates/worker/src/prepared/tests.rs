@@ -333,3 +333,24 @@ fn user_variables_that_a_mysql_makes_for_a_prepared_statement_are_no_other_sessi
     }
     assert!(!is_reset_behind(MARIADB, "SET @a = ?", true));
 }
+
+#[test]
+fn a_text_is_counted_once_whoever_has_it() {
+    let mut world = TestWorker::new();
+    let (one, other) = (world.log_in(), world.log_in());
+    let counts = |world: &TestWorker| {
+        let texts = world.worker.report(trunkline_stats::DigestQuery::NONE).texts;
+        (texts.of_clients(), texts.of_servers(), texts.all())
+    };
+    assert_eq!(counts(&world), (0, 0, 0));
+    prepare(&mut world, one, TEXT, 77);
+    prepare(&mut world, other, TEXT, 78);
+    world.got(one);
+    prepare(&mut world, one, "DO 1", 79);
+    assert_eq!(counts(&world), (2, 2, 2));
+    world.lose(world.conns()[0]);
+    assert_eq!(counts(&world), (2, 0, 2));
+    world.send(one, b"\x19\x01\0\0\0");
+    world.send(one, b"\x19\x02\0\0\0");
+    assert_eq!(counts(&world), (1, 0, 1), "the other one has it still");
+}

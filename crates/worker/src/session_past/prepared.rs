@@ -11,7 +11,7 @@ use trunkline_sql::recall::{self, Recalled};
 use super::warnings::put_remembered_binary;
 use crate::{
     clients::client::Client,
-    prepared::{Entries, Entry, EntryKey},
+    prepared::{Contents, Entries, Entry, EntryKey},
     rooms::{Core, Exchange},
 };
 
@@ -43,7 +43,7 @@ impl Exchange {
         let key = EntryKey {
             account: session.login.account,
             reading: std::sync::Arc::clone(&entry.reading),
-            has_literals: true,
+            contents: Contents::ALL,
             text: text.into(),
         };
         let columns = u16::from(entry.has_rows);

@@ -1,8 +1,6 @@
 //! What a worker has at the moment, for an operator: idle server connections, prepared statements.
 
-use std::{collections::HashMap, rc::Rc};
-
-use trunkline_stats::{IdleConn, Inventory, PreparedRow};
+use trunkline_stats::{Holders, IdleConn, Inventory, PreparedRow, StmtTexts};
 
 use crate::{
     rooms::{Core, Exchange},
@@ -23,21 +21,25 @@ impl Exchange {
         Inventory { idle: idle.take(rows_max).collect(), stmts: self.prepared_rows(rows_max) }
     }
 
-    fn prepared_rows(&self, rows_max: usize) -> Vec<PreparedRow> {
-        let mut on_servers = HashMap::new();
-        for entry in self.core.servers.conns.values().flat_map(|conn| conn.stmts.entries()) {
-            *on_servers.entry(Rc::as_ptr(entry)).or_insert(0_u64) += 1;
-        }
-        let rows = self.statements.entries.iter().filter_map(|(key, entry)| {
-            let servers = on_servers.get(&Rc::as_ptr(entry)).copied().unwrap_or_default();
-            // The table itself holds one; whoever else does is a client.
-            let held = Rc::strong_count(entry).saturating_sub(1) as u64;
+    /// The different texts that clients and server connections have prepared.
+    pub(super) fn texts(&self) -> StmtTexts {
+        let held = self.statements.entries.held();
+        let rows = held.map(|(key, entry, (clients, servers))| {
             let user = self.core.servers.logins.accounts.key(key.account);
-            (held > 0).then(|| PreparedRow {
+            let hash = entry.hash_for(user.map_or("", |key| &key.user));
+            (hash, Holders { clients: clients > 0, servers: servers > 0 })
+        });
+        rows.collect()
+    }
+
+    fn prepared_rows(&self, rows_max: usize) -> Vec<PreparedRow> {
+        let rows = self.statements.entries.held().map(|(key, entry, (clients, servers))| {
+            let user = self.core.servers.logins.accounts.key(key.account);
+            PreparedRow {
                 username: user.map(|key| key.user.to_string()).unwrap_or_default(),
                 schemaname: String::from_utf8_lossy(entry.reading.schema.name()).into_owned(),
                 digest: entry.known.digest,
-                clients: held.saturating_sub(servers),
+                clients,
                 servers,
                 columns: entry.columns_count,
                 params: entry.params,
@@ -45,7 +47,7 @@ impl Exchange {
                     let text = entry.text.get(..TEXT_LEN_MAX).unwrap_or(&entry.text);
                     String::from_utf8_lossy(text).into_owned()
                 },
-            })
+            }
         });
         rows.take(rows_max).collect()
     }

@@ -76,6 +76,7 @@ impl Commands {
             pinned: self.exchange.core.clients.pinned(),
             client_stmts: self.exchange.core.clients.stmts(),
             server_stmts: conns.map(|conn| conn.stmts.len() as u64).sum(),
+            texts: self.exchange.texts(),
             waiting: waiting.collect::<BTreeMap<_, _>>(),
             limits: self.limit_sums(),
             mirrors_running: self.exchange.core.clients.copies.running as u64,

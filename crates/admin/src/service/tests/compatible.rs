@@ -334,3 +334,153 @@ fn workbench_meets_no_error() {
         assert!(!matches!(reply, Reply::Error(_)), "{sql}: {reply:?}");
     }
 }
+
+/// What mydumper 0.10 sends for `--no-locks -B main`, and myloader for the dump.
+#[test]
+fn mydumper_dumps_and_myloader_restores() {
+    let mut fixture = Fixture::new();
+    fixture.done("DELETE FROM mysql_servers");
+    fixture.done("INSERT INTO mysql_servers (hostname, weight) VALUES ('db', 3)");
+    for sql in [
+        "SET SESSION wait_timeout = 2147483",
+        "SET SESSION net_write_timeout = 2147483",
+        "START TRANSACTION /*!40108 WITH CONSISTENT SNAPSHOT */",
+        "/*!40101 SET NAMES binary*/",
+        "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
+        "/*!40103 SET TIME_ZONE='+00:00' */",
+        "SHOW CREATE DATABASE `main`",
+        "SHOW TABLE STATUS",
+        "SHOW TABLE STATUS FROM main LIKE 'mysql_servers'",
+        "SELECT /*!40001 SQL_NO_CACHE */ * FROM `main`.`mysql_servers`  ",
+        "SHOW CREATE TABLE `main`.`mysql_servers`",
+        "SHOW CREATE TABLE `main`.`runtime_mysql_servers`",
+    ] {
+        let reply = fixture.reply(sql);
+        assert!(!matches!(reply, Reply::Error(_)), "{sql}: {reply:?}");
+    }
+    // It finds engine, length of the data and comment by their numbers, and all of one schema.
+    let status = |fixture: &mut Fixture, sql: &str| match fixture.reply(sql) {
+        Reply::Rows(rows) => rows,
+        other => panic!("{sql}: {other:?}"),
+    };
+    let one = status(&mut fixture, "SHOW TABLE STATUS LIKE 'mysql\\_servers'");
+    assert_eq!((one.columns.len(), one.rows.len()), (18, 1));
+    assert_eq!(one.rows[0].get(1), Some(&Value::Text("SQLite".to_owned())));
+    assert_eq!(one.rows[0].get(17), Some(&Value::Text(String::new())));
+    let all = status(&mut fixture, "SHOW TABLE STATUS");
+    let foreign = |row: &Vec<Value>| {
+        let name = row.first().cloned();
+        name.is_some_and(|name| matches!(name, Value::Text(name) if name.starts_with("stats_")))
+    };
+    assert!(!all.rows.iter().any(foreign), "tables of another schema");
+    let others = status(&mut fixture, "SHOW TABLE STATUS FROM stats");
+    assert!(others.rows.iter().any(foreign));
+
+    let create =
+        "CREATE TABLE mysql_servers (\n    hostgroup_id INT, PRIMARY KEY (hostgroup_id)\n);\n";
+    for sql in [
+        "SET SQL_LOG_BIN=0",
+        "/*!40014 SET FOREIGN_KEY_CHECKS=0*/",
+        "/*!40101 SET SQL_MODE='NO_AUTO_VALUE_ON_ZERO' */",
+        "CREATE DATABASE `main`",
+        "DROP TABLE IF EXISTS `main`.`mysql_servers`",
+        "DROP VIEW IF EXISTS `main`.`mysql_servers`",
+        "USE `main`",
+        create,
+        "START TRANSACTION",
+        "INSERT INTO `mysql_servers` VALUES\n(\"0\",\"db\",\"3306\",\"0\",\"ONLINE\",\"5\",\"0\",\
+         \"1000\",\"0\",\
+         \"0\",\"0\",\"\");\n",
+        "COMMIT",
+    ] {
+        let reply = fixture.reply(sql);
+        assert!(!matches!(reply, Reply::Error(_)), "{sql}: {reply:?}");
+    }
+    assert_eq!(fixture.value("SELECT weight FROM mysql_servers"), Value::Integer(5));
+    // A layer that is not MEMORY is neither emptied nor taken for it.
+    for sql in ["DROP TABLE IF EXISTS `disk`.`mysql_servers`", "CREATE DATABASE shop"] {
+        assert!(matches!(fixture.reply(sql), Reply::Error(_)), "{sql}");
+    }
+}
+
+/// What `DatabaseMetaData` of MariaDB Connector/J asks with, shortened: of 1.5 to 2.4, which have
+/// `ISNULL` and `CONVERT`, and of 3.5.
+#[test]
+fn drivers_are_told_of_tables_columns_and_keys() {
+    let mut fixture = Fixture::new();
+    let of = "FROM INFORMATION_SCHEMA.COLUMNS WHERE (TABLE_SCHEMA = 'main') AND (TABLE_NAME LIKE \
+              'mysql_servers')";
+    let mut rows = |sql: &str| match fixture.reply(sql) {
+        Reply::Rows(rows) => rows.rows,
+        other => panic!("{sql}: {other:?}"),
+    };
+    let text = |text: &str| Value::Text(text.to_owned());
+    assert!(rows("SELECT '' TABLE_SCHEM, '' TABLE_catalog  FROM DUAL WHERE 1=0").is_empty());
+    assert_eq!(rows("SELECT 1 FROM DUAL"), [[Value::Integer(1)]]);
+    let tables = "SELECT IF(TABLE_TYPE='BASE TABLE', 'TABLE', TABLE_TYPE) FROM \
+                  INFORMATION_SCHEMA.TABLES WHERE (ISNULL(database()) OR (TABLE_SCHEMA = \
+                  database())) AND (TABLE_NAME LIKE 'mysql\\_servers' ESCAPE '\\')";
+    assert_eq!(rows(tables), [[text("TABLE")]]);
+    let types = format!(
+        "SELECT UCASE(IF(COLUMN_TYPE LIKE '%(%)%', CONCAT(SUBSTRING(COLUMN_TYPE,1, \
+         LOCATE('(',COLUMN_TYPE) - 1), 'x'), COLUMN_TYPE)) TYPE_NAME, \
+         LEAST(CHARACTER_OCTET_LENGTH,2147483647) LEN, \
+         CONVERT (CASE DATA_TYPE WHEN 'bigint' THEN 7 END, UNSIGNED INTEGER) DIGITS, \
+         IF(IS_NULLABLE = 'yes',1,0) NULLABLE {of} AND COLUMN_NAME = 'hostgroup_id'"
+    );
+    assert_eq!(rows(&types), [[text("BIGINT"), Value::Null, Value::Integer(7), Value::Integer(0)]]);
+    let keys = "SELECT B.SEQ_IN_INDEX KEY_SEQ, A.COLUMN_NAME FROM INFORMATION_SCHEMA.COLUMNS A, \
+                INFORMATION_SCHEMA.STATISTICS B WHERE A.COLUMN_KEY='pri' AND \
+                B.INDEX_NAME='PRIMARY' AND A.TABLE_SCHEMA = 'main' AND A.TABLE_NAME LIKE \
+                'mysql_servers' AND A.TABLE_SCHEMA = B.TABLE_SCHEMA AND A.TABLE_NAME = \
+                B.TABLE_NAME AND A.COLUMN_NAME = B.COLUMN_NAME ORDER BY KEY_SEQ";
+    let parts = [(1, "hostgroup_id"), (2, "hostname"), (3, "port")];
+    assert_eq!(rows(keys), parts.map(|(at, name)| [Value::Integer(at), text(name)]));
+    for empty in [
+        "SELECT ROUTINE_COMMENT FROM INFORMATION_SCHEMA.ROUTINES",
+        "SELECT PARAMETER_MODE, DTD_IDENTIFIER FROM INFORMATION_SCHEMA.PARAMETERS",
+        "SELECT GRANTEE FROM INFORMATION_SCHEMA.TABLE_PRIVILEGES",
+        "SELECT GRANTEE FROM INFORMATION_SCHEMA.COLUMN_PRIVILEGES",
+        "SELECT KCU.REFERENCED_TABLE_NAME FROM INFORMATION_SCHEMA.KEY_COLUMN_USAGE KCU INNER JOIN \
+         INFORMATION_SCHEMA.REFERENTIAL_CONSTRAINTS RC ON KCU.CONSTRAINT_CATALOG = \
+         RC.CONSTRAINT_CATALOG AND KCU.CONSTRAINT_NAME = RC.CONSTRAINT_NAME",
+    ] {
+        assert!(rows(empty).is_empty(), "{empty}");
+    }
+    assert_eq!(rows("SHOW FULL COLUMNS FROM `mysql_servers` FROM `main` LIKE '%'")[0].len(), 9);
+    // Words of the like in texts are no functions.
+    let of_text = "SELECT count(*) FROM mysql_servers WHERE comment = ' FROM DUAL x'";
+    assert_eq!(rows(of_text), [[Value::Integer(0)]]);
+    assert_eq!(rows("SELECT 'ISNULL(1)', ' FROM DUAL'"), [[text("ISNULL(1)"), text(" FROM DUAL")]]);
+}
+
+#[test]
+fn every_name_of_memory_is_there() {
+    const NAMES: [&str; 19] = [
+        "SQLite3_memory_bytes",
+        "jemalloc_resident",
+        "jemalloc_active",
+        "jemalloc_allocated",
+        "jemalloc_mapped",
+        "jemalloc_metadata",
+        "jemalloc_retained",
+        "Auth_memory",
+        "query_digest_memory",
+        "mysql_query_rules_memory",
+        "prepare_stmt_metadata_memory",
+        "prepare_stmt_backend_memory",
+        "mysql_firewall_users_table",
+        "mysql_firewall_users_config",
+        "mysql_firewall_rules_table",
+        "mysql_firewall_rules_config",
+        "stack_memory_mysql_threads",
+        "stack_memory_admin_threads",
+        "stack_memory_cluster_threads",
+    ];
+    let mut fixture = Fixture::new();
+    for name in NAMES {
+        let sql =
+            format!("SELECT count(*) FROM stats_memory_metrics WHERE Variable_Name = '{name}'");
+        assert_eq!(fixture.value(&sql), Value::Integer(1), "{name}");
+    }
+}

@@ -7,7 +7,7 @@ use trunkline_sql::analysis::Effect;
 use crate::{
     clients::client::Client,
     commands::prepared::ends_others,
-    prepared::{Came, Entry, EntryKey, has_literals},
+    prepared::{Came, Contents, Entry, EntryKey},
     rooms::Exchange,
     routing::rewrite::Rewritten,
     statement::analysis::Known,
@@ -21,7 +21,7 @@ impl Exchange {
     /// The text that came to be prepared, where rules have rewritten it, with what is known of it
     /// by the settings of now.
     #[inline]
-    pub(crate) fn came_now(
+    pub(super) fn came_now(
         &mut self,
         client: &mut Client,
         stmt_id: u32,
@@ -44,7 +44,7 @@ impl Exchange {
     /// When it can't be, with the client's answer: the new text is a `KILL` or loads a file, or
     /// servers may read it otherwise by now.
     #[cold]
-    pub(crate) fn prepare_anew(
+    pub(super) fn prepare_anew(
         &mut self,
         client: &mut Client,
         stmt_id: u32,
@@ -58,11 +58,12 @@ impl Exchange {
             return Err(UNCHANGED.into());
         }
         let session = client.session.as_mut().ok_or(UNCHANGED)?;
-        let has_literals = entry.has_literals || has_literals(&text, &entry.modes);
-        let reading = entry.reading_with(has_literals, &session.settings.state);
+        // A view of the new text may concatenate groups.
+        let contents = entry.contents.or(Contents::of(&text, &entry.modes, true));
+        let reading = entry.reading_with(contents, &session.settings.state);
         let reading = self.core.servers.states.intern(reading);
         let account = session.login.account;
-        let key = EntryKey { account, reading, has_literals, text: text.into() };
+        let key = EntryKey { account, reading, contents, text: text.into() };
         let read = (Rc::clone(&known), entry.modes);
         let anew = self.statements.share_entry(key, read, entry.prepared(stmt_id));
         let stmt = session.prepared.get(stmt_id).ok_or(UNCHANGED)?;
