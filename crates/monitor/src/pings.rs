@@ -73,6 +73,7 @@ pub async fn keep_pinging(
         let tls = Arc::clone(&tls.borrow());
         let round = async {
             let Some(account) = account else {
+                pings.let_go(&snapshot);
                 // Until there is somebody to ask.
                 return std::future::pending().await;
             };
@@ -156,6 +157,14 @@ impl Pings {
             }
         })
         .await
+    }
+
+    /// Nobody asks any more: servers that were taken out for their silence are tried.
+    fn let_go(&mut self, snapshot: &Snapshot) {
+        for server in asked(snapshot).filter(|it| self.shunned.contains(&it.key.address)) {
+            server.health.count_success();
+        }
+        *self = Self::default();
     }
 
     /// Takes out servers whose pings fail, and puts those back that answer again.

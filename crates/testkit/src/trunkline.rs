@@ -469,14 +469,18 @@ mod tests {
     #[test]
     fn listeners_are_added_only_where_they_lack() {
         let folder = Path::new("/f");
-        let bare = complete("workers = 1\n", 1, 2, folder);
+        let key = "caching_sha2_password_private_key_path=\"\"\n";
+        let bare = complete(&format!("{key}workers = 1\n"), 1, 2, folder);
         assert_eq!(
             bare,
-            "listen = [\"127.0.0.1:1\", \"unix:/f/trunkline.sock\"]\n\
-             http_listen = \"127.0.0.1:2\"\nworkers = 1\n"
+            format!(
+                "listen = [\"127.0.0.1:1\", \"unix:/f/trunkline.sock\"]\n\
+                 http_listen = \"127.0.0.1:2\"\n{key}workers = 1\n"
+            )
         );
-        let own = "listen = [\"[::1]:{port}\"]\nhttp_listen=\"\"\n";
-        assert_eq!(complete(own, 7, 2, folder), "listen = [\"[::1]:7\"]\nhttp_listen=\"\"\n");
+        let own = format!("listen = [\"[::1]:{{port}}\"]\nhttp_listen=\"\"\n{key}");
+        let wanted = format!("listen = [\"[::1]:7\"]\nhttp_listen=\"\"\n{key}");
+        assert_eq!(complete(&own, 7, 2, folder), wanted);
     }
 
     #[test]

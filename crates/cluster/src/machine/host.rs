@@ -12,8 +12,9 @@ const MISSES_MAX: u32 = 3;
 /// Time-outs before a server is suspected; a refused connection is enough by itself.
 const SUSPECT_TIMEOUTS: u32 = 2;
 
-/// The least time between two questions to a server that has not answered several, ms.
-const SILENT_MS: u64 = 3_000;
+/// The least time between two questions to a server that has not answered several, and how long
+/// the statements that it has answered speak for it beside questions that take too long, ms.
+pub(super) const SILENT_MS: u64 = 3_000;
 
 /// Whether a server can be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -190,7 +191,12 @@ impl Host {
         if self.misses.refused + self.misses.timed_out == 0 {
             self.misses.since_ms = now_ms;
         }
-        let before_ms = self.misses.last_ms;
+        // Where nobody listens any more, what was answered before the last question says nothing;
+        // a question that takes long is no sign against statements of a moment ago.
+        let alive_since_ms = match &miss {
+            Miss::Refused(_) => self.misses.last_ms,
+            Miss::TimedOut | Miss::Denied(_) => now_ms.saturating_sub(SILENT_MS),
+        };
         let why = match miss {
             Miss::Refused(why) => {
                 self.misses.refused += 1;
@@ -210,7 +216,7 @@ impl Host {
             }
         };
         self.misses.last_ms = now_ms;
-        self.suspect(before_ms, why).into_iter().collect()
+        self.suspect(alive_since_ms, why).into_iter().collect()
     }
 
     /// What workers have seen.
@@ -250,11 +256,10 @@ impl Host {
         (before == Reach::Down).then_some(Change::Up(how))
     }
 
-    /// A question failed, the one before at `before_ms`: whether statements were answered since
-    /// then says whether the server is down.
-    fn suspect(&mut self, before_ms: u64, why: String) -> Option<Change> {
+    /// A question failed. A server that has answered statements after `alive_since_ms` is not down.
+    fn suspect(&mut self, alive_since_ms: u64, why: String) -> Option<Change> {
         let Misses { refused, timed_out, .. } = self.misses;
-        let answers_others = self.traffic_ms.is_some_and(|at_ms| at_ms > before_ms);
+        let answers_others = self.traffic_ms.is_some_and(|at_ms| at_ms > alive_since_ms);
         if refused + timed_out >= MISSES_MAX && !answers_others {
             let before = std::mem::replace(&mut self.reach, Reach::Down);
             return (before != Reach::Down).then_some(Change::Down(why));

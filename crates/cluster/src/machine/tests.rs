@@ -1,7 +1,7 @@
 mod histories;
 mod several;
 
-use super::*;
+use super::{host::SILENT_MS, *};
 use crate::facts::{Identity, Source, Thread};
 
 /// A seed.
@@ -266,6 +266,13 @@ fn a_server_that_has_answered_statements_for_a_while_may_go_down() {
     stage.refused(1, 1);
     assert_eq!(stage.cluster.reach(HostId(1)), Reach::Suspect);
     stage.refused(1, 3);
+    assert_eq!(stage.cluster.reach(HostId(1)), Reach::Down);
+    let mut stage = Stage::of_three();
+    stage.seen(1, Evidence::Answered);
+    stage.timed_out(1, 20);
+    assert_eq!(stage.cluster.reach(HostId(1)), Reach::Suspect);
+    stage.now_ms += SILENT_MS;
+    stage.timed_out(1, 1);
     assert_eq!(stage.cluster.reach(HostId(1)), Reach::Down);
 }
 

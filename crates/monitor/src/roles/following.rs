@@ -334,10 +334,12 @@ impl Following {
 
 /// Gives or takes a role that several may have.
 fn give(server: &Server, is_given: bool) {
-    if let Some(Role::Shared { is_given: role, .. }) = server.health.role() {
+    if let Some(Role::Shared { is_given: role, ends_statements }) = server.health.role() {
         let before = role.swap(is_given, std::sync::atomic::Ordering::Relaxed);
-        if before && !is_given {
-            server.health.retire_connections();
+        match (before && !is_given, ends_statements) {
+            (false, _) => {}
+            (true, true) => server.health.depose_connections(),
+            (true, false) => server.health.retire_connections(),
         }
     }
 }

@@ -282,7 +282,7 @@ pub(super) mod tests {
         let wanted = Identity { uuid: Some("u-1".to_owned()), server_id: 7 };
         assert_eq!(mysql.identity(), wanted);
         let place = [("hostname", "h"), ("port", "3306"), ("datadir", "/d/"), ("server_id", "1")];
-        let wanted = Identity { uuid: Some("h/3306//d/".to_owned()), server_id: 1 };
+        let wanted = Identity { uuid: Some("h/3306//d//1".to_owned()), server_id: 1 };
         assert_eq!(variables(&place).identity(), wanted);
     }
 
