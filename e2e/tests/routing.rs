@@ -97,7 +97,9 @@ const WRITES: [&str; 22] = [
 
 fn automatic_split(flavour: Flavour) -> Result<()> {
     let replication = shared_replication(flavour)?;
-    let proxy = Trunkline::start(&topology(replication, "auto", "", ""))?;
+    // By default, the share depends on how fast each server answers as well.
+    let random = format!("[[hostgroup]]\nhostgroup_id = {READER}\nbalance = \"random\"\n");
+    let proxy = Trunkline::start(&topology(replication, "auto", "", &random))?;
     let mut one = client(&proxy, "")?;
     let mut names: BTreeMap<String, u32> = BTreeMap::new();
     for _ in 0..200 {
