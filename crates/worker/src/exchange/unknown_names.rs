@@ -22,12 +22,10 @@ pub(super) fn hold_names(pins: &mut Pins, analysis: &Analysis, schema: &Schema) 
         Schema::None | Schema::Unknown => None,
     };
     for used in &analysis.references.tables {
-        match used.name.schema.as_deref().or(current) {
-            Some(schema) => {
-                let name = [schema, &[PARTS], &used.name.table].concat();
-                pins.pin_name_once(PinReason::UnknownName, &name);
-            }
-            None => pins.pin(PinReason::Routine),
+        // Where no schema is current, a name without one is an error before anything runs.
+        if let Some(schema) = used.name.schema.as_deref().or(current) {
+            let name = [schema, &[PARTS], &used.name.table].concat();
+            pins.pin_name_once(PinReason::UnknownName, &name);
         }
     }
 }
