@@ -6,7 +6,7 @@ use foldhash::fast::FixedState;
 use slab::Slab;
 use trunkline_topology::{Balance, Draws, HostgroupId, RefusalCause, Server, ServerKey};
 
-use crate::{AccountId, ConnId, Slot, SlotId, Waiters};
+use crate::{AccountId, ConnId, Hold, Slot, SlotId, Waiters};
 
 /// What to do for a statement that needs a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -208,6 +208,11 @@ impl<C: Copy + PartialEq> Pool<C> {
     #[inline]
     pub fn is_waited_for(&self, hostgroup: HostgroupId) -> bool {
         self.groups.get(&hostgroup).is_some_and(|group| !group.waiters.is_empty())
+    }
+
+    /// Why nobody who waits for a hostgroup is served, when that was looked at last.
+    pub fn hold(&self, hostgroup: HostgroupId) -> Option<Hold> {
+        self.groups.get(&hostgroup)?.waiters.hold()
     }
 
     /// Hostgroups where sessions wait.

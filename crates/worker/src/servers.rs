@@ -7,6 +7,7 @@ mod credentials;
 mod defaults;
 pub(crate) mod dirt;
 mod handover;
+mod hold;
 mod kills;
 mod opening;
 mod reset;

@@ -6,7 +6,7 @@ use trunkline_pool::{ConnState, SlotId};
 use trunkline_protocol::error::ErrorKind;
 use trunkline_session::tracker::SessionState;
 use trunkline_stats::ClientRefusal;
-use trunkline_topology::{HostgroupId, ReadWriteSplit};
+use trunkline_topology::{HostgroupId, ReadWriteSplit, RefusalCause};
 
 use crate::{
     Action, ClientId, Worker,
@@ -153,6 +153,7 @@ impl Worker {
             if !core.servers.pool.waiters(hostgroup).is_empty() {
                 core.servers.pool.try_shunned(hostgroup, now_ms);
             }
+            core.look_at_hold(hostgroup);
             while let Some(waiter) =
                 self.commands.exchange.core.servers.pool.waiters(hostgroup).take_expired(now_ms)
             {
@@ -160,8 +161,15 @@ impl Worker {
                 let waited_ms =
                     (self.commands.exchange.core.env.now.us.saturating_sub(waiter.since_us))
                         / 1_000;
-                self.commands.exchange.with_client(waiter.client, |exchange, client| {
-                    exchange.refuse_statement(client, hostgroup, cause, waited_ms.max(1), None);
+                self.commands.exchange.core.fx.stats.counters.holds_timed_out +=
+                    u64::from(cause == RefusalCause::NoWriter);
+                self.commands.exchange.with_client(waiter.client, |exchange, client| match client
+                    .phase
+                {
+                    Phase::AwaitServer(_) => exchange.refuse_forward(client, hostgroup, cause),
+                    _ => {
+                        exchange.refuse_statement(client, hostgroup, cause, waited_ms.max(1), None);
+                    }
                 });
             }
             self.commands.exchange.core.fx.wake(Wake::Queue(hostgroup));

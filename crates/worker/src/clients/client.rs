@@ -157,7 +157,11 @@ impl Client {
         use ClientSession::{Changing, Left, None, Open, Tried};
         match &self.phase {
             Phase::Login(_) => matches!(self.session, None | Changing(_) | Left(_)),
-            Phase::Idle | Phase::AwaitKill(_) | Phase::AwaitNames(_) | Phase::Forward(_) => {
+            Phase::Idle
+            | Phase::AwaitKill(_)
+            | Phase::AwaitNames(_)
+            | Phase::Forward(_)
+            | Phase::AwaitServer(_) => {
                 matches!(self.session, Open(_))
             }
             Phase::Running(_) => matches!(self.session, Open(_) | Tried { .. }),
@@ -208,6 +212,8 @@ pub(crate) enum Phase {
     AwaitNames(Box<AwaitNames>),
     /// Bytes go straight to this server connection and back.
     Forward(ConnId),
+    /// A server of this hostgroup is awaited, for a connection of its own.
+    AwaitServer(HostgroupId),
     /// Ends when its outbox is empty.
     Closing,
 }
