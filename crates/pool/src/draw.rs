@@ -151,8 +151,11 @@ impl<C: Copy + PartialEq> Pool<C> {
             tier: None,
             is_lenient: false,
         };
-        if group.has_tiers {
-            return self.draw_by_tier(hostgroup, asker);
+        if group.is_special {
+            return match group.is_paused {
+                true => Err(RefusalCause::NoneOnline),
+                false => self.draw_by_tier(hostgroup, asker),
+            };
         }
         let mut drawn = group.balance.choose(&view, &mut self.draws, asker.source);
         if drawn.is_none() {

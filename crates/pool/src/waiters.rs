@@ -28,6 +28,8 @@ pub enum Hold {
         /// How long one is held at most, ms.
         timeout_ms: u64,
     },
+    /// An operator has paused it.
+    Paused,
 }
 
 /// The queue of one hostgroup. Bounded: [`push`](Self::push) refuses beyond the limit.
@@ -63,6 +65,11 @@ impl<C> Waiter<C> {
             Some(Hold::NoWriter { timeout_ms }) => {
                 self.held_ms.get_or_insert(now_ms).saturating_add(timeout_ms)
             }
+            // The pause has an end.
+            Some(Hold::Paused) => {
+                self.held_ms.get_or_insert(now_ms);
+                u64::MAX
+            }
             None => now_ms.saturating_add(connect_ms),
         };
         begins
@@ -96,7 +103,13 @@ impl<C: Copy + PartialEq> Waiters<C> {
         if before == hold {
             return HoldLook { begun: 0, held_ms };
         }
-        let begins = |waiter: &mut Waiter<C>| waiter.follow(hold, now_ms, connect_ms);
+        let begins = |waiter: &mut Waiter<C>| {
+            if before == Some(Hold::Paused) {
+                // Whatever holds it next has all of its own time.
+                waiter.held_ms = waiter.held_ms.map(|_| now_ms);
+            }
+            waiter.follow(hold, now_ms, connect_ms)
+        };
         let begun = self.queue.iter_mut().map(begins).filter(|begins| *begins).count();
         HoldLook { begun, held_ms }
     }
@@ -120,9 +133,12 @@ impl<C: Copy + PartialEq> Waiters<C> {
 
     /// Puts a session back at the front: it was served, but what it got was not usable. False,
     /// without doing so, when `max` wait already.
-    pub fn push_front(&mut self, waiter: Waiter<C>, max: usize) -> bool {
+    pub fn push_front(&mut self, mut waiter: Waiter<C>, max: usize) -> bool {
         let has_room = self.queue.len() < max;
         if has_room {
+            if self.hold.is_some() && waiter.held_ms.is_none() {
+                waiter.follow(self.hold, waiter.since_us / 1_000, 0);
+            }
             self.queue.push_front(waiter);
         }
         has_room
@@ -188,6 +204,17 @@ mod tests {
         assert_eq!(waiters.take_expired(600), None);
         assert_eq!(waiters.set_hold(None, 700, 1_000).held_ms, 130);
         assert_eq!(waiters.front().map(|it| it.deadline_ms), Some(1_700));
+    }
+
+    #[test]
+    fn a_pause_takes_nothing_from_the_time_of_the_next_hold() {
+        let mut waiters = Waiters::default();
+        assert!(waiters.push(waiter(1, 1_000), 9));
+        assert_eq!(waiters.set_hold(Some(Hold::Paused), 10, 1_000).begun, 1);
+        assert_eq!(waiters.take_expired(1_000_000), None);
+        let hold = Some(Hold::NoWriter { timeout_ms: 100 });
+        assert_eq!(waiters.set_hold(hold, 5_000, 1_000).begun, 0);
+        assert_eq!(waiters.front().map(|it| it.deadline_ms), Some(5_100));
     }
 
     #[test]

@@ -269,7 +269,7 @@ counters! {
         queue_time_us: "trunkline_statement_wait_microseconds_total";
             "Time that statements waited for a server connection until they got one."
         statements_held: "trunkline_statement_holds_total";
-            "Statements, logins and connections of users with fast_forward that were held, as there was no writer."
+            "Statements, logins and connections of users with fast_forward that were held, as their cluster had no writer or their hostgroup was paused."
         hold_time_us: "trunkline_statement_hold_microseconds_total";
             "Time for which they were held."
         holds_timed_out: "trunkline_statement_hold_failures_total", result = "timeout";

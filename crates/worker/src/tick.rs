@@ -62,6 +62,8 @@ impl Worker {
             true => sweep_ms.min(self.upkeep.rests_checked_ms + REST_SWEEP_EVERY_MS),
             false => sweep_ms,
         };
+        let pauses = &self.commands.exchange.core.servers.pauses;
+        let sweep_ms = pauses.values().fold(sweep_ms, |next_ms, until_ms| next_ms.min(*until_ms));
         let clients = &self.commands.exchange.core.clients;
         let next_ms = clients.timers.first().map_or(sweep_ms, |(at_ms, _)| sweep_ms.min(*at_ms));
         let next_ms = clients.memory.due_ms().map_or(next_ms, |due_ms| next_ms.min(due_ms));
@@ -84,6 +86,7 @@ impl Worker {
         self.commands.expire_timers();
         self.commands.exchange.go_on_cached();
         self.commands.exchange.pump_mirrors();
+        self.commands.exchange.expire_pauses();
         self.expire_waiters();
         self.commands.exchange.core.overtake_slow();
         self.leave_silent_servers();

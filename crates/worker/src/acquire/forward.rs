@@ -50,7 +50,9 @@ impl Exchange {
                     .with_conn(conn, |core, conn| core.replace(conn, hostgroup, account, client));
                 opened.flatten()
             }
-            DedicatedChoice::None(RefusalCause::NoneOnline) => {
+            DedicatedChoice::None(cause)
+                if cause == RefusalCause::NoneOnline || waited.is_some() =>
+            {
                 if let Err(cause) = self.hold_forward(client, hostgroup, waited) {
                     self.refuse_forward(client, hostgroup, cause);
                 }

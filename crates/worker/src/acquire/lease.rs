@@ -150,7 +150,8 @@ impl Exchange {
         let leased = self.with_conn(conn_id, |exchange, conn| {
             let is_untouched =
                 conn.holder.turn == turn && conn.holder.last_client == Some(client.id);
-            let may_run_there = is_read || conn.server.hostgroup == hostgroup;
+            let is_paused = exchange.core.servers.pauses.contains_key(&conn.server.hostgroup);
+            let may_run_there = !is_paused && (is_read || conn.server.hostgroup == hostgroup);
             let fits = is_untouched && may_run_there && conn.login.account == account;
             let is_taken = fits && exchange.core.servers.take_free(conn);
             if is_taken {
@@ -297,6 +298,9 @@ impl Exchange {
     /// Serves those who wait for a hostgroup as far as that is possible by now. Who waits for one
     /// server alone keeps nobody behind from the others.
     pub(crate) fn pump(&mut self, hostgroup: HostgroupId) {
+        if self.core.servers.pool.hold(hostgroup).is_some() {
+            return;
+        }
         let connecting = self.core.servers.pool.connecting(hostgroup);
         let mut unserved =
             self.core.servers.pool.waiters(hostgroup).len().saturating_sub(connecting);
@@ -331,7 +335,7 @@ impl Exchange {
             self.core.servers.pool.waiters(hostgroup).take(|it| it.client == client.id);
             client.phase = Phase::Idle;
             self.open_forward(client, Some(*waiter));
-            return true;
+            return !matches!(client.phase, Phase::AwaitServer(_));
         }
         let account = waiter.account;
         let named = self.core.named_server(client);
@@ -497,6 +501,10 @@ impl Core {
         account: AccountId,
         slot: SlotId,
     ) -> Option<Waiter<ClientId>> {
+        let waiters = self.servers.pool.waiters(hostgroup);
+        if waiters.is_empty() || waiters.hold() == Some(Hold::Paused) {
+            return None;
+        }
         let server = Arc::clone(&self.servers.pool.slot(slot)?.server);
         let clients = &self.clients;
         let suits = |id: ClientId| {

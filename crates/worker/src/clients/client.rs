@@ -175,6 +175,19 @@ impl Client {
         !self.io.inbox.is_empty() || self.io.has_more || self.io.follows || packed > 0
     }
 
+    /// The paused hostgroup in which its statement is held on a connection that its session keeps.
+    pub(crate) fn held_by_pause(&self) -> Option<HostgroupId> {
+        match &self.phase {
+            Phase::Running(statement) => match &statement.stage {
+                Stage::Held(held) if held.awaits == Awaits::Resume => {
+                    Some(statement.target.hostgroup)
+                }
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
     /// The only server that its statement is to run on.
     pub(crate) fn pinned_server(&self) -> Option<&ServerKey> {
         match &self.phase {
@@ -615,6 +628,8 @@ pub(crate) enum Awaits {
     Cached(Box<[u8]>),
     /// That what an earlier statement left has been fetched.
     Past,
+    /// That the hostgroup is paused no more.
+    Resume,
 }
 
 /// How far a command has come.

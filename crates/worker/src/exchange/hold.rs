@@ -22,8 +22,10 @@ impl Exchange {
         let Some(account) = client.session.as_ref().map(|session| session.login.account) else {
             return Err(RefusalCause::NoneOnline);
         };
-        let is_clusters = self.core.env.snapshot.cluster_writing_in(hostgroup).is_some();
-        if !is_clusters || !matches!(client.phase, Phase::Idle | Phase::Forward(_)) {
+        let may_wait = waited.is_some()
+            || self.core.servers.pauses.contains_key(&hostgroup)
+            || self.core.env.snapshot.cluster_writing_in(hostgroup).is_some();
+        if !may_wait || !matches!(client.phase, Phase::Idle | Phase::Forward(_)) {
             return Err(RefusalCause::NoneOnline);
         }
         self.core.look_at_hold(hostgroup);

@@ -65,6 +65,10 @@ impl Core {
                         let why = self.no_writer_text(hostgroup);
                         format!("{queue_max} statements are held already: {why}")
                     }
+                    Some(Hold::Paused) => format!(
+                        "{queue_max} statements are held already: the hostgroup is paused; \
+                         nothing was executed, so it can be tried again"
+                    ),
                     None => format!("{queue_max} statements wait already"),
                 }
             }

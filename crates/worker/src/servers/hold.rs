@@ -24,6 +24,7 @@ impl Core {
     pub(crate) fn look_at_hold(&mut self, hostgroup: HostgroupId) {
         let now_ms = self.env.now.ms();
         let hold = match self.servers.pool.has_online(hostgroup, now_ms) {
+            _ if self.servers.pauses.contains_key(&hostgroup) => Some(Hold::Paused),
             true => None,
             false => self.env.snapshot.cluster_writing_in(hostgroup).map(|cluster| {
                 let timeout_ms = cluster.entry.hold_timeout;
@@ -38,8 +39,9 @@ impl Core {
     }
 
     /// What a session is doing that is held.
-    pub(crate) fn doing_held(&self, hostgroup: HostgroupId) -> Option<String> {
+    pub(super) fn doing_held(&self, hostgroup: HostgroupId) -> Option<String> {
         Some(match self.servers.pool.hold(hostgroup)? {
+            Hold::Paused => paused(hostgroup),
             Hold::NoWriter { .. } => {
                 let cluster = self.env.snapshot.cluster_writing_in(hostgroup);
                 let name = cluster.map(|cluster| cluster.entry.name.as_str());
@@ -89,6 +91,11 @@ impl Core {
             Some(_) | None => format!("{address} cannot be reached{why}"),
         }
     }
+}
+
+/// What a session is doing that is held by a pause.
+pub(super) fn paused(hostgroup: HostgroupId) -> String {
+    format!("held: hostgroup {hostgroup} is paused")
 }
 
 impl Servers {

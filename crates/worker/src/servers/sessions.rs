@@ -5,6 +5,7 @@ use trunkline_stats::{HeldConn, SessionList, SessionQuery, SessionRow};
 use crate::{
     clients::client::{Client, Lease, Phase, Session, Stage},
     rooms::Core,
+    servers::hold::paused,
     statement::analysis::Known,
 };
 
@@ -58,6 +59,7 @@ impl Core {
                 let since_us = self.env.now.us.saturating_sub(statement.command.begun_us);
                 let held = match statement.stage {
                     Stage::Queued => self.doing_held(statement.target.hostgroup),
+                    Stage::Held(_) => client.held_by_pause().map(paused),
                     _ => None,
                 };
                 let doing = held.unwrap_or_else(|| doing.to_owned());
