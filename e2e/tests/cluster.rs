@@ -1,6 +1,7 @@
 //! `[[cluster]]`: servers are discovered, and their roles are followed, whoever changes them.
 
 mod kinds;
+mod switchover;
 
 use std::{
     sync::{

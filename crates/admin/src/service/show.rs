@@ -40,6 +40,8 @@ const HELP: &[(&str, &str)] = &[
     ("SHOW PROMETHEUS METRICS", "all numbers, as Prometheus reads them"),
     ("KILL [CONNECTION] id", "ends a client"),
     ("KILL QUERY id", "ends a client's statement"),
+    ("SWITCHOVER cluster [TO 'host:port']", "makes another server of a cluster the writer"),
+    ("CHECK SWITCHOVER cluster [TO 'host:port']", "what would be in the way of that"),
     ("EXPLAIN ROUTE [USER name] [SCHEMA name] statement", "what would become of a statement"),
     ("SELECT CONFIG FILE, SELECT CONFIG INTO OUTFILE path", "RUNTIME as a configuration file"),
     ("CHECKSUM [MEMORY|DISK] <module>, SELECT GLOBAL_CHECKSUM()", "whether layers differ"),

@@ -43,9 +43,24 @@ impl Cluster {
             }
             Guidance::Release => {
                 self.is_guided = false;
-                // Whatever was known of members is old.
-                self.hosts.values_mut().for_each(|host| host.due_ms = now_ms);
+                self.forget_writers(now_ms, out);
             }
+        }
+    }
+
+    /// Nobody writes before a server has told anew that it takes writes.
+    fn forget_writers(&mut self, now_ms: u64, out: &mut Vec<Output>) {
+        for host in self.hosts.values_mut() {
+            host.due_ms = now_ms;
+            if let Some(facts) = host.facts.as_mut().filter(|facts| facts.is_writable) {
+                facts.is_writable = false;
+                host.writable_ms = None;
+                host.asked_ms = now_ms + 1;
+            }
+        }
+        if self.policy.kind == Kind::Replication {
+            self.writer = None;
+            out.push(Output::SetWriter(None));
         }
     }
 
