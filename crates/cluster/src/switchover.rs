@@ -189,6 +189,9 @@ struct Doing {
 struct Afterwards {
     /// By their numbers.
     left: BTreeMap<u32, (HostId, Action, u64)>,
+    /// Whether the new writer gets the settings of one: when it has its replicas, as it waits for
+    /// them with semi-synchronous replication.
+    is_settling: bool,
     failed: Vec<String>,
 }
 
@@ -266,6 +269,10 @@ impl Switchover {
             State::Doing(doing) if step == self.step => self.next(now_ms, doing, result, out),
             State::Afterwards(mut afterwards) => {
                 self.ended_afterwards(now_ms, step, result, &mut afterwards, out);
+                let is_last = afterwards.left.is_empty();
+                if is_last && !std::mem::replace(&mut afterwards.is_settling, true) {
+                    self.order_behind(now_ms, self.plan.new, Action::Settle, &mut afterwards, out);
+                }
                 self.state = match afterwards.left.is_empty() {
                     true => {
                         out.push(Order::End(Outcome::Done(afterwards.failed)));
@@ -399,16 +406,28 @@ impl Switchover {
             return;
         }
         let follow = |had| Action::Follow { source: new, had };
-        let mut actions = vec![(new, Action::Settle), (old, follow(Some(self.position.clone())))];
+        let mut actions = vec![(old, follow(Some(self.position.clone())))];
         actions.extend(others.iter().map(|host| (*host, follow(None))));
         let mut afterwards = Afterwards::default();
         for (host, action) in actions {
-            self.step += 1;
-            let (step, within_ms) = (self.step, AFTERWARDS_MS);
-            afterwards.left.insert(step, (host, action.clone(), now_ms));
-            out.push(Order::Do { step, host, action, within_ms });
+            self.order_behind(now_ms, host, action, &mut afterwards, out);
         }
         self.state = State::Afterwards(afterwards);
+    }
+
+    /// A step behind the promotion.
+    fn order_behind(
+        &mut self,
+        now_ms: u64,
+        host: HostId,
+        action: Action,
+        afterwards: &mut Afterwards,
+        out: &mut Vec<Order>,
+    ) {
+        self.step += 1;
+        let (step, within_ms) = (self.step, AFTERWARDS_MS);
+        afterwards.left.insert(step, (host, action.clone(), now_ms));
+        out.push(Order::Do { step, host, action, within_ms });
     }
 
     fn ended_afterwards(

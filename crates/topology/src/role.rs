@@ -33,8 +33,8 @@ impl WriterCell {
     /// else; gives the new epoch.
     pub fn drain(&self) -> u32 {
         let next = |cell: u64| {
-            let is_anybody = cell % EPOCH != 0;
-            Some(cell.wrapping_add(EPOCH) | if is_anybody { DRAINS } else { 0 })
+            let is_nobody = cell.is_multiple_of(EPOCH);
+            Some(cell.wrapping_add(EPOCH) | if is_nobody { 0 } else { DRAINS })
         };
         // `next` always gives one.
         let before = self.cell.fetch_update(Relaxed, Relaxed, next).unwrap_or_else(|cell| cell);

@@ -37,7 +37,7 @@ fn grants(flavour: Flavour) -> String {
     )
 }
 
-fn with_admin(kind: &str, servers: &[Arc<Server>]) -> Result<Trunkline> {
+pub(super) fn with_admin(kind: &str, servers: &[Arc<Server>]) -> Result<Trunkline> {
     let seeds: Vec<_> = servers.iter().map(|it| format!("\"{}\"", it.address())).collect();
     Trunkline::start_database(&format!(
         "workers = 2\ncatalog_wait_ms = 10000\nmonitor_read_only_interval = 200\n\
@@ -164,11 +164,24 @@ fn switch_and_write(
 
 fn prepare(primary: &Server, flavour: Flavour) -> Result<()> {
     primary.sql(&grants(flavour))?;
+    make_table(primary)
+}
+
+pub(super) fn make_table(primary: &Server) -> Result<()> {
     primary.sql(
         "CREATE TABLE mark.number (id INT AUTO_INCREMENT PRIMARY KEY, client INT, n INT,
          KEY (client, n))",
     )?;
     Ok(())
+}
+
+/// Switches from the first of these servers to the second and back, as often as is asked for, while
+/// clients write; all of them have what was acknowledged.
+pub(super) fn switch_and_compare(proxy: &Trunkline, servers: &[Arc<Server>]) -> Result<()> {
+    let switched = switch_and_write(proxy, servers, rounds());
+    let (acknowledged, mut pauses) = switched.with_context(|| proxy.log())?;
+    told(&mut pauses);
+    compare(servers, acknowledged)
 }
 
 fn told(pauses: &mut [u64]) {
@@ -198,15 +211,121 @@ fn writes_go_on_over_switchovers_and_none_is_lost_or_done_twice() -> Result<()> 
         let verdicts: Vec<&str> = found.iter().map(|row| row[1].as_str()).collect();
         ensure!(verdicts == ["candidate"], "{found:?}");
 
-        let switched = switch_and_write(&proxy, &servers, rounds());
-        let (acknowledged, mut pauses) = switched.with_context(|| proxy.log())?;
-        told(&mut pauses);
+        switch_and_compare(&proxy, &servers)?;
         let last = if rounds() % 2 == 1 { &servers[1] } else { &servers[0] };
         wait_role(&proxy, last, "writer")?;
-        compare(&servers, acknowledged)?;
         for server in servers.iter().filter(|it| it.port() != last.port()) {
             wait_role(&proxy, server, "reader")?;
         }
     }
+    Ok(())
+}
+
+/// The error of a statement of the admin port.
+fn refusal(admin: &mut SqlClient, statement: &str, part: &str) -> Result<()> {
+    let error = match admin.sql(statement) {
+        Ok(rows) => anyhow::bail!("{statement} is answered with {rows:?}"),
+        Err(error) => format!("{error:#}"),
+    };
+    ensure!(error.contains(part), "{statement}: {error}, not {part}");
+    Ok(())
+}
+
+/// What is found to be in the way.
+fn blocks(admin: &mut SqlClient, statement: &str, part: &str) -> Result<()> {
+    let found: Vec<Vec<String>> = admin.sql(statement)?.iter().map(cells).collect();
+    let is_found = found.iter().any(|row| row[1] == "blocks" && row[2].contains(part));
+    ensure!(is_found, "{statement}: {found:?}, not {part}");
+    refusal(admin, statement.trim_start_matches("CHECK "), part)
+}
+
+fn writes(proxy: &Trunkline, server: &Server) -> Result<()> {
+    wait_role(proxy, server, "writer")?;
+    client(proxy, "")?.sql("INSERT INTO mark.note (text) VALUES ('after')")?;
+    let read_only = server.value("SELECT @@global.read_only")?;
+    ensure!(read_only == Some("0".to_owned()), "{read_only:?}");
+    Ok(())
+}
+
+#[test]
+fn what_is_in_the_way_of_a_switchover_is_told_and_what_fails_is_undone() -> Result<()> {
+    if !is_available(Flavour::MariaDb, "what_is_in_the_way_of_a_switchover") {
+        return Ok(());
+    }
+    let replication = replication(Flavour::MariaDb, 2)?;
+    let mut servers = vec![Arc::clone(replication.primary())];
+    servers.extend(replication.replicas().iter().cloned());
+    let [one, two, three] = &servers[..] else { anyhow::bail!("not three servers") };
+    prepare(one, Flavour::MariaDb)?;
+    replication.wait_caught_up(SOON)?;
+    let proxy = with_admin("replication", &servers)?;
+    for (server, wanted) in [(one, "writer"), (two, "reader"), (three, "reader")] {
+        wait_role(&proxy, server, wanted)?;
+    }
+    let mut admin = administrator(&proxy)?;
+    let to = |server: &Server| format!("CHECK SWITCHOVER shop TO '{}'", server.address());
+    refusal(&mut admin, "SWITCHOVER mall", "there is no cluster `mall`")?;
+    refusal(&mut admin, "CHECK SWITCHOVER shop TO '10.0.0.1:1'", "no server of cluster shop")?;
+    refusal(&mut admin, "SWITCHOVER", "wants a cluster")?;
+    blocks(&mut admin, &to(one), "it is the writer already")?;
+    two.sql("STOP SLAVE SQL_THREAD")?;
+    blocks(&mut admin, &to(two), "its replication does not run")?;
+    two.sql("START SLAVE SQL_THREAD")?;
+    three.sql("SET sql_log_bin = 1; CREATE DATABASE errant")?;
+    blocks(&mut admin, &to(three), "transactions that the writer has not")?;
+    one.sql(&format!("REVOKE RELOAD ON *.* FROM {SWITCHER}"))?;
+    blocks(&mut admin, &to(two), "the account for switchovers lacks RELOAD")?;
+    one.sql(&format!("GRANT RELOAD ON *.* TO {SWITCHER}"))?;
+    for statement in [
+        "SET trunkline-switchover_drain_timeout = '300'",
+        "SET trunkline-switchover_timeout = '2500'",
+        "LOAD TRUNKLINE VARIABLES TO RUNTIME",
+    ] {
+        admin.sql(statement)?;
+    }
+    let switch = format!("SWITCHOVER shop TO '{}'", two.address());
+
+    // A session that nobody sent through the proxy keeps the old writer from becoming read-only.
+    let mut locker = one.root()?;
+    locker.sql("LOCK TABLES mark.note WRITE")?;
+    refusal(&mut admin, &switch, "it was undone")?;
+    locker.sql("UNLOCK TABLES")?;
+    writes(&proxy, one)?;
+
+    // The candidate applies nothing any more.
+    let mut locker = two.root()?;
+    locker.sql("LOCK TABLES mark.note WRITE")?;
+    writes(&proxy, one)?;
+    refusal(&mut admin, &switch, "it was undone")?;
+    locker.sql("UNLOCK TABLES")?;
+    writes(&proxy, one)?;
+
+    // What does not end is ended, and whoever has only read or waited notices nothing.
+    let mut held = client(&proxy, "")?;
+    held.sql("BEGIN; INSERT INTO mark.note (text) VALUES ('lost')")?;
+    admin.sql(&switch)?;
+    fails(&mut held, "COMMIT", LOST)?;
+    writes(&proxy, two)?;
+    let lost = two.value("SELECT COUNT(*) FROM mark.note WHERE text = 'lost'")?;
+    ensure!(lost == Some("0".to_owned()), "{lost:?}");
+    wait_role(&proxy, one, "reader")?;
+
+    // The writer dies while it drains: nobody is promoted, and the hold ends.
+    admin.sql("SET trunkline-switchover_drain_timeout = '2000'")?;
+    admin.sql("LOAD TRUNKLINE VARIABLES TO RUNTIME")?;
+    let mut held = client(&proxy, "")?;
+    held.sql("BEGIN; INSERT INTO mark.note (text) VALUES ('lost')")?;
+    let back = format!("SWITCHOVER shop TO '{}'", one.address());
+    thread::scope(|scope| {
+        let mark = proxy.log_mark();
+        let switching = scope.spawn(|| refusal(&mut admin, &back, "Nobody writes"));
+        let begun = proxy.wait_log(mark, "it begins", SOON);
+        let killed = two.kill_hard();
+        let refused = switching.join().expect("no panic");
+        begun.map(drop).and(killed).and(refused)
+    })?;
+    // Somebody decides.
+    one.sql(Words::of(Flavour::MariaDb).promote)?;
+    writes(&proxy, one)?;
     Ok(())
 }

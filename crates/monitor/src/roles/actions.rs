@@ -134,6 +134,8 @@ async fn demote(
     if job.old.runs_events {
         talk.execute("SET GLOBAL event_scheduler = OFF").await?;
     }
+    // What has had its time to end must not keep it from becoming read-only.
+    let mut ended = end_sessions(talk, WRITING).await?;
     // It waits for commits and for locks of tables, here no longer than this.
     let wait = time_max.saturating_sub(MARGIN);
     match family {
@@ -151,7 +153,7 @@ async fn demote(
             talk.execute(MYSQL.read_only).await?;
         }
     }
-    let mut ended = end_sessions(talk, WRITING).await?;
+    ended += end_sessions(talk, WRITING).await?;
     if family == Family::MariaDb {
         ended += end_sessions(talk, PRIVILEGED).await?;
     }
