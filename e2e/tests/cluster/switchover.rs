@@ -78,7 +78,7 @@ fn write(proxy: &Trunkline, number: u32, is_over: &AtomicBool) -> Result<Written
     while !is_over.load(Ordering::Relaxed) {
         let insert = |n| format!("INSERT INTO mark.number (client, n) VALUES ({number}, {n})");
         let begun = Instant::now();
-        let count = if number % 2 == 0 { 1 } else { 2 };
+        let count = if number.is_multiple_of(2) { 1 } else { 2 };
         let done = match count {
             1 => client.sql(&insert(next)).map(drop),
             _ => ["BEGIN".to_owned(), insert(next), insert(next + 1), "COMMIT".to_owned()]
