@@ -225,6 +225,17 @@ fn a_promotion_is_followed_and_the_old_primary_is_fenced_until_it_replicates() -
         wait_who(&proxy, WRITER, "replica1")?;
         follow(old, new)?;
         wait_role(&proxy, old, "reader")?;
+        let metric = |name: &str, labels: &str| proxy.metric(name, labels);
+        ensure!(metric("trunkline_cluster_writers", "cluster=\"shop\"")? == Some(1.0));
+        let was_fenced = "cluster=\"shop\",event=\"fenced\"";
+        ensure!(metric("trunkline_cluster_events_total", was_fenced)? == Some(1.0));
+        for (role, value) in [("reader", 1.0), ("fenced", 0.0)] {
+            let labels = format!("cluster=\"shop\",server=\"{}\",role=\"{role}\"", old.address());
+            let is = metric("trunkline_cluster_server_role", &labels)?;
+            ensure!(is == Some(value), "{role}: {is:?}");
+        }
+        let checks = "check=\"read_only\",outcome=\"ok\"";
+        ensure!(metric("trunkline_monitor_checks_total", checks)?.is_some_and(|it| it > 3.0));
     }
     Ok(())
 }

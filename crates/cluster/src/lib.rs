@@ -25,6 +25,8 @@
 pub mod event;
 pub mod facts;
 pub mod machine;
+#[cfg(feature = "plants")]
+pub mod plants;
 pub mod switchover;
 
 pub use event::{Event, EventKind};

@@ -56,6 +56,7 @@ impl Cluster {
                 facts.is_writable = false;
                 host.writable_ms = None;
                 host.asked_ms = now_ms + 1;
+                host.told_ms = now_ms + 1;
             }
         }
         if self.policy.kind == Kind::Replication {
@@ -84,6 +85,7 @@ impl Cluster {
             }
             facts.is_writable = is_it;
             host.asked_ms = known_ms;
+            host.told_ms = known_ms;
             host.due_ms = known_ms;
             host.writable_ms = is_it.then_some(known_ms);
             if is_it {

@@ -140,7 +140,7 @@ impl Cluster {
 
 /// What a member is good for; `None` when it has not told yet.
 fn fitness(host: &Host, group: Group) -> Option<Fitness> {
-    if host.marks.is_alias {
+    if host.marks.alias_of.is_some() {
         return Some(Fitness::None("it is a member under another name already".to_owned()));
     }
     if host.reach == Reach::Down {

@@ -138,7 +138,7 @@ impl Following {
         let (policy, timeout_ms) = policy(settings, entry);
         self.timeout = Duration::from_millis(timeout_ms);
         self.cluster.set_policy(policy);
-        self.servers.clear();
+        let before = std::mem::take(&mut self.servers);
         for member in &configured.members {
             let Some(entries) = Entries::of(snapshot, configured, member) else { continue };
             let host = HostId(member.number);
@@ -158,6 +158,9 @@ impl Following {
             self.conversations.remove(&host);
             self.on(now_ms, Input::Gone(host));
         }
+        // Workers may still have the configuration that has them.
+        let left = before.iter().filter(|(host, _)| !self.servers.contains_key(host));
+        left.for_each(|(_, entries)| entries.set(Places::default()));
         // A role that several may have is its entry's, which may be new.
         for (host, entries) in &self.servers {
             entries.set(self.cluster.places(*host));
@@ -177,7 +180,7 @@ impl Following {
     pub(super) fn look_at_traffic(&mut self, now_ms: u64) {
         let mut seen = Vec::new();
         for (host, servers) in &self.servers {
-            let wants_answers = self.cluster.reach(*host) != Reach::Up;
+            let wants_answers = self.cluster.wants_answers(*host, now_ms);
             for server in servers.all() {
                 let of = server.health.take_seen(wants_answers);
                 let evidence = [
