@@ -37,11 +37,15 @@ fn start(seeds: &[&Server]) -> Result<Trunkline> {
     Trunkline::start(&format!(
         "workers = 2\ncatalog_wait_ms = 10000\nmonitor_read_only_interval = 200\n\
          [[cluster]]\nname = \"shop\"\nkind = \"replication\"\nwriter_hostgroup = 10\n\
-         reader_hostgroup = 20\nseeds = [{}]\n{}",
+         reader_hostgroup = 20\nseeds = [{}]\n{}{RAW}",
         seeds.join(", "),
         user(10)
     ))
 }
+
+/// A user whose bytes go straight through.
+const RAW: &str = "[[user]]\nname = \"raw\"\npassword = \"raw\"\ndefault_hostgroup = 10\n\
+                   fast_forward = true\n";
 
 /// What an orchestrator does: the primary becomes read-only, a replica takes over when it has all
 /// that the primary has, and the others follow it.
@@ -194,6 +198,8 @@ fn a_promotion_is_followed_and_the_old_primary_is_fenced_until_it_replicates() -
         let replication = replication(flavour, 2)?;
         let (old, replicas) = (replication.primary(), replication.replicas());
         let (new, other) = (&replicas[0], &replicas[1]);
+        old.create_user("raw", "raw", AuthPlugin::ServerDefault)?;
+        replication.wait_caught_up(SOON)?;
         let proxy = start(&[old, new, other])?;
         for (server, wanted) in [(old, "writer"), (new, "reader"), (other, "reader")] {
             wait_role(&proxy, server, wanted)?;
@@ -202,22 +208,28 @@ fn a_promotion_is_followed_and_the_old_primary_is_fenced_until_it_replicates() -
         session.sql("INSERT INTO mark.note (text) VALUES ('before')")?;
         replication.wait_caught_up(SOON)?;
         old.kill_hard()?;
-        // While nobody writes, writes wait and reads go on.
+        // While nobody writes, writes are held and reads go on.
         let waits = thread::scope(|scope| {
             let insert = "INSERT INTO mark.note (text) VALUES ('after')";
             let proxy = &proxy;
             let waiting = scope.spawn(move || client(proxy, "")?.sql(insert));
+            let raw = scope.spawn(move || proxy.connect("raw", "raw", "")?.sql(insert));
+            wait_until("two are held", SOON, || {
+                let held = proxy.metric("trunkline_statements_held", "hostgroup=\"10\"")?;
+                Ok((held == Some(2.0)).then_some(()))
+            })?;
             let reads = wait_until("a read", SOON, || {
                 let who = client(proxy, "").and_then(|mut client| text(&mut client, WHO));
                 Ok(who.is_ok_and(|who| who.starts_with("replica")).then_some(()))
             });
             let promoted = new.sql(Words::of(flavour).promote).and_then(|_| follow(other, new));
             let written = waiting.join().expect("no panic");
-            reads.and(promoted).and(written).map(|_| ())
+            let forwarded = raw.join().expect("no panic");
+            reads.and(promoted).and(written).and(forwarded).map(|_| ())
         });
         waits.context("a write waits for the next writer")?;
         wait_role(&proxy, new, "writer")?;
-        ensure!(new.value("SELECT COUNT(*) FROM mark.note")? == Some("2".to_owned()));
+        ensure!(new.value("SELECT COUNT(*) FROM mark.note")? == Some("3".to_owned()));
 
         // It comes back as if nothing had happened.
         old.restart()?;
@@ -249,15 +261,13 @@ fn what_a_primary_answers_after_another_one_has_taken_over_is_not_told() -> Resu
         let replication = replication(flavour, 1)?;
         let (old, new) = (replication.primary(), &replication.replicas()[0]);
         let seeds = [old, new].map(|server| format!("\"{}\"", server.address())).join(", ");
-        let raw = "[[user]]\nname = \"raw\"\npassword = \"raw\"\ndefault_hostgroup = 10\n\
-                   fast_forward = true\n";
         old.create_user("raw", "raw", AuthPlugin::ServerDefault)?;
         replication.wait_caught_up(SOON)?;
         let proxy = Trunkline::start(&format!(
             "workers = 1\ncatalog_wait_ms = 10000\nmonitor_read_only_interval = 200\n\
              monitor_read_only_timeout = 200\nmonitor_account = \"{USER}\"\n\
              [[cluster]]\nname = \"shop\"\nwriter_hostgroup = 10\nreader_hostgroup = 20\n\
-             seeds = [{seeds}]\n{raw}{}",
+             seeds = [{seeds}]\n{RAW}{}",
             user(10)
         ))?;
         wait_role(&proxy, old, "writer")?;

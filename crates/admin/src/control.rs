@@ -1,5 +1,6 @@
-//! The control socket: `trunkline kill`, `drain`, `reload` and `switchover` on the machine itself, without a
-//! token. Who may is decided by what the kernel says of the peer, whatever the file's mode.
+//! The control socket: `trunkline kill`, `drain`, `switchover` and other orders on the machine
+//! itself, without a token. Who may is decided by what the kernel says of the peer, whatever the
+//! file's mode.
 //!
 //! One connection carries one [`Request`] and one [`Outcome`], each a line of JSON.
 
@@ -24,7 +25,7 @@ use tokio::{
 use trunkline_stats::ControlFigures;
 use trunkline_topology::Address;
 
-use crate::{Ending, Runtime};
+use crate::{Ending, HostgroupTraffic, Runtime};
 
 /// Connections at once; others wait in the kernel's queue.
 const CONNECTIONS_MAX: usize = 8;
@@ -45,6 +46,18 @@ pub enum Order {
         id: u32,
         /// Only its statement.
         query: bool,
+    },
+    /// Holds what is new in a hostgroup.
+    Pause {
+        /// Which one.
+        hostgroup: u32,
+        /// For how long, s; as long as `hold_timeout` says without.
+        seconds: Option<u32>,
+    },
+    /// What is held in a hostgroup goes on.
+    Resume {
+        /// Which one.
+        hostgroup: u32,
     },
     /// Ends the process after running statements.
     Drain,
@@ -67,6 +80,11 @@ impl Order {
         match self {
             Self::Kill { id, query: true } => format!("KILL QUERY {id}"),
             Self::Kill { id, query: false } => format!("KILL CONNECTION {id}"),
+            Self::Pause { hostgroup, seconds: Some(seconds) } => {
+                format!("PAUSE HOSTGROUP {hostgroup} FOR {seconds}")
+            }
+            Self::Pause { hostgroup, seconds: None } => format!("PAUSE HOSTGROUP {hostgroup}"),
+            Self::Resume { hostgroup } => format!("RESUME HOSTGROUP {hostgroup}"),
             Self::Drain => "PROXYSQL SHUTDOWN SLOW".to_owned(),
             Self::Reload => "PROXYSQL RELOAD CONFIG".to_owned(),
             Self::Switchover { cluster, to, check } => {
@@ -260,14 +278,18 @@ async fn carry_out(order: &Order, runtime: &dyn Runtime) -> Outcome {
             Ok(()) => Outcome::done(""),
             Err(not) => Outcome::refused(format!("error {}: {}", not.code, not.message)),
         },
+        Order::Pause { hostgroup, seconds } => {
+            let length = seconds.map(|seconds| Duration::from_secs(seconds.into()));
+            outcome(runtime.hostgroup_traffic(*hostgroup, HostgroupTraffic::Pause(length)).await)
+        }
+        Order::Resume { hostgroup } => {
+            outcome(runtime.hostgroup_traffic(*hostgroup, HostgroupTraffic::Resume).await)
+        }
         Order::Drain => {
             runtime.stop(Ending::Slow);
             Outcome::done("")
         }
-        Order::Reload => match runtime.reload().await {
-            Ok(lines) => Outcome::done(lines.join("; ")),
-            Err(error) => Outcome::refused(error),
-        },
+        Order::Reload => outcome(runtime.reload().await),
         Order::Switchover { cluster, to, check } => {
             let to = to.as_deref().map(str::parse::<Address>).transpose();
             let Ok(to) = to else {
@@ -283,6 +305,13 @@ async fn carry_out(order: &Order, runtime: &dyn Runtime) -> Outcome {
                 }
             }
         }
+    }
+}
+
+fn outcome(done: Result<Vec<String>, String>) -> Outcome {
+    match done {
+        Ok(lines) => Outcome::done(lines.join("; ")),
+        Err(error) => Outcome::refused(error),
     }
 }
 
@@ -346,8 +375,16 @@ mod tests {
             to: Some("10.0.0.1:3306".to_owned()),
             check: true,
         };
-        let kill = Order::Kill { id: u32::MAX, query: false };
-        for order in [kill, Order::Drain, Order::Reload, switchover] {
+        let (hostgroup, seconds) = (u32::MAX, Some(u32::MAX));
+        for order in [
+            Order::Kill { id: u32::MAX, query: false },
+            Order::Pause { hostgroup, seconds },
+            Order::Pause { hostgroup, seconds: None },
+            Order::Resume { hostgroup },
+            Order::Drain,
+            Order::Reload,
+            switchover,
+        ] {
             let line =
                 serde_json::to_vec(&Request { process: Some(u32::MAX), order: order.clone() });
             let line = line.expect("JSON");

@@ -25,8 +25,8 @@ pub mod status;
 
 pub use http::{keep_ports, serve};
 pub use source::{
-    Answer, ApplyFuture, Ending, FailedLogins, Health, KillFuture, NotKilled, ReportFuture,
-    Runtime, SessionsFuture, StatusSource, Switched, Traffic,
+    Answer, ApplyFuture, Ending, FailedLogins, Health, HostgroupTraffic, KillFuture, NotKilled,
+    PausedHostgroup, ReportFuture, Runtime, SessionsFuture, StatusSource, Switched, Traffic,
 };
 pub use status::{sessions::sessions_text, status_text, topology::topology_text};
 

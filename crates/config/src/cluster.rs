@@ -36,6 +36,9 @@ pub struct ClusterEntry {
     pub writer_is_also_reader: Option<WriterReads>,
     /// What is done when the writer is lost.
     pub failover: Failover,
+    /// How long statements are held while there is no writer, ms; `None` is as the setting
+    /// `hold_timeout` says.
+    pub hold_timeout: Option<u64>,
     /// Who decides what is a read.
     pub read_write_split: ReadWriteSplit,
     /// The section that it stands in.
@@ -85,6 +88,7 @@ impl ClusterEntry {
             max_transactions_behind: 0,
             writer_is_also_reader: Some(WriterReads::No),
             failover: Failover::default(),
+            hold_timeout: None,
             read_write_split: ReadWriteSplit::default(),
             section: ClusterSection::Cluster,
             comment: String::new(),

@@ -1,5 +1,6 @@
-//! `trunkline kill`, `drain`, `reload` and `switchover`: commands that a running proxy carries out. On the
-//! machine itself they go over its control socket; with a token, over its API.
+//! `trunkline kill`, `pause`, `resume`, `drain`, `reload` and `switchover`: commands that a running
+//! proxy carries out. On the machine itself they go over its control socket; with a token, over its
+//! API.
 
 use std::{
     env,
@@ -19,7 +20,7 @@ use trunkline_stats::{ControlFigures, Report};
 use trunkline_store::open::DISK_FILE;
 
 use crate::{
-    cli::{KillArgs, OrderArgs, ReachArgs, SwitchoverArgs},
+    cli::{KillArgs, OrderArgs, PauseArgs, ReachArgs, ResumeArgs, SwitchoverArgs},
     show, status,
 };
 
@@ -32,6 +33,17 @@ const SWITCHOVER_TIME_MAX: Duration = Duration::from_secs(660);
 /// Ends a client, or its statement.
 pub fn run_kill(args: &KillArgs) -> Result<ExitCode> {
     run(&args.reach, args.json, Order::Kill { id: args.id, query: args.query })
+}
+
+/// Holds what is new in a hostgroup.
+pub fn run_pause(args: &PauseArgs) -> Result<ExitCode> {
+    let order = Order::Pause { hostgroup: args.hostgroup, seconds: args.seconds };
+    run(&args.reach, args.json, order)
+}
+
+/// Lets what is held in a hostgroup go on.
+pub fn run_resume(args: &ResumeArgs) -> Result<ExitCode> {
+    run(&args.reach, args.json, Order::Resume { hostgroup: args.hostgroup })
 }
 
 /// Has the proxy end after running statements.
@@ -177,9 +189,13 @@ fn ask_socket(path: &Path, request: Request) -> Result<String> {
              or root?)"
         )
     })?;
-    let time_max = match request.order {
+    let time_max = match &request.order {
         Order::Switchover { .. } => SWITCHOVER_TIME_MAX,
-        Order::Kill { .. } | Order::Drain | Order::Reload => ANSWER_TIME_MAX,
+        Order::Kill { .. }
+        | Order::Pause { .. }
+        | Order::Resume { .. }
+        | Order::Drain
+        | Order::Reload => ANSWER_TIME_MAX,
     };
     stream.set_read_timeout(Some(time_max))?;
     let mut line = serde_json::to_vec(&request)?;

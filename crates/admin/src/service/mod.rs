@@ -11,6 +11,7 @@ pub(crate) mod document;
 mod fingerprint;
 mod load;
 mod numbers;
+mod paused;
 mod present;
 mod programs;
 mod reply;
@@ -530,6 +531,12 @@ impl AdminService {
                     Some(_) | None => {
                         Ok(Reply::Rows(reply::texts(&switched.columns, switched.rows)))
                     }
+                }
+            }
+            Command::Hostgroup(id, change) => {
+                match self.runtime.hostgroup_traffic(id, change).await {
+                    Ok(lines) => Ok(Reply::said(lines.join("; "))),
+                    Err(error) => Err(Refused::new(error)),
                 }
             }
             Command::ExplainRoute { user, schema, sql } => {

@@ -85,8 +85,8 @@ pub fn parse(sql: &str) -> Result<Statement, String> {
         "SELECT" => select::parse(&text, &words),
         "TRUNCATE" => truncate(&text),
         "DROP" | "CREATE" => restored(&text, &words),
-        "PROXYSQL" | "KILL" | "HELP" | "?" | "CHECKSUM" | "PULL" | "SIGNAL" | "LOGENTRY"
-        | "FLUSH" | "SWITCHOVER" | "CHECK" => {
+        "PROXYSQL" | "KILL" | "PAUSE" | "RESUME" | "HELP" | "?" | "CHECKSUM" | "PULL"
+        | "SIGNAL" | "LOGENTRY" | "FLUSH" | "SWITCHOVER" | "CHECK" => {
             command::parse(&text, &words)?.map(Statement::Command)
         }
         _ => None,

@@ -1,5 +1,7 @@
 //! `[[cluster]]`, and ProxySQL's tables of groups.
 
+use std::ops::RangeInclusive;
+
 use trunkline_topology::{Address, HostgroupId, ReadWriteSplit};
 
 use crate::{
@@ -28,6 +30,7 @@ pub(super) struct ClusterDraft {
     check_type: CheckType,
     group: Group,
     failover: Failover,
+    hold_timeout: Option<u64>,
     split: ReadWriteSplit,
     comment: String,
 }
@@ -86,6 +89,9 @@ impl Draft for ClusterDraft {
         value("failover", |it, given| {
             read_word(given, Failover::WORDS, Failover::from_word).map(|mode| it.failover = mode)
         }),
+        value("hold_timeout", |it, given| {
+            read_hold(given).map(|timeout| it.hold_timeout = timeout)
+        }),
         value("read_write_split", |it, given| read_split(given).map(|split| it.split = split)),
         text("comment", |it, text| it.comment = text),
     ];
@@ -100,6 +106,7 @@ impl Draft for ClusterDraft {
         value.seeds = self.seeds;
         value.check_type = self.check_type;
         value.failover = self.failover;
+        value.hold_timeout = self.hold_timeout;
         value.read_write_split = self.split;
         value.comment = self.comment;
         self.group.say(&mut value);
@@ -231,6 +238,30 @@ fn read_writer_reads(given: &Given) -> Result<WriterReads, Wrong> {
             false => WriterReads::No,
         }),
     }
+}
+
+/// The least and the most that statements are held, ms.
+const HOLD_MS: RangeInclusive<u64> = 10..=3_600_000;
+
+/// A time with its unit, or milliseconds; an empty text says nothing, as tables do.
+fn read_hold(given: &Given) -> Result<Option<u64>, Wrong> {
+    let text = match given {
+        Given::Text(text) if text.is_empty() => return Ok(None),
+        Given::Text(text) => text.trim(),
+        given => return read_number(given, *HOLD_MS.start(), *HOLD_MS.end()).map(Some),
+    };
+    let digits_len = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits_len);
+    let unit_ms = match unit.trim() {
+        "ms" | "" => 1,
+        "s" => 1_000,
+        "min" => 60_000,
+        _ => 0,
+    };
+    let ms = number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit_ms));
+    let ms = ms.filter(|ms| HOLD_MS.contains(ms));
+    let wrong = || format!("must be a time of 10ms to 60min, such as `10s`, not `{text}`");
+    ms.map(Some).ok_or_else(|| wrong().into())
 }
 
 fn read_name(given: &Given) -> Result<String, Wrong> {

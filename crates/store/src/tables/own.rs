@@ -73,6 +73,7 @@ pub(super) const TABLES: &[Table] = &[
             text("check_type").needed().or("'read_only'"),
             int("writer_is_also_reader").needed().or("0").check("writer_is_also_reader IN (0,1,2)"),
             text("failover").needed().or("'follow'"),
+            text("hold_timeout").needed().or("''"),
             text("read_write_split").needed().or("'auto'"),
             text("comment").needed().or("''"),
         ],
