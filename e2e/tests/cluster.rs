@@ -2,6 +2,7 @@
 
 mod kinds;
 mod metadata;
+mod switchover;
 
 use std::{
     fs,

@@ -1,5 +1,6 @@
-//! The control socket: `trunkline kill`, `drain` and `reload` on the machine itself, without a
-//! token. Who may is decided by what the kernel says of the peer, whatever the file's mode.
+//! The control socket: `trunkline kill`, `drain`, `switchover` and other orders on the machine
+//! itself, without a token. Who may is decided by what the kernel says of the peer, whatever the
+//! file's mode.
 //!
 //! One connection carries one [`Request`] and one [`Outcome`], each a line of JSON.
 
@@ -22,20 +23,21 @@ use tokio::{
     time::timeout,
 };
 use trunkline_stats::ControlFigures;
+use trunkline_topology::Address;
 
 use crate::{Ending, HostgroupTraffic, Runtime};
 
 /// Connections at once; others wait in the kernel's queue.
 const CONNECTIONS_MAX: usize = 8;
 /// The longest request.
-const REQUEST_BYTES_MAX: u64 = 256;
+const REQUEST_BYTES_MAX: u64 = 1_024;
 /// How long a connection may take to send its request, and to read the answer.
 const MOVE_TIME_MAX: Duration = Duration::from_secs(2);
 /// How long after a failed accept nothing is accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// What a proxy is told to do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Order {
     /// Ends a client, or only its statement.
@@ -61,11 +63,20 @@ pub enum Order {
     Drain,
     /// Does what SIGHUP does.
     Reload,
+    /// Makes another server of a cluster the writer.
+    Switchover {
+        /// The cluster.
+        cluster: String,
+        /// Who shall write, as `host:port`; the server that fits best unless it is given.
+        to: Option<String>,
+        /// Only says what is in the way.
+        check: bool,
+    },
 }
 
 impl Order {
     /// The statement of the admin port that does this.
-    pub fn statement(self) -> String {
+    pub fn statement(&self) -> String {
         match self {
             Self::Kill { id, query: true } => format!("KILL QUERY {id}"),
             Self::Kill { id, query: false } => format!("KILL CONNECTION {id}"),
@@ -76,12 +87,17 @@ impl Order {
             Self::Resume { hostgroup } => format!("RESUME HOSTGROUP {hostgroup}"),
             Self::Drain => "PROXYSQL SHUTDOWN SLOW".to_owned(),
             Self::Reload => "PROXYSQL RELOAD CONFIG".to_owned(),
+            Self::Switchover { cluster, to, check } => {
+                let check = if *check { "CHECK " } else { "" };
+                let to = to.as_ref().map(|to| format!(" TO '{to}'")).unwrap_or_default();
+                format!("{check}SWITCHOVER '{cluster}'{to}")
+            }
         }
     }
 }
 
 /// An order, and who shall carry it out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
     /// The process that is meant; whatever other process answers refuses.
     #[serde(default)]
@@ -242,8 +258,8 @@ async fn talk(
         Ok(order) => {
             let account = peer.unwrap_or_default();
             tracing::info!("{} by account {account}, on the control socket", order.statement());
-            let outcome = carry_out(order, runtime).await;
-            runtime.audit(crate::service::order_line(order, account, outcome.is_done));
+            let outcome = carry_out(&order, runtime).await;
+            runtime.audit(crate::service::order_line(&order, account, outcome.is_done));
             outcome
         }
         Err(outcome) => {
@@ -256,24 +272,39 @@ async fn talk(
     timeout(MOVE_TIME_MAX, output.write_all(&answer)).await?
 }
 
-async fn carry_out(order: Order, runtime: &dyn Runtime) -> Outcome {
+async fn carry_out(order: &Order, runtime: &dyn Runtime) -> Outcome {
     match order {
-        Order::Kill { id, query } => match runtime.kill(id, query).await {
+        Order::Kill { id, query } => match runtime.kill(*id, *query).await {
             Ok(()) => Outcome::done(""),
             Err(not) => Outcome::refused(format!("error {}: {}", not.code, not.message)),
         },
         Order::Pause { hostgroup, seconds } => {
             let length = seconds.map(|seconds| Duration::from_secs(seconds.into()));
-            outcome(runtime.hostgroup_traffic(hostgroup, HostgroupTraffic::Pause(length)).await)
+            outcome(runtime.hostgroup_traffic(*hostgroup, HostgroupTraffic::Pause(length)).await)
         }
         Order::Resume { hostgroup } => {
-            outcome(runtime.hostgroup_traffic(hostgroup, HostgroupTraffic::Resume).await)
+            outcome(runtime.hostgroup_traffic(*hostgroup, HostgroupTraffic::Resume).await)
         }
         Order::Drain => {
             runtime.stop(Ending::Slow);
             Outcome::done("")
         }
         Order::Reload => outcome(runtime.reload().await),
+        Order::Switchover { cluster, to, check } => {
+            let to = to.as_deref().map(str::parse::<Address>).transpose();
+            let Ok(to) = to else {
+                return Outcome::refused("that is not the address of a server");
+            };
+            let switched = runtime.switchover(cluster.clone(), to, *check).await;
+            let mut text = lines(&switched.columns, &switched.rows);
+            match switched.failed {
+                None => Outcome::done(text),
+                Some(failed) => {
+                    text.push_str(&failed);
+                    Outcome::refused(text)
+                }
+            }
+        }
     }
 }
 
@@ -282,6 +313,27 @@ fn outcome(done: Result<Vec<String>, String>) -> Outcome {
         Ok(lines) => Outcome::done(lines.join("; ")),
         Err(error) => Outcome::refused(error),
     }
+}
+
+/// Rows for a terminal, each with a line break.
+fn lines(columns: &[&'static str], rows: &[Vec<String>]) -> String {
+    if rows.is_empty() {
+        return String::new();
+    }
+    let titles: Vec<String> = columns.iter().map(|title| (*title).to_owned()).collect();
+    let all: Vec<&Vec<String>> = std::iter::once(&titles).chain(rows).collect();
+    let width = |at: usize| {
+        let cells = all.iter().filter_map(|row| row.get(at));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or_default()
+    };
+    let widths: Vec<usize> = (0..columns.len()).map(width).collect();
+    let mut text = String::new();
+    for row in all {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        text.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
+        text.push('\n');
+    }
+    text
 }
 
 #[cfg(test)]
@@ -318,6 +370,11 @@ mod tests {
 
     #[test]
     fn requests_are_read_as_they_were_written() {
+        let switchover = Order::Switchover {
+            cluster: "shop".to_owned(),
+            to: Some("10.0.0.1:3306".to_owned()),
+            check: true,
+        };
         let (hostgroup, seconds) = (u32::MAX, Some(u32::MAX));
         for order in [
             Order::Kill { id: u32::MAX, query: false },
@@ -326,8 +383,10 @@ mod tests {
             Order::Resume { hostgroup },
             Order::Drain,
             Order::Reload,
+            switchover,
         ] {
-            let line = serde_json::to_vec(&Request { process: Some(u32::MAX), order });
+            let line =
+                serde_json::to_vec(&Request { process: Some(u32::MAX), order: order.clone() });
             let line = line.expect("JSON");
             assert!((line.len() as u64) < REQUEST_BYTES_MAX);
             assert_eq!(read(&line, Some(1), 1, u32::MAX), Ok(order));

@@ -9,7 +9,7 @@ use trunkline_stats::{
     DigestQuery, DigestRow, Inventory, Report, SessionList, SessionQuery, Topology,
     checks::{CheckKind, CheckRow},
 };
-use trunkline_topology::Origin;
+use trunkline_topology::{Address, Origin};
 
 /// The answer to [`StatusSource::report`].
 pub type ReportFuture<'a> = Pin<Box<dyn Future<Output = Report> + Send + 'a>>;
@@ -123,6 +123,17 @@ pub struct PausedHostgroup {
 /// An answer that takes a while.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
+/// What came of a switchover, or of the check before one.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Switched {
+    /// The names of the columns.
+    pub columns: Vec<&'static str>,
+    /// Steps of the switchover, or what the check found.
+    pub rows: Vec<Vec<String>>,
+    /// Why it was not done, or could not be.
+    pub failed: Option<String>,
+}
+
 /// The answer to [`Runtime::kill`].
 pub type KillFuture<'a> = Pin<Box<dyn Future<Output = Result<(), NotKilled>> + Send + 'a>>;
 
@@ -183,6 +194,15 @@ pub trait Runtime: StatusSource {
 
     /// Accepts clients, or not.
     fn traffic(&self, change: Traffic) -> ApplyFuture<'_>;
+
+    /// Makes another server of a cluster the writer, the one that fits best unless it is named;
+    /// `is_check` only says what is in the way.
+    fn switchover(
+        &self,
+        cluster: String,
+        to: Option<Address>,
+        is_check: bool,
+    ) -> Answer<'_, Switched>;
 
     /// Pauses a hostgroup, or ends that.
     fn hostgroup_traffic(&self, hostgroup: u32, change: HostgroupTraffic) -> ApplyFuture<'_>;

@@ -47,11 +47,15 @@ pub enum EventKind {
     Trouble,
     /// Two members turned out to be one server.
     SameServer,
+    /// A step of a switchover was done.
+    Switchover,
+    /// A step of a switchover failed; the text says what is so now, and what to do.
+    SwitchoverFailed,
 }
 
 impl EventKind {
     /// All kinds, in the order of their declaration.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 16] = [
         Self::NewMaster,
         Self::LostMaster,
         Self::MasterDown,
@@ -66,6 +70,8 @@ impl EventKind {
         Self::Conflict,
         Self::Trouble,
         Self::SameServer,
+        Self::Switchover,
+        Self::SwitchoverFailed,
     ];
 
     /// Its name.
@@ -85,6 +91,8 @@ impl EventKind {
             Self::Conflict => "conflict",
             Self::Trouble => "trouble",
             Self::SameServer => "same_server",
+            Self::Switchover => "switchover",
+            Self::SwitchoverFailed => "switchover_failed",
         }
     }
 
@@ -98,13 +106,15 @@ impl EventKind {
             | Self::WritableReplica
             | Self::Conflict
             | Self::Trouble
-            | Self::SameServer => true,
+            | Self::SameServer
+            | Self::SwitchoverFailed => true,
             Self::NewMaster
             | Self::MasterUp
             | Self::SlaveUp
             | Self::NewSlave
             | Self::LostSlave
-            | Self::Unfenced => false,
+            | Self::Unfenced
+            | Self::Switchover => false,
         }
     }
 }

@@ -4,7 +4,8 @@
 //! and what to tell an operator go out. Nothing here opens a socket or reads a clock.
 //!
 //! Reading order: [`facts`] (what a server says of itself), [`event`] (what an operator is told),
-//! [`machine`] (the decision).
+//! [`machine`] (the decision), [`switchover`] (another server becomes the writer as an operator
+//! wishes).
 //!
 //! ```
 //! use trunkline_cluster::{Cluster, HostId, Input, Listed, Output, Policy};
@@ -26,9 +27,10 @@ pub mod facts;
 pub mod machine;
 #[cfg(feature = "plants")]
 pub mod plants;
+pub mod switchover;
 
 pub use event::{Event, EventKind};
 pub use machine::{
-    Cluster, Evidence, Group, HostId, Input, Kind, Listed, Miss, Output, Places, Policy, Reach,
-    Standing, WriterReads,
+    Cluster, Evidence, Group, Guidance, HostId, Input, Kind, Listed, Miss, Output, Places, Policy,
+    Reach, Standing, WriterReads,
 };

@@ -6,6 +6,7 @@
 //! Where several servers may write, each has its role by what it says of itself (`several`).
 
 mod decide;
+mod guided;
 mod host;
 mod several;
 #[cfg(test)]
@@ -18,6 +19,7 @@ use crate::{
     facts::{Endpoint, Facts},
 };
 
+pub use guided::Guidance;
 use host::Host;
 pub use host::Reach;
 pub use several::{Group, Places};
@@ -125,6 +127,10 @@ pub enum Input {
     },
     /// An operator says that a fenced server is well.
     Unfence(HostId),
+    /// A switchover says who writes.
+    Switchover(Guidance),
+    /// An operator should know of a step of a switchover.
+    Tell(Event),
 }
 
 /// Why a server has told nothing.
@@ -156,6 +162,8 @@ pub enum Output {
     Ask(HostId),
     /// This server writes from now on, and nobody else.
     SetWriter(Option<HostId>),
+    /// The writer finishes what is open on it, and nothing begins there or elsewhere.
+    Drain,
     /// This server takes reads, or does not.
     SetReader(HostId, bool),
     /// What this server does, where several may write.
@@ -209,6 +217,8 @@ pub struct Cluster {
     discovered: BTreeSet<Endpoint>,
     /// The servers between which nobody was chosen, as they were last told.
     conflict: Vec<HostId>,
+    /// A switchover is under way: it says who writes.
+    is_guided: bool,
     #[cfg(feature = "plants")]
     pub(crate) plant: Option<crate::plants::Plant>,
 }
@@ -223,6 +233,7 @@ impl Cluster {
             has_had_writer: writer.is_some(),
             discovered: BTreeSet::new(),
             conflict: Vec::new(),
+            is_guided: false,
             #[cfg(feature = "plants")]
             plant: None,
         }
@@ -332,6 +343,8 @@ impl Cluster {
                     host.marks.has_written = false;
                 }
             }
+            Input::Switchover(guidance) => self.guide(now_ms, guidance, out),
+            Input::Tell(event) => out.push(Output::Tell(event)),
         }
         self.decide(out);
         if self.is_urgent() {

@@ -616,6 +616,24 @@ settings! {
     /// password that opens servers.
     monitor_account: String = String::new(), Range::Text(512), "", Live, "0.1.0";
 
+    /// As whom `SWITCHOVER` changes servers: a user of the configuration with a password that opens
+    /// servers, which may be inactive for clients. What its account needs there is said in
+    /// `docs/manual/switchover.md`. Empty: as `monitor_account`.
+    switchover_account: String = String::new(), Range::Text(512), "", Live, "0.1.0";
+
+    /// As whom servers replicate from each other behind a `SWITCHOVER`: a user of the configuration
+    /// with a password in clear text, which may be inactive for clients. Its account needs
+    /// `REPLICATION SLAVE` on each server. Without it, nothing is switched.
+    replication_account: String = String::new(), Range::Text(512), "", Live, "0.1.0";
+
+    /// How long a `SWITCHOVER` waits for what is open on the writer: transactions that have not
+    /// ended then are lost. Everything that begins meanwhile waits.
+    switchover_drain_timeout: u64 = 3_000, Range::Numbers(0, 60_000), "ms", Live, "0.1.0";
+
+    /// How long a `SWITCHOVER` may take until the new writer writes; beyond it, it is undone. Less
+    /// than what statements may wait.
+    switchover_timeout: u64 = 8_000, Range::Numbers(100, 600_000), "ms", Live, "0.1.0";
+
     /// How often servers with a `max_replication_lag` are asked.
     monitor_replication_lag_interval: u64 = 10_000, Range::Numbers(100, 604_800_000), "ms", Live,
         "0.1.0";

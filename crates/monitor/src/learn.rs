@@ -58,6 +58,15 @@ impl Account {
         }
     }
 
+    /// Who changes servers in a switchover: the user of `switchover_account`, or who asks about
+    /// roles.
+    pub(crate) fn of_switchovers(snapshot: &Snapshot) -> Option<Self> {
+        match snapshot.settings.switchover_account.as_str() {
+            "" => Self::of_monitor(snapshot, false),
+            name => Self::named(snapshot, name),
+        }
+    }
+
     /// Who asks for signs of life: an account that was given for it, or ProxySQL's default where
     /// its tables describe clusters.
     pub(crate) fn of_pings(snapshot: &Snapshot) -> Option<Self> {

@@ -49,5 +49,5 @@ pub use learn::{Account, LearnError, Learned, learn};
 pub use naming::{HostQuestion, SystemResolver, keep_naming};
 pub use pings::keep_pinging;
 pub use resolve::{Resolution, resolve};
-pub use roles::{Board, ClusterNews, keep_following};
+pub use roles::{Board, ClusterNews, SwitchoverAnswer, SwitchoverRequest, keep_following};
 pub use watch::{keep_learning, keep_resolving};

@@ -2,11 +2,15 @@
 //! the cells that workers read.
 //!
 //! Reading order: [`board`] (what is shown), `following` (one cluster), `questions` (what a server
-//! is asked, and what its answer means).
+//! is asked, and what its answer means); for switchovers `survey` (what is asked beforehand), `talk`
+//! (the connection to a server) and `actions` (what each step says).
 
+mod actions;
 pub mod board;
 mod following;
 mod questions;
+mod survey;
+mod talk;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -20,6 +24,7 @@ use trunkline_net::TlsSetup;
 use trunkline_topology::Address;
 
 pub use board::Board;
+pub use following::switching::{SwitchoverAnswer, SwitchoverRequest};
 use following::{Answered, Following};
 
 /// How often it is looked what workers have seen of a cluster's servers.
@@ -39,6 +44,8 @@ pub enum ClusterNews {
     },
     /// Another server writes in a cluster: what names mean there may be different.
     OtherWriter,
+    /// A writer finishes what is open on it: workers should close what they do not use.
+    WriterDrains,
 }
 
 /// Follows every cluster of the running configuration. Ends with whoever publishes snapshots.
@@ -47,7 +54,9 @@ pub async fn keep_following(
     tls: Receiver<Arc<TlsSetup>>,
     board: Arc<Board>,
     news: mpsc::Sender<ClusterNews>,
+    mut switchovers: mpsc::Receiver<SwitchoverRequest>,
 ) {
+    let (tells, mut told) = mpsc::channel(ANSWERS_MAX);
     let (answers, mut answered) = mpsc::channel(ANSWERS_MAX);
     let mut clusters: HashMap<String, Following> = HashMap::new();
     let clock = Instant::now();
@@ -59,8 +68,10 @@ pub async fn keep_following(
         let changed = loop {
             for following in clusters.values_mut() {
                 following.look_at_traffic(now_ms());
+                following.look_at_switchover(now_ms());
                 following.ask_due(now_ms(), &Arc::clone(&tls.borrow()), &board, &answers);
                 following.carry_out(&board, &news);
+                following.start_steps(&tells);
             }
             let soon = clusters.values().filter_map(Following::next_ms).min();
             let pause = soon.map_or(EVIDENCE_EVERY, |at_ms| {
@@ -71,6 +82,22 @@ pub async fn keep_following(
                 Some(Answered { cluster, host, asked_ms, answer }) = answered.recv() => {
                     if let Some(following) = clusters.get_mut(&cluster) {
                         following.on(now_ms(), Input::Answer { host, asked_ms, answer });
+                    }
+                }
+                Some(request) = switchovers.recv() => {
+                    let tls = Arc::clone(&tls.borrow());
+                    match clusters.get_mut(&request.cluster) {
+                        Some(following) => following.request(request, &tls, &tells),
+                        None => {
+                            let why = format!("there is no cluster `{}`", request.cluster);
+                            // Who asked may have gone.
+                            drop(request.answer.send(SwitchoverAnswer::refused(why)));
+                        }
+                    }
+                }
+                Some(came) = told.recv() => {
+                    if let Some(following) = clusters.get_mut(came.cluster()) {
+                        following.take_told(now_ms(), came);
                     }
                 }
                 () = sleep_until(Instant::now() + pause), if !clusters.is_empty() => {}

@@ -177,7 +177,7 @@ impl ServerHealth {
     /// Whether it has lost a role that nobody else may have with it: not even what is under way
     /// goes on.
     pub fn is_deposed(&self) -> bool {
-        self.role().is_some_and(|role| role.ends_statements() && !role.is_given())
+        self.role().is_some_and(Role::is_lost)
     }
 
     /// The state at `now_ms`; a shun whose time is over counts as online.

@@ -18,6 +18,8 @@ pub struct WriterCell {
 
 /// One epoch more, in the upper half of the cell.
 const EPOCH: u64 = 1 << 32;
+/// In the lower half: the member finishes what is open on it, and nothing begins.
+const DRAINS: u64 = 1 << 31;
 
 impl WriterCell {
     /// Makes a member the writer, or nobody; gives the new epoch.
@@ -32,9 +34,32 @@ impl WriterCell {
         epoch_of(before).wrapping_add(1)
     }
 
+    /// The writer finishes what is open on it, and nothing begins there any more, nor anywhere
+    /// else; gives the new epoch.
+    pub fn drain(&self) -> u32 {
+        let next = |cell: u64| {
+            let is_nobody = cell.is_multiple_of(EPOCH);
+            Some(cell.wrapping_add(EPOCH) | if is_nobody { 0 } else { DRAINS })
+        };
+        // `next` always gives one.
+        let before = self.cell.fetch_update(Relaxed, Relaxed, next).unwrap_or_else(|cell| cell);
+        epoch_of(before).wrapping_add(1)
+    }
+
     /// The member that writes.
     pub fn writer(&self) -> Option<u32> {
-        u32::try_from(self.cell.load(Relaxed) % EPOCH).ok()?.checked_sub(1)
+        match self.cell.load(Relaxed) % EPOCH {
+            low if low & DRAINS != 0 => None,
+            low => u32::try_from(low).ok()?.checked_sub(1),
+        }
+    }
+
+    /// The member that finishes what is open on it.
+    pub fn draining(&self) -> Option<u32> {
+        match self.cell.load(Relaxed) % EPOCH {
+            low if low & DRAINS != 0 => u32::try_from(low ^ DRAINS).ok()?.checked_sub(1),
+            _ => None,
+        }
     }
 
     /// The member that writes, or wrote last.
@@ -82,11 +107,11 @@ impl Role {
         }
     }
 
-    /// Whether statements under way and transactions have to end where the role is lost.
-    pub fn ends_statements(&self) -> bool {
+    /// Whether statements under way and transactions have to end, as the role is lost.
+    pub fn is_lost(&self) -> bool {
         match self {
-            Self::Writer { .. } => true,
-            Self::Shared { ends_statements, .. } => *ends_statements,
+            Self::Writer { cell, member } => !self.is_given() && cell.draining() != Some(*member),
+            Self::Shared { ends_statements, .. } => *ends_statements && !self.is_given(),
         }
     }
 }
@@ -108,5 +133,22 @@ mod tests {
         assert_eq!(cell.set(None), 3);
         assert_eq!((given(0), given(1), cell.writer()), (false, false, None));
         assert_eq!(cell.last_writer(), Some(1));
+    }
+
+    #[test]
+    fn a_writer_that_drains_takes_nothing_new_and_loses_nothing() {
+        let cell = Arc::new(WriterCell::default());
+        let role = |member| Role::Writer { cell: Arc::clone(&cell), member };
+        let is = |member| (role(member).is_given(), role(member).is_lost());
+        assert_eq!((cell.drain(), cell.draining(), cell.writer()), (1, None, None));
+        cell.set(Some(0));
+        assert_eq!((is(0), is(1)), ((true, false), (false, true)));
+        assert_eq!(cell.drain(), 3);
+        assert_eq!((is(0), is(1)), ((false, false), (false, true)));
+        assert_eq!((cell.draining(), cell.writer()), (Some(0), None));
+        assert_eq!(cell.set(None), 4);
+        assert_eq!((is(0), cell.draining()), ((false, true), None));
+        cell.set(Some(0));
+        assert_eq!((is(0), cell.epoch()), ((true, false), 5));
     }
 }

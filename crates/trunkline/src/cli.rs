@@ -49,6 +49,8 @@ pub enum Command {
     Drain(OrderArgs),
     /// Have the proxy read its configuration file and certificates again
     Reload(OrderArgs),
+    /// Have another server of a cluster become the writer
+    Switchover(SwitchoverArgs),
     /// Say what would become of a statement, and why; nothing needs to be running
     Explain(ExplainArgs),
     /// Fill an empty database from proxysql.cnf, proxysql.db or a file of Trunkline's
@@ -168,6 +170,24 @@ pub struct KillArgs {
     /// The client's number, as `trunkline sessions` shows it
     #[arg(value_name = "ID")]
     pub id: u32,
+}
+
+#[derive(Debug, Args)]
+pub struct SwitchoverArgs {
+    #[command(flatten)]
+    pub reach: ReachArgs,
+    /// Only say what is in the way
+    #[arg(long)]
+    pub check: bool,
+    /// Print the answer as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// The server that shall write [default: the one that fits best]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub to: Option<String>,
+    /// The cluster's name
+    #[arg(value_name = "CLUSTER")]
+    pub cluster: String,
 }
 
 /// A shell that completes.

@@ -49,6 +49,7 @@ fn main() -> ExitCode {
         Command::Resume(args) => orders::run_resume(&args),
         Command::Drain(args) => orders::run_drain(&args),
         Command::Reload(args) => orders::run_reload(&args),
+        Command::Switchover(args) => orders::run_switchover(&args),
         Command::Completions(args) => describe::run_completions(&args),
         Command::Man(args) => describe::run_man(&args),
         Command::Explain(args) => explain::run(&args),

@@ -1,5 +1,6 @@
-//! `trunkline kill`, `drain` and `reload`: commands that a running proxy carries out. On the
-//! machine itself they go over its control socket; with a token, over its API.
+//! `trunkline kill`, `pause`, `resume`, `drain`, `reload` and `switchover`: commands that a running
+//! proxy carries out. On the machine itself they go over its control socket; with a token, over its
+//! API.
 
 use std::{
     env,
@@ -19,12 +20,15 @@ use trunkline_stats::{ControlFigures, Report};
 use trunkline_store::open::DISK_FILE;
 
 use crate::{
-    cli::{KillArgs, OrderArgs, PauseArgs, ReachArgs, ResumeArgs},
+    cli::{KillArgs, OrderArgs, PauseArgs, ReachArgs, ResumeArgs, SwitchoverArgs},
     show, status,
 };
 
 /// How long the proxy may take to carry an order out; it gives a `KILL` less.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
+/// How long a switchover may take at most: as long as its settings allow, and the steps behind the
+/// promotion.
+const SWITCHOVER_TIME_MAX: Duration = Duration::from_secs(660);
 
 /// Ends a client, or its statement.
 pub fn run_kill(args: &KillArgs) -> Result<ExitCode> {
@@ -52,6 +56,12 @@ pub fn run_reload(args: &OrderArgs) -> Result<ExitCode> {
     run(&args.reach, args.json, Order::Reload)
 }
 
+/// Has another server of a cluster become the writer.
+pub fn run_switchover(args: &SwitchoverArgs) -> Result<ExitCode> {
+    let (cluster, to, check) = (args.cluster.clone(), args.to.clone(), args.check);
+    run(&args.reach, args.json, Order::Switchover { cluster, to, check })
+}
+
 fn run(reach: &ReachArgs, is_json: bool, order: Order) -> Result<ExitCode> {
     let token = match &reach.token {
         Some(token) => Some(token.clone()),
@@ -59,10 +69,10 @@ fn run(reach: &ReachArgs, is_json: bool, order: Order) -> Result<ExitCode> {
         None => None,
     };
     let info = match token {
-        Some(token) => ask_api(reach, &token, order)?,
+        Some(token) => ask_api(reach, &token, &order)?,
         None => match Found::of(reach)? {
             Found::Socket { path, process } => ask_socket(&path, Request { process, order })?,
-            Found::Token(token) => ask_api(reach, &token, order)?,
+            Found::Token(token) => ask_api(reach, &token, &order)?,
         },
     };
     match (is_json, info.as_str()) {
@@ -179,7 +189,15 @@ fn ask_socket(path: &Path, request: Request) -> Result<String> {
              or root?)"
         )
     })?;
-    stream.set_read_timeout(Some(ANSWER_TIME_MAX))?;
+    let time_max = match &request.order {
+        Order::Switchover { .. } => SWITCHOVER_TIME_MAX,
+        Order::Kill { .. }
+        | Order::Pause { .. }
+        | Order::Resume { .. }
+        | Order::Drain
+        | Order::Reload => ANSWER_TIME_MAX,
+    };
+    stream.set_read_timeout(Some(time_max))?;
     let mut line = serde_json::to_vec(&request)?;
     line.push(b'\n');
     // Who refuses at once may have closed already, and its answer says why.
@@ -195,7 +213,7 @@ fn ask_socket(path: &Path, request: Request) -> Result<String> {
     }
 }
 
-fn ask_api(reach: &ReachArgs, token: &str, order: Order) -> Result<String> {
+fn ask_api(reach: &ReachArgs, token: &str, order: &Order) -> Result<String> {
     let url = status::url_of(&reach.proxy)?;
     let body = json!({ "sql": order.statement() }).to_string();
     let (code, answer) = status::post(&url, "/api/v1/statement", token, &body)?;
@@ -206,7 +224,29 @@ fn ask_api(reach: &ReachArgs, token: &str, order: Order) -> Result<String> {
         let message = message.unwrap_or("it says no more");
         bail!("{url} refuses (status {code}): {message}");
     }
+    if matches!(order, Order::Switchover { .. }) {
+        return rows_of(&answer);
+    }
     Ok(answer.get("info").and_then(Value::as_str).unwrap_or_default().to_owned())
+}
+
+/// Steps, or what a check found, as lines; an error if something is in the way.
+fn rows_of(answer: &Value) -> Result<String> {
+    let list = |name: &str| answer.get(name).and_then(Value::as_array).into_iter().flatten();
+    let columns: Vec<&str> = list("columns").filter_map(Value::as_str).collect();
+    let mut lines = Vec::new();
+    let mut is_blocked = false;
+    for row in list("rows") {
+        let cells = columns.iter().filter_map(|column| row.get(column)?.as_str());
+        let cells: Vec<&str> = cells.collect();
+        is_blocked |= cells.get(1) == Some(&"blocks");
+        lines.push(cells.join("  "));
+    }
+    let text = lines.join("\n");
+    match is_blocked {
+        true => bail!("{text}"),
+        false => Ok(text),
+    }
 }
 
 #[cfg(test)]

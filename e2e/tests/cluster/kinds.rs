@@ -209,14 +209,13 @@ fn the_primary_of_a_group_is_followed() -> Result<()> {
     let [one, two, three] = group.members() else { anyhow::bail!("not three members") };
     one.create_user(USER, PASSWORD, AuthPlugin::ServerDefault)?;
     one.sql("CREATE DATABASE shop; CREATE TABLE shop.t (id INT PRIMARY KEY)")?;
-    let proxy = Trunkline::start(&format!(
-        "workers = 2\ncatalog_wait_ms = 10000\n\
-         monitor_groupreplication_healthcheck_interval = 200\n\
-         [[cluster]]\nname = \"shop\"\nkind = \"group_replication\"\nwriter_hostgroup = 10\n\
-         reader_hostgroup = 20\nseeds = [\"{}\"]\n{}",
-        three.address(),
-        user(10)
-    ))?;
+    one.sql(
+        "CREATE USER switcher IDENTIFIED BY 'switcher';
+         GRANT GROUP_REPLICATION_ADMIN, PROCESS ON *.* TO switcher;
+         GRANT SELECT ON performance_schema.* TO switcher; CREATE DATABASE mark",
+    )?;
+    switchover::make_table(one)?;
+    let proxy = switchover::with_admin("group_replication", &group.members()[2..])?;
     for (member, wanted) in [(one, "writer"), (two, "reader"), (three, "reader")] {
         wait_role(&proxy, member, wanted)?;
     }
@@ -227,6 +226,10 @@ fn the_primary_of_a_group_is_followed() -> Result<()> {
     wait_role(&proxy, two, "writer")?;
     wait_role(&proxy, one, "reader")?;
     client(&proxy, "shop")?.sql("INSERT INTO t VALUES (2)")?;
+    // The proxy has the group appoint another one, while clients write.
+    let members = [Arc::clone(two), Arc::clone(one), Arc::clone(three)];
+    switchover::switch_and_compare(&proxy, &members)?;
+    wait_role(&proxy, two, "writer")?;
     // The group elects another one by itself.
     two.kill_hard()?;
     let written = client(&proxy, "shop")?.sql("INSERT INTO t VALUES (3)");

@@ -18,7 +18,11 @@ pub(super) fn is_change(parsed: &Result<Statement, String>) -> bool {
             !lower.starts_with("select") && !lower.starts_with("pragma")
         }
         Ok(
-            Statement::Command(Command::Help(_) | Command::ExplainRoute { .. })
+            Statement::Command(
+                Command::Help(_)
+                | Command::ExplainRoute { .. }
+                | Command::Switchover { is_check: true, .. },
+            )
             | Statement::Empty
             | Statement::Show(_)
             | Statement::NoEffect
@@ -48,7 +52,7 @@ pub(super) fn statement_line(session: &Session, sql: &str, errno: u16) -> String
 }
 
 /// An order on the control socket, by an account of the system.
-pub(crate) fn order_line(order: Order, account: u32, is_done: bool) -> String {
+pub(crate) fn order_line(order: &Order, account: u32, is_done: bool) -> String {
     json!({
         "event": "Control_Order",
         "timestamp": unix_ms(),

@@ -521,6 +521,18 @@ impl AdminService {
                 Ok(()) => Ok(Reply::ok()),
                 Err(not) => Err(Refused { code: not.code, ..Refused::new(not.message) }),
             },
+            Command::Switchover { cluster, to, is_check } => {
+                let switched = self.runtime.switchover(cluster, to, is_check).await;
+                match switched.failed {
+                    // What is in the way is what was asked for.
+                    Some(failed) if !is_check || switched.rows.is_empty() => {
+                        Err(Refused::new(failed))
+                    }
+                    Some(_) | None => {
+                        Ok(Reply::Rows(reply::texts(&switched.columns, switched.rows)))
+                    }
+                }
+            }
             Command::Hostgroup(id, change) => {
                 match self.runtime.hostgroup_traffic(id, change).await {
                     Ok(lines) => Ok(Reply::said(lines.join("; "))),

@@ -40,6 +40,8 @@ const HELP: &[(&str, &str)] = &[
     ("SHOW PROMETHEUS METRICS", "all numbers, as Prometheus reads them"),
     ("KILL [CONNECTION] id", "ends a client"),
     ("KILL QUERY id", "ends a client's statement"),
+    ("SWITCHOVER cluster [TO 'host:port']", "makes another server of a cluster the writer"),
+    ("CHECK SWITCHOVER cluster [TO 'host:port']", "what would be in the way of that"),
     ("PAUSE HOSTGROUP n [FOR seconds]", "what is new in a hostgroup is held; transactions go on"),
     ("RESUME HOSTGROUP n", "what is held there goes on"),
     ("SHOW PAUSED HOSTGROUPS", "what is paused, and who still holds connections there"),

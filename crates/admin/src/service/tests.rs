@@ -11,14 +11,14 @@ use trunkline_stats::{
     DigestQuery, DigestRow, IdleConn, Inventory, PreparedRow, SessionList, SessionQuery,
 };
 use trunkline_store::{Access, Place, RowSet, Value};
-use trunkline_topology::{ReadWriteSplit, ServerState};
+use trunkline_topology::{Address, ReadWriteSplit, ServerState};
 
 use super::*;
 use crate::{
     sample,
     source::{
         Answer, ApplyFuture, Ending, FailedLogins, Health, HostgroupTraffic, KillFuture, NotKilled,
-        PausedHostgroup, ReportFuture, SessionsFuture, StatusSource, Traffic,
+        PausedHostgroup, ReportFuture, SessionsFuture, StatusSource, Switched, Traffic,
     },
 };
 
@@ -116,6 +116,21 @@ impl Runtime for Kept {
 
     fn forget_failed_logins(&self) -> u64 {
         1
+    }
+
+    fn switchover(
+        &self,
+        cluster: String,
+        to: Option<Address>,
+        is_check: bool,
+    ) -> Answer<'_, Switched> {
+        let failed = (cluster != "shop").then(|| format!("there is no cluster `{cluster}`"));
+        let to = to.map(|to| to.to_string()).unwrap_or_default();
+        let rows = match failed {
+            None => vec![vec![to, is_check.to_string()]],
+            Some(_) => Vec::new(),
+        };
+        Box::pin(async move { Switched { columns: vec!["to", "is_check"], rows, failed } })
     }
 
     fn kill(&self, number: u32, _: bool) -> KillFuture<'_> {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use trunkline_store::Module;
+use trunkline_topology::Address;
 
 use super::{
     Statement,
@@ -77,6 +78,15 @@ pub enum Command {
         /// The statement.
         sql: String,
     },
+    /// Makes another server of a cluster the writer.
+    Switchover {
+        /// The cluster.
+        cluster: String,
+        /// Who shall write; the server that fits best unless it is given.
+        to: Option<Address>,
+        /// Only says what is in the way.
+        is_check: bool,
+    },
     /// Writes a line to the log.
     LogEntry(String),
     /// A command of ProxySQL without a meaning here; it is answered with OK.
@@ -101,6 +111,8 @@ pub fn parse(text: &Text, words: &[String]) -> Result<Option<Command>, String> {
         }
         ["PROXYSQL", rest @ ..] => Some(proxysql(rest)?),
         ["KILL", rest @ ..] => Some(kill(rest)?),
+        ["SWITCHOVER", ..] => Some(switchover(text, 1, false)?),
+        ["CHECK", "SWITCHOVER", ..] => Some(switchover(text, 2, true)?),
         ["PAUSE" | "RESUME", "HOSTGROUP", rest @ ..] => {
             Some(hostgroup(words.first() == Some(&"PAUSE"), rest)?)
         }
@@ -146,6 +158,22 @@ fn kill(words: &[&str]) -> Result<Command, String> {
     };
     let id = id.parse().map_err(|_| format!("`{id}` is not the number of a connection"))?;
     Ok(Command::Kill { id, is_query })
+}
+
+/// `SWITCHOVER cluster [TO 'host:port']`, whose cluster is the word `at`.
+fn switchover(text: &Text, at: usize, is_check: bool) -> Result<Command, String> {
+    let spelled = text.spelled();
+    let words: Vec<&str> = spelled.iter().skip(at).map(|word| unquoted(word)).collect();
+    let (cluster, to) = match words.as_slice() {
+        [cluster] => (*cluster, None),
+        [cluster, to, server] if to.eq_ignore_ascii_case("TO") => (*cluster, Some(*server)),
+        _ => return Err("SWITCHOVER wants a cluster, and perhaps TO 'host:port'".to_owned()),
+    };
+    let to = to.map(|server| {
+        server.parse::<Address>().map_err(|_| format!("`{server}` is not the address of a server"))
+    });
+    let cluster = cluster.to_owned();
+    Ok(Command::Switchover { cluster, to: to.transpose()?, is_check })
 }
 
 /// The longest pause, s.

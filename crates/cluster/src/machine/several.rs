@@ -129,6 +129,7 @@ impl Cluster {
         });
         for (id, wanted) in losses.into_iter().chain(gains) {
             let Some((places, why)) = wanted else { continue };
+            let places = self.without_gains(id, places);
             let Some(host) = self.hosts.get_mut(&id) else { continue };
             let before = host.marks.places();
             if before == places {

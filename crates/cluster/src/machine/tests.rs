@@ -1,3 +1,4 @@
+mod guided;
 mod names;
 mod several;
 
@@ -113,6 +114,7 @@ impl Stage {
                 | Output::SetWriter(_)
                 | Output::SetReader(..)
                 | Output::SetPlaces(..)
+                | Output::Drain
                 | Output::Discovered(_) => None,
             })
             .collect()

@@ -93,7 +93,13 @@ pub(super) fn check(
     check_hostgroups(entries, report);
     check_users(entries, report);
     check_server_users(entries, settings, report);
-    check_account("monitor_account", &settings.monitor_account, entries, report);
+    for (name, account) in [
+        ("monitor_account", &settings.monitor_account),
+        ("switchover_account", &settings.switchover_account),
+        ("replication_account", &settings.replication_account),
+    ] {
+        check_account(name, account, entries, report);
+    }
     check_replication(entries, report);
     check_clusters(entries, report);
     check_tcp_listeners(entries, settings, report);

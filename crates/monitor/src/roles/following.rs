@@ -1,4 +1,7 @@
-//! One cluster: its decision, its conversations with servers, and its cell.
+//! One cluster: its decision, its conversations with servers, and its cell; [`switching`] has its
+//! switchovers.
+
+pub(super) mod switching;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -30,6 +33,8 @@ use super::{
     log,
     questions::{self, Topic},
 };
+use switching::Switching;
+
 use crate::{
     Account, LearnError,
     conversation::{self, Conversation, Way},
@@ -96,6 +101,7 @@ pub(super) struct Following {
     untold: Vec<ClusterNews>,
     /// Whether something has come in since it was shown.
     has_news: bool,
+    switching: Switching,
 }
 
 impl Following {
@@ -113,6 +119,7 @@ impl Following {
             out: Vec::new(),
             untold: Vec::new(),
             has_news: true,
+            switching: Switching::default(),
         }
     }
 
@@ -127,6 +134,7 @@ impl Following {
         self.configured = Arc::clone(configured);
         self.account = Account::of_monitor(snapshot, entry.begins_as_listed());
         self.is_enabled = settings.monitor_enabled;
+        self.switching.renew(snapshot);
         let (policy, timeout_ms) = policy(settings, entry);
         self.timeout = Duration::from_millis(timeout_ms);
         self.cluster.set_policy(policy);
@@ -240,6 +248,13 @@ impl Following {
         for output in std::mem::take(&mut self.out) {
             match output {
                 Output::Ask(_) => {}
+                Output::Drain => {
+                    let writer = self.cell.writer();
+                    self.cell.drain();
+                    if let Some(entries) = writer.and_then(|it| self.servers.get(&HostId(it))) {
+                        entries.writer.health.retire_connections();
+                    }
+                }
                 Output::SetWriter(writer) => {
                     self.set_writer(writer);
                     self.untold.retain(|news| *news != ClusterNews::OtherWriter);
@@ -287,7 +302,7 @@ impl Following {
     /// Makes a member the writer. What the one before has open is not used again; if nobody hears
     /// of it, what is under way there is lost, as what it answers later may not be so any more.
     fn set_writer(&self, writer: Option<HostId>) {
-        let before = self.cell.writer();
+        let before = self.cell.writer().or_else(|| self.cell.draining());
         self.cell.set(writer.map(|host| host.0));
         if let Some(entries) = before.and_then(|number| self.servers.get(&HostId(number))) {
             match before.map(|number| self.cluster.reach(HostId(number))) {

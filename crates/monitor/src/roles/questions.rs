@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Bytes of one answer: a row for each source, with its last errors, or a set of transactions.
-const ANSWER_LEN_MAX: usize = 4 << 20;
+pub(super) const ANSWER_LEN_MAX: usize = 4 << 20;
 /// What is asked of the variables of both families; a server names those that it has.
 const VARIABLES: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('read_only', \
     'super_read_only', 'innodb_read_only', 'server_id', 'server_uuid', 'hostname', 'port', \
@@ -160,7 +160,7 @@ fn is_missing(error: &LearnError) -> bool {
 }
 
 /// Names and values, as `SHOW VARIABLES` and `SHOW STATUS` give them.
-struct Variables(Answer);
+pub(super) struct Variables(pub(super) Answer);
 
 impl Variables {
     fn get(&self, name: &str) -> Option<String> {
@@ -172,13 +172,22 @@ impl Variables {
         Some(String::from_utf8_lossy(value).into_owned())
     }
 
-    fn text(&self, name: &str) -> String {
+    pub(super) fn text(&self, name: &str) -> String {
         self.get(name).unwrap_or_default()
+    }
+
+    /// Names and values of those whose names begin so.
+    pub(super) fn beginning_with(&self, begin: &str) -> Vec<(String, String)> {
+        let text =
+            |value: &Option<Vec<u8>>| Some(String::from_utf8_lossy(value.as_deref()?).into_owned());
+        let pair = |row: &Vec<Option<Vec<u8>>>| Some((text(row.first()?)?, text(row.get(1)?)?));
+        let pairs = self.0.rows.iter().filter_map(pair);
+        pairs.filter(|(name, _)| name.starts_with(begin)).collect()
     }
 
     /// Whether a variable is anything but off. Newer MariaDB has more words than two for
     /// `read_only`.
-    fn is_on(&self, name: &str) -> bool {
+    pub(super) fn is_on(&self, name: &str) -> bool {
         self.get(name).is_some_and(|value| !matches!(value.as_str(), "OFF" | "0" | ""))
     }
 
@@ -233,11 +242,11 @@ impl Variables {
 }
 
 /// An answer whose columns are read by their names, of which servers have several.
-struct Table<'a>(&'a Answer);
+pub(super) struct Table<'a>(pub(super) &'a Answer);
 
 impl Table<'_> {
     /// The numbers of its rows.
-    fn rows(&self) -> std::ops::Range<usize> {
+    pub(super) fn rows(&self) -> std::ops::Range<usize> {
         0..self.0.rows.len()
     }
 
@@ -248,7 +257,7 @@ impl Table<'_> {
         self.0.columns.iter().position(is_it)
     }
 
-    fn text(&self, row: usize, names: &[&str]) -> Option<String> {
+    pub(super) fn text(&self, row: usize, names: &[&str]) -> Option<String> {
         let value = self.0.rows.get(row)?.get(self.column(names)?)?.as_deref()?;
         Some(String::from_utf8_lossy(value).into_owned())
     }
@@ -263,7 +272,7 @@ impl Table<'_> {
     }
 }
 
-fn sources_of(answer: &Answer) -> Vec<Source> {
+pub(super) fn sources_of(answer: &Answer) -> Vec<Source> {
     let table = Table(answer);
     let source = |row: usize| {
         let text = |names: &[&str]| table.text(row, names);

@@ -184,7 +184,11 @@ impl Oracle {
                     self.must_be_told(nature, *host);
                 }
             }
-            Output::Ask(_) | Output::SetReader(..) | Output::Discovered(_) | Output::Tell(_) => {}
+            Output::Ask(_)
+            | Output::SetReader(..)
+            | Output::Drain
+            | Output::Discovered(_)
+            | Output::Tell(_) => {}
         }
         let is_given = |health: &ServerHealth| health.role().is_some_and(Role::is_given);
         let writing = entries.values().filter(|it| is_given(&it.writer)).count();
@@ -242,7 +246,7 @@ impl Oracle {
     fn must_be_more(&mut self, nature: &mut Nature, host: HostId, out: &[Output]) {
         let changes = |it: &&Output| match it {
             Output::SetWriter(_) | Output::SetReader(..) | Output::SetPlaces(..) => true,
-            Output::Ask(_) | Output::Discovered(_) | Output::Tell(_) => false,
+            Output::Ask(_) | Output::Drain | Output::Discovered(_) | Output::Tell(_) => false,
         };
         let changed: Vec<&Output> = out.iter().filter(changes).collect();
         if changed.is_empty() {

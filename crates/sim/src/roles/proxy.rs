@@ -259,7 +259,8 @@ impl Proxy {
 
     fn carry_out(&mut self, nature: &mut Nature, output: &Output) {
         match output {
-            Output::Ask(_) => {}
+            // Histories have no switchovers.
+            Output::Ask(_) | Output::Drain => {}
             Output::SetWriter(writer) => self.set_writer(*writer),
             Output::SetReader(host, is_reader) => {
                 if let Some(Entries { reader, .. }) = self.entries.get(host) {

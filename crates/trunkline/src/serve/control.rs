@@ -5,16 +5,17 @@ use std::{sync::Arc, time::Duration};
 use tokio::sync::{mpsc, oneshot, watch};
 use trunkline_admin::{
     Answer, ApplyFuture, Ending, FailedLogins, Health, HostgroupTraffic, KillFuture, NotKilled,
-    PausedHostgroup, ReportFuture, Runtime, SessionsFuture, StatusSource, Traffic,
+    PausedHostgroup, ReportFuture, Runtime, SessionsFuture, StatusSource, Switched, Traffic,
 };
 use trunkline_budget::Budget;
 use trunkline_config::{Config, Snapshot};
+use trunkline_monitor::SwitchoverRequest;
 use trunkline_proxy::{DataPlane, KillAnswer, KillScope, Pause, TlsSetup};
 use trunkline_stats::{
     DigestQuery, DigestRow, Inventory, SessionQuery, SessionRow, Topology,
     checks::{CheckKind, CheckRow},
 };
-use trunkline_topology::HostgroupId;
+use trunkline_topology::{Address, HostgroupId};
 
 use super::reporter::Reporter;
 
@@ -55,7 +56,14 @@ pub(super) enum Request {
 pub(super) struct Control {
     reporter: Arc<Reporter>,
     requests: mpsc::Sender<Request>,
+    switchovers: mpsc::Sender<SwitchoverRequest>,
     snapshots: watch::Receiver<Arc<Snapshot>>,
+}
+
+/// Where what is asked for comes out.
+pub(super) struct AskedFor {
+    pub requests: mpsc::Receiver<Request>,
+    pub switchovers: mpsc::Receiver<SwitchoverRequest>,
 }
 
 impl Control {
@@ -63,9 +71,11 @@ impl Control {
     pub(super) fn new(
         reporter: Arc<Reporter>,
         snapshots: watch::Receiver<Arc<Snapshot>>,
-    ) -> (Self, mpsc::Receiver<Request>) {
+    ) -> (Self, AskedFor) {
         let (requests, asked) = mpsc::channel(REQUESTS_MAX);
-        (Self { reporter, requests, snapshots }, asked)
+        let (switchovers, wanted) = mpsc::channel(REQUESTS_MAX);
+        let asked = AskedFor { requests: asked, switchovers: wanted };
+        (Self { reporter, requests, switchovers, snapshots }, asked)
     }
 }
 
@@ -313,6 +323,29 @@ impl Runtime for Control {
             let is_paused = matches!(change, Traffic::Pause | Traffic::Stop);
             self.reporter.pauses(is_paused);
             Ok(vec![line.to_owned()])
+        })
+    }
+
+    fn switchover(
+        &self,
+        cluster: String,
+        to: Option<Address>,
+        is_check: bool,
+    ) -> Answer<'_, Switched> {
+        Box::pin(async move {
+            let (answer, answered) = oneshot::channel();
+            let request = SwitchoverRequest { cluster, to, is_check, answer };
+            let failed =
+                |why: &str| Switched { failed: Some(why.to_owned()), ..Switched::default() };
+            if self.switchovers.send(request).await.is_err() {
+                return failed("the process stops");
+            }
+            match answered.await {
+                Ok(answer) => {
+                    Switched { columns: answer.columns, rows: answer.rows, failed: answer.failed }
+                }
+                Err(_) => failed("the cluster is not configured any more: see its events"),
+            }
         })
     }
 

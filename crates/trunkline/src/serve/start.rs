@@ -108,7 +108,7 @@ pub(super) async fn start(
     reporter.applied(&snapshot);
     reporter.encrypts(&tls);
     let (snapshots, _) = watch::channel(Arc::clone(&snapshot));
-    let (control, requests) = Control::new(Arc::clone(&reporter), snapshots.subscribe());
+    let (control, asked_for) = Control::new(Arc::clone(&reporter), snapshots.subscribe());
     let control = Arc::new(control);
     if let Some(socket) = control_socket {
         tracing::info!("control socket at {}", socket.path().display());
@@ -140,7 +140,7 @@ pub(super) async fn start(
         notifier,
         log,
         snapshots,
-        requests,
+        asked_for,
         board,
     };
     Ok(Some(Supervisor::new(parts, asked)))

@@ -29,7 +29,7 @@ use trunkline_topology::Address;
 use crate::{
     config_file::{counted, summary},
     serve::{
-        control::Request,
+        control::{AskedFor, Request},
         limits,
         log::Log,
         notify::Notifier,
@@ -76,7 +76,7 @@ pub(super) struct Parts {
     /// Tells whoever asks what runs.
     pub snapshots: watch::Sender<Arc<Snapshot>>,
     /// What the admin port asks for.
-    pub requests: mpsc::Receiver<Request>,
+    pub asked_for: AskedFor,
     /// What is shown of clusters.
     pub board: Arc<Board>,
 }
@@ -105,7 +105,7 @@ pub(super) struct Supervisor {
 
 impl Supervisor {
     /// Starts the monitor's loops on the current runtime.
-    pub(super) fn new(parts: Parts, asked: Asked) -> Self {
+    pub(super) fn new(mut parts: Parts, asked: Asked) -> Self {
         let seen = parts.snapshots.subscribe();
         let (outcomes, resolutions) = mpsc::channel(OUTCOMES_MAX);
         let resolve_now = Arc::new(Notify::new());
@@ -122,7 +122,10 @@ impl Supervisor {
         tokio::spawn(keep_measuring_lag(seen.clone(), works_with.clone(), Arc::clone(&board)));
         tokio::spawn(keep_pinging(seen.clone(), works_with.clone(), Arc::clone(&board)));
         let (told, clusters) = mpsc::channel(OUTCOMES_MAX);
-        tokio::spawn(keep_following(seen.clone(), works_with.clone(), board, told));
+        // Nobody else asks for one.
+        let switchovers = std::mem::replace(&mut parts.asked_for.switchovers, mpsc::channel(1).1);
+        let following = keep_following(seen.clone(), works_with.clone(), board, told, switchovers);
+        tokio::spawn(following);
         let turn = Arc::default();
         tokio::spawn(keep_looking_up_users(
             seen.clone(),
@@ -157,7 +160,7 @@ impl Supervisor {
                         return self.stop(signal, None).await.map(|()| Ended::Stopped);
                     }
                 },
-                Some(request) = self.parts.requests.recv() => match request {
+                Some(request) = self.parts.asked_for.requests.recv() => match request {
                     Request::Apply { config, source, done } => {
                         let changes = self.apply(*config, &source).await;
                         // Who asked may have gone; it runs all the same.
@@ -337,6 +340,10 @@ impl Supervisor {
             ClusterNews::OtherWriter => {
                 let others = Arc::new(self.plane().shared().catalog().begin_other_servers());
                 let problems = self.plane().publish(&self.parts.snapshot, Some(others));
+                problems.iter().for_each(|problem| tracing::error!("{problem}"));
+            }
+            ClusterNews::WriterDrains => {
+                let problems = self.plane().publish(&self.parts.snapshot, None);
                 problems.iter().for_each(|problem| tracing::error!("{problem}"));
             }
             ClusterNews::Discovered { cluster, servers } => {

@@ -1,0 +1,538 @@
+//! A switchover of one cluster: members are surveyed, and what the decision orders is done.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use tokio::sync::{Mutex, mpsc, oneshot};
+use trunkline_cluster::{
+    Event, EventKind, Guidance, HostId, Input, Standing,
+    switchover::{
+        Action, Done, Failure, Order, Outcome, Plan, Row, Switchover, Way as SwitchWay,
+        check::{Checked, Finding, Survey, Surveyed, Wish, check},
+    },
+};
+use trunkline_config::{Snapshot, cluster::ClusterKind};
+use trunkline_net::TlsSetup;
+use trunkline_topology::{Address, Secret};
+
+use super::{
+    super::{
+        ClusterNews,
+        actions::Job,
+        survey::{Baggage, Known, lacking, survey},
+        talk::{LOCK, Talk},
+    },
+    Following, endpoint,
+};
+use crate::{Account, conversation::Way};
+
+/// Columns of what a switchover is answered with.
+const STEPS: [&str; 5] = ["step", "server", "ms", "result", "detail"];
+/// Columns of what a check is answered with.
+const FINDINGS: [&str; 3] = ["server", "verdict", "detail"];
+/// How long taking leave of the servers may take.
+const FAREWELL_TIME_MAX: Duration = Duration::from_secs(1);
+
+/// What an operator asks for.
+#[derive(Debug)]
+pub struct SwitchoverRequest {
+    /// The cluster.
+    pub cluster: String,
+    /// Who shall write; `None` for the server that fits best.
+    pub to: Option<Address>,
+    /// Whether it is only said what is in the way.
+    pub is_check: bool,
+    /// Gets the answer, when it is over.
+    pub answer: oneshot::Sender<SwitchoverAnswer>,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SwitchoverAnswer {
+    /// The names of the columns.
+    pub columns: Vec<&'static str>,
+    /// Steps, or findings.
+    pub rows: Vec<Vec<String>>,
+    /// Why it was not done, or could not be.
+    pub failed: Option<String>,
+}
+
+impl SwitchoverAnswer {
+    pub(in super::super) fn refused(why: impl Into<String>) -> Self {
+        Self { failed: Some(why.into()), ..Self::default() }
+    }
+}
+
+/// What comes in from tasks.
+pub(in super::super) enum Told {
+    /// All members have been asked.
+    Surveyed(String, Box<Prepared>),
+    /// A step has ended.
+    Done { cluster: String, run: u64, step: u32, result: Result<Done, Failure> },
+}
+
+impl Told {
+    pub(in super::super) fn cluster(&self) -> &str {
+        match self {
+            Self::Surveyed(cluster, _) | Self::Done { cluster, .. } => cluster,
+        }
+    }
+}
+
+/// Servers by what is said to them.
+type Talks = HashMap<HostId, Arc<Mutex<Talk>>>;
+
+/// What a switchover begins with.
+pub(in super::super) struct Prepared {
+    request: SwitchoverRequest,
+    wish: Wish,
+    members: Vec<Surveyed>,
+    baggage: HashMap<HostId, Baggage>,
+    talks: Talks,
+}
+
+/// Everything about switchovers of one cluster.
+pub(super) struct Switching {
+    account: Option<Account>,
+    /// As whom servers replicate, or why nobody can.
+    replication: Result<Arc<(String, Secret<String>)>, String>,
+    drain_ms: u64,
+    time_max_ms: u64,
+    run: Option<Run>,
+    /// How many there have been.
+    runs: u64,
+    /// Steps that begin when roles are set.
+    due: Vec<(u32, HostId, Action, u64)>,
+}
+
+/// One that is under way.
+struct Run {
+    switchover: Switchover,
+    talks: Talks,
+    old: Arc<Baggage>,
+    new: Arc<Baggage>,
+    source: (String, u16),
+    rows: Vec<Vec<String>>,
+    answer: oneshot::Sender<SwitchoverAnswer>,
+}
+
+impl Default for Switching {
+    fn default() -> Self {
+        Self {
+            account: None,
+            replication: Err(String::new()),
+            drain_ms: 0,
+            time_max_ms: 0,
+            run: None,
+            runs: 0,
+            due: Vec::new(),
+        }
+    }
+}
+
+impl Switching {
+    /// Takes over a configuration.
+    pub(super) fn renew(&mut self, snapshot: &Snapshot) {
+        let settings = &snapshot.settings;
+        self.account = Account::of_switchovers(snapshot);
+        self.replication = replication_account(snapshot).map(Arc::new);
+        self.drain_ms = settings.switchover_drain_timeout;
+        self.time_max_ms = settings.switchover_timeout;
+    }
+}
+
+/// As whom servers replicate.
+fn replication_account(snapshot: &Snapshot) -> Result<(String, Secret<String>), String> {
+    let name = snapshot.settings.replication_account.as_str();
+    if name.is_empty() {
+        return Err("replication_account is not set: the old writer could not replicate from the \
+                    new one"
+            .to_owned());
+    }
+    let user = snapshot.user(name);
+    let user = user.ok_or_else(|| format!("replication_account: there is no user `{name}`"))?;
+    let (name, password) = match &user.backend {
+        Some(backend) => (&backend.user, Some(&backend.password)),
+        None => (&user.name, user.password.clear()),
+    };
+    let password = password.ok_or_else(|| {
+        format!("replication_account: the password of `{name}` is not known in clear text")
+    })?;
+    Ok((name.clone(), Secret::new(password.expose().clone())))
+}
+
+impl Following {
+    /// Has all members surveyed for what an operator asks for.
+    pub(in super::super) fn request(
+        &mut self,
+        request: SwitchoverRequest,
+        tls: &Arc<TlsSetup>,
+        told: &mpsc::Sender<Told>,
+    ) {
+        match self.prepare(&request, tls) {
+            Ok((wish, talks)) => {
+                let cluster = self.configured.entry.name.clone();
+                let known = self.known();
+                let near: HashMap<HostId, bool> =
+                    self.servers.iter().map(|(id, it)| (*id, it.writer.is_near)).collect();
+                let told = told.clone();
+                tokio::spawn(async move {
+                    let prepared = survey_all(request, wish, talks, known, &near).await;
+                    // The configuration may have changed meanwhile; who asked is told by that.
+                    drop(told.send(Told::Surveyed(cluster, Box::new(prepared))).await);
+                });
+            }
+            // Who asked may have gone.
+            Err(why) => drop(request.answer.send(SwitchoverAnswer::refused(why))),
+        }
+    }
+
+    fn prepare(
+        &self,
+        request: &SwitchoverRequest,
+        tls: &Arc<TlsSetup>,
+    ) -> Result<(Wish, Talks), String> {
+        let entry = &self.configured.entry;
+        let name = &entry.name;
+        let is_group = match entry.kind {
+            ClusterKind::Replication => false,
+            ClusterKind::GroupReplication => true,
+            ClusterKind::ReadOnly | ClusterKind::Galera => {
+                let kind = entry.kind;
+                return Err(format!("cluster {name} is of the kind {kind}: nothing is switched"));
+            }
+        };
+        if self.switching.run.is_some() {
+            return Err(format!("a switchover of cluster {name} is under way"));
+        }
+        let writer = self.writer_now().ok_or_else(|| format!("cluster {name} has no writer"))?;
+        let to = match &request.to {
+            None => None,
+            Some(address) => {
+                let mut members = self.configured.members.iter();
+                let member = members.find(|member| member.address == *address);
+                let member =
+                    member.ok_or_else(|| format!("{address} is no server of cluster {name}"))?;
+                Some(HostId(member.number))
+            }
+        };
+        let account = self.switching.replication.as_ref().map(|_| ()).map_err(Clone::clone);
+        let talks = self.servers.iter().map(|(host, entries)| {
+            let server = &entries.writer;
+            let account = self.switching.account.clone();
+            let talk = Talk::new(Arc::clone(server), Way::to(server, tls), account);
+            (*host, Arc::new(Mutex::new(talk)))
+        });
+        Ok((Wish { writer, to, account, is_group }, talks.collect()))
+    }
+
+    /// Who writes, whatever the kind of the cluster.
+    fn writer_now(&self) -> Option<HostId> {
+        let mut members = self.cluster.members();
+        members.find(|host| self.cluster.standing(*host) == Standing::Writer)
+    }
+
+    /// Members as other servers know them.
+    fn known(&self) -> Vec<Known> {
+        let known = |member: &trunkline_config::snapshot::Member| {
+            let host = HostId(member.number);
+            let identity = self.cluster.facts(host).map(|facts| facts.identity.clone());
+            let identity = identity.unwrap_or_default();
+            Known { host, endpoint: endpoint(&member.address), identity }
+        };
+        self.configured.members.iter().map(known).collect()
+    }
+
+    /// Takes what has come in from a task.
+    pub(in super::super) fn take_told(&mut self, now_ms: u64, told: Told) {
+        match told {
+            Told::Surveyed(_, prepared) => self.begin(now_ms, *prepared),
+            Told::Done { run, step, result, .. } => {
+                if run == self.switching.runs {
+                    self.with_run(now_ms, |run, orders| {
+                        run.switchover.done(now_ms, step, result, orders);
+                    });
+                }
+            }
+        }
+    }
+
+    /// Judges what members have said, and begins if nothing is in the way.
+    fn begin(&mut self, now_ms: u64, prepared: Prepared) {
+        let Prepared { request, wish, members, mut baggage, talks } = prepared;
+        let checked = check(&wish, &members);
+        let rows = self.findings(&checked);
+        let blocking = |it: &&Finding| it.blocks;
+        let reasons: Vec<String> = checked
+            .findings
+            .iter()
+            .filter(blocking)
+            .map(|finding| match finding.host {
+                Some(host) => format!("{}: {}", self.address(host), finding.what),
+                None => finding.what.clone(),
+            })
+            .collect();
+        let failed = match (reasons.is_empty(), self.writer_now() == Some(wish.writer)) {
+            (false, _) => Some(reasons.join("; ")),
+            (true, false) => Some("another server writes by now".to_owned()),
+            (true, true) if self.switching.run.is_some() => {
+                Some("a switchover is under way".to_owned())
+            }
+            (true, true) => None,
+        };
+        let (Some(new), None, false) = (checked.candidate, &failed, request.is_check) else {
+            let columns = FINDINGS.to_vec();
+            // Who asked may have gone.
+            drop(request.answer.send(SwitchoverAnswer { columns, rows, failed }));
+            return take_leave(talks);
+        };
+        let old = wish.writer;
+        let way = if wish.is_group { SwitchWay::Group } else { SwitchWay::Replication };
+        let Switching { drain_ms, time_max_ms, .. } = self.switching;
+        let plan = Plan { way, old, new, others: checked.others, drain_ms, time_max_ms };
+        let source = match self.servers.get(&new).map(|it| &it.writer.key.address) {
+            Some(Address::Tcp { host, port }) => (host.clone(), *port),
+            Some(Address::Unix(_)) | None => {
+                let why = "the new writer has no address that other servers could reach";
+                drop(request.answer.send(SwitchoverAnswer::refused(why)));
+                return take_leave(talks);
+            }
+        };
+        let mut of = |host| Arc::new(baggage.remove(&host).unwrap_or_default());
+        let (old_baggage, new_baggage) = (of(old), of(new));
+        self.switching.runs += 1;
+        self.switching.run = Some(Run {
+            switchover: Switchover::new(plan),
+            talks,
+            old: old_baggage,
+            new: new_baggage,
+            source,
+            rows: Vec::new(),
+            answer: request.answer,
+        });
+        let evidence = format!("it begins, from {} to {}", self.address(old), self.address(new));
+        self.tell(now_ms, EventKind::Switchover, Some(new), evidence);
+        self.with_run(now_ms, |run, orders| run.switchover.begin(now_ms, orders));
+    }
+
+    fn findings(&self, checked: &Checked) -> Vec<Vec<String>> {
+        let mut rows = Vec::new();
+        if let Some(candidate) = checked.candidate {
+            let what = "it would become the writer".to_owned();
+            rows.push(vec![self.address(candidate), "candidate".to_owned(), what]);
+        }
+        for finding in &checked.findings {
+            let server = finding.host.map(|host| self.address(host)).unwrap_or_default();
+            let verdict = if finding.blocks { "blocks" } else { "note" };
+            rows.push(vec![server, verdict.to_owned(), finding.what.clone()]);
+        }
+        rows
+    }
+
+    fn address(&self, host: HostId) -> String {
+        let member = self.configured.member(host.0);
+        member.map(|member| member.address.to_string()).unwrap_or_default()
+    }
+
+    fn tell(&mut self, now_ms: u64, kind: EventKind, host: Option<HostId>, evidence: String) {
+        self.on(now_ms, Input::Tell(Event { kind, host, evidence }));
+    }
+
+    /// Says how much is open on a writer that drains.
+    pub(in super::super) fn look_at_switchover(&mut self, now_ms: u64) {
+        let Some(run) = self.switching.run.as_ref() else { return };
+        let plan = run.switchover.plan();
+        if ![plan.old, plan.new].iter().all(|host| self.servers.contains_key(host)) {
+            let why = "one of its servers is no member of the cluster any more";
+            return self.with_run(now_ms, |run, orders| run.switchover.abandon(why, orders));
+        }
+        if run.switchover.is_draining() {
+            let old = self.servers.get(&plan.old);
+            let open = old.map_or(0, |it| it.writer.health.connections());
+            self.with_run(now_ms, |run, orders| run.switchover.open(now_ms, open, orders));
+        }
+    }
+
+    fn with_run(&mut self, now_ms: u64, work: impl FnOnce(&mut Run, &mut Vec<Order>)) {
+        let mut orders = Vec::new();
+        if let Some(run) = &mut self.switching.run {
+            work(run, &mut orders);
+        }
+        for order in orders {
+            match order {
+                Order::Guide(guidance) => {
+                    self.on(now_ms, Input::Switchover(guidance));
+                    if guidance == Guidance::Drain {
+                        self.untold.push(ClusterNews::WriterDrains);
+                    }
+                }
+                Order::Do { step, host, action, within_ms } => {
+                    self.switching.due.push((step, host, action, within_ms));
+                }
+                Order::Tell(row) => self.tell_row(now_ms, row),
+                Order::End(outcome) => self.end_switchover(now_ms, outcome),
+            }
+        }
+    }
+
+    fn tell_row(&mut self, now_ms: u64, row: Row) {
+        let Row { step, host, ms, result } = row;
+        let (kind, word, detail) = match result {
+            Ok(said) => (EventKind::Switchover, "ok", said),
+            Err(why) => (EventKind::SwitchoverFailed, "failed", why),
+        };
+        let address = self.address(host);
+        if let Some(run) = &mut self.switching.run {
+            let cells = [step, &address, &ms.to_string(), word, &detail];
+            run.rows.push(cells.iter().map(|cell| (*cell).to_owned()).collect());
+        }
+        self.tell(now_ms, kind, Some(host), format!("{step}, {ms} ms: {detail}"));
+    }
+
+    fn end_switchover(&mut self, now_ms: u64, outcome: Outcome) {
+        let Some(run) = self.switching.run.take() else { return };
+        let new = run.switchover.plan().new;
+        let failed = match outcome {
+            Outcome::Done(failed) => {
+                let said = match failed.as_slice() {
+                    [] => "it is done".to_owned(),
+                    _ => format!("the new writer writes; not done: {}", failed.join("; ")),
+                };
+                let kind = match failed.is_empty() {
+                    true => EventKind::Switchover,
+                    false => EventKind::SwitchoverFailed,
+                };
+                self.tell(now_ms, kind, Some(new), said.clone());
+                (!failed.is_empty()).then_some(said)
+            }
+            Outcome::Failed(why) => {
+                self.tell(now_ms, EventKind::SwitchoverFailed, Some(new), why.clone());
+                Some(why)
+            }
+        };
+        let (columns, rows) = (STEPS.to_vec(), run.rows);
+        // Who asked may have gone.
+        drop(run.answer.send(SwitchoverAnswer { columns, rows, failed }));
+        take_leave(run.talks);
+    }
+
+    /// Begins the steps that were ordered; roles are set by now.
+    pub(in super::super) fn start_steps(&mut self, told: &mpsc::Sender<Told>) {
+        for (step, host, action, within_ms) in std::mem::take(&mut self.switching.due) {
+            let Some(run) = &self.switching.run else { return };
+            let Some(talk) = run.talks.get(&host).map(Arc::clone) else { continue };
+            let (old, new) = (Arc::clone(&run.old), Arc::clone(&run.new));
+            let (source, number) = (run.source.clone(), self.switching.runs);
+            let account = self.switching.replication.clone();
+            let (told, cluster) = (told.clone(), self.configured.entry.name.clone());
+            tokio::spawn(async move {
+                let nobody = Arc::new((String::new(), Secret::new(String::new())));
+                let account = account.unwrap_or(nobody);
+                let job = Job {
+                    action: &action,
+                    old: &old,
+                    new: &new,
+                    source: (&source.0, source.1),
+                    account: (&account.0, &account.1),
+                };
+                let time_max = Duration::from_millis(within_ms);
+                let result = talk.lock().await.within(time_max, &job).await;
+                // The configuration may have changed meanwhile.
+                drop(told.send(Told::Done { cluster, run: number, step, result }).await);
+            });
+        }
+    }
+}
+
+/// Asks the replicas, and then the writer, so that it has all that they have.
+async fn survey_all(
+    request: SwitchoverRequest,
+    wish: Wish,
+    talks: Talks,
+    known: Vec<Known>,
+    near: &HashMap<HostId, bool>,
+) -> Prepared {
+    let known = Arc::new(known);
+    let ask = |host: HostId| {
+        let (talk, known, is_group) =
+            (talks.get(&host).cloned(), Arc::clone(&known), wish.is_group);
+        tokio::spawn(async move {
+            let talk = talk.ok_or("it is no member any more")?;
+            let mut talk = talk.lock().await;
+            survey(&mut talk, &known, is_group).await
+        })
+    };
+    let replicas = talks.keys().copied().filter(|host| *host != wish.writer);
+    let asked: Vec<_> = replicas.map(|host| (host, ask(host))).collect();
+    let mut answers = Vec::new();
+    for (host, asked) in asked {
+        answers.push((host, asked.await));
+    }
+    answers.push((wish.writer, ask(wish.writer).await));
+    let (mut members, mut baggage) = (Vec::new(), HashMap::new());
+    for (host, answer) in answers {
+        let answer = answer.unwrap_or_else(|error| Err(error.to_string()));
+        let survey = answer.map(|(survey, own)| {
+            baggage.insert(host, own);
+            survey
+        });
+        let is_near = near.get(&host).copied().unwrap_or(true);
+        members.push(Surveyed { host, survey, is_near });
+    }
+    members.sort_by_key(|member| member.host);
+    if let Some(talk) = talks.get(&wish.writer) {
+        let mut talk = talk.lock().await;
+        let finished = finish(&mut talk, &wish, request.is_check, &mut members);
+        if tokio::time::timeout(Duration::from_secs(5), finished).await.is_err() {
+            talk.forget();
+            if let Some(it) = members.iter_mut().find(|it| it.host == wish.writer) {
+                it.survey = Err("it does not answer in time".to_owned());
+            }
+        }
+    }
+    Prepared { request, wish, members, baggage, talks }
+}
+
+/// Asks the writer for what it lacks of its replicas, and notes the switchover there.
+async fn finish(talk: &mut Talk, wish: &Wish, is_check: bool, members: &mut [Surveyed]) {
+    use trunkline_cluster::switchover::check::Family;
+    let is_writer = |member: &&mut Surveyed| member.host == wish.writer;
+    let family = |survey: &Survey| survey.family;
+    let writer = members.iter().find(|member| member.host == wish.writer);
+    let Some(Ok(of_writer)) = writer.map(|member| member.survey.as_ref().map(family)) else {
+        return;
+    };
+    let mut result = Ok(());
+    if of_writer == Family::MySql && !wish.is_group {
+        let replicas = members.iter_mut().filter(|member| member.host != wish.writer);
+        let mut surveys: Vec<&mut Survey> =
+            replicas.filter_map(|member| member.survey.as_mut().ok()).collect();
+        let positions: Vec<String> = surveys.iter().map(|it| it.position.clone()).collect();
+        result = lacking(talk, &positions).await.map(|lacking| {
+            for (survey, errant) in surveys.iter_mut().zip(lacking) {
+                survey.errant = errant;
+            }
+        });
+    }
+    let mut is_claimed = false;
+    if !is_check && result.is_ok() {
+        let lock = format!("SELECT GET_LOCK('{LOCK}', 0)");
+        result = talk.value(&lock).await.map(|locked| is_claimed = locked != "1");
+    }
+    if let Some(writer) = members.iter_mut().find(is_writer) {
+        match (result, &mut writer.survey) {
+            (Err(failed), survey) => *survey = Err(failed.why),
+            (Ok(()), Ok(survey)) => survey.is_claimed |= is_claimed,
+            (Ok(()), Err(_)) => {}
+        }
+    }
+}
+
+/// Ends all connections.
+fn take_leave(talks: Talks) {
+    for talk in talks.into_values() {
+        tokio::spawn(async move {
+            let mut talk = talk.lock().await;
+            drop(tokio::time::timeout(FAREWELL_TIME_MAX, talk.end()).await);
+        });
+    }
+}

@@ -1,0 +1,331 @@
+//! `SWITCHOVER` on real servers, while clients write.
+
+use std::{
+    env,
+    sync::Mutex,
+    time::{Duration, Instant},
+};
+
+use trunkline_testkit::{Row, SqlClient};
+
+use super::*;
+
+/// The account that switches, with what the manual says that it needs.
+const SWITCHER: &str = "switcher";
+/// Clients that write; each second one in transactions.
+const CLIENTS: u32 = 8;
+/// Switchovers in a test; more are asked for by `TRUNKLINE_SWITCHOVERS`.
+const ROUNDS: u32 = 2;
+
+fn rounds() -> u32 {
+    env::var("TRUNKLINE_SWITCHOVERS").ok().and_then(|text| text.parse().ok()).unwrap_or(ROUNDS)
+}
+
+fn grants(flavour: Flavour) -> String {
+    let privileges = match flavour {
+        Flavour::MariaDb => {
+            "PROCESS, RELOAD, CONNECTION ADMIN, READ_ONLY ADMIN, REPLICATION SLAVE ADMIN, \
+             REPLICATION MASTER ADMIN, SLAVE MONITOR"
+        }
+        Flavour::MySql => {
+            "PROCESS, RELOAD, REPLICATION CLIENT, REPLICATION SLAVE, CONNECTION_ADMIN, \
+             SYSTEM_VARIABLES_ADMIN, REPLICATION_SLAVE_ADMIN"
+        }
+    };
+    format!(
+        "CREATE USER {SWITCHER} IDENTIFIED BY '{SWITCHER}'; GRANT {privileges} ON *.* TO {SWITCHER}"
+    )
+}
+
+pub(super) fn with_admin(kind: &str, servers: &[Arc<Server>]) -> Result<Trunkline> {
+    let seeds: Vec<_> = servers.iter().map(|it| format!("\"{}\"", it.address())).collect();
+    Trunkline::start_database(&format!(
+        "workers = 2\ncatalog_wait_ms = 10000\nmonitor_read_only_interval = 200\n\
+         monitor_groupreplication_healthcheck_interval = 200\nmonitor_account = \"{USER}\"\n\
+         switchover_account = \"{SWITCHER}\"\nreplication_account = \"replica\"\n\
+         [[cluster]]\nname = \"shop\"\nkind = \"{kind}\"\nwriter_hostgroup = 10\n\
+         reader_hostgroup = 20\nseeds = [{}]\n\
+         [[user]]\nname = \"{SWITCHER}\"\npassword = \"{SWITCHER}\"\nactive = false\n\
+         default_hostgroup = 10\n\
+         [[user]]\nname = \"replica\"\npassword = \"replica\"\nactive = false\n\
+         default_hostgroup = 10\n{}",
+        seeds.join(", "),
+        user(10)
+    ))
+}
+
+fn administrator(proxy: &Trunkline) -> Result<SqlClient> {
+    SqlClient::tcp(proxy.admin_port(), "admin", "admin", "")
+}
+
+fn cells(row: &Row) -> Vec<String> {
+    row.iter().map(|cell| cell.clone().unwrap_or_default()).collect()
+}
+
+/// What one client did.
+#[derive(Default)]
+struct Written {
+    acknowledged: u64,
+    errors: Vec<String>,
+    longest: Duration,
+}
+
+/// Writes numbers until it is over, one by one or in transactions of two.
+fn write(proxy: &Trunkline, number: u32, is_over: &AtomicBool) -> Result<Written> {
+    let mut written = Written::default();
+    let mut client = client(proxy, "")?;
+    let mut next = 0;
+    while !is_over.load(Ordering::Relaxed) {
+        let insert = |n| format!("INSERT INTO mark.number (client, n) VALUES ({number}, {n})");
+        let begun = Instant::now();
+        let count = if number.is_multiple_of(2) { 1 } else { 2 };
+        let done = match count {
+            1 => client.sql(&insert(next)).map(drop),
+            _ => ["BEGIN".to_owned(), insert(next), insert(next + 1), "COMMIT".to_owned()]
+                .iter()
+                .try_for_each(|statement| client.sql(statement).map(drop)),
+        };
+        match done {
+            Ok(()) => {
+                written.acknowledged += count;
+                written.longest = written.longest.max(begun.elapsed());
+            }
+            Err(error) => {
+                written.errors.push(format!("client {number}: {error:#}"));
+                client = super::client(proxy, "")?;
+            }
+        }
+        next += count;
+    }
+    Ok(written)
+}
+
+/// Every server has what was acknowledged, and nothing twice.
+fn compare(servers: &[Arc<Server>], acknowledged: u64) -> Result<()> {
+    for server in servers {
+        let count = "SELECT CONCAT(COUNT(*), ' ', COUNT(DISTINCT client, n)) FROM mark.number";
+        let wanted = format!("{acknowledged} {acknowledged}");
+        let mut last = None;
+        wait_until("all rows", SOON, || {
+            last = server.value(count)?;
+            Ok((last.as_ref() == Some(&wanted)).then_some(()))
+        })
+        .with_context(|| format!("{} has {last:?}, not {wanted}", server.address()))?;
+    }
+    Ok(())
+}
+
+/// Switches so many times while clients write; what they saw, and the time of each switchover.
+fn switch_and_write(
+    proxy: &Trunkline,
+    servers: &[Arc<Server>],
+    rounds: u32,
+) -> Result<(u64, Vec<u64>)> {
+    let is_over = AtomicBool::new(false);
+    let pauses = Mutex::new(Vec::new());
+    let written = thread::scope(|scope| {
+        let mut total = 0;
+        let mut admin = administrator(proxy)?;
+        for round in 0..rounds {
+            is_over.store(false, Ordering::Relaxed);
+            let writers: Vec<_> = (0..CLIENTS)
+                .map(|number| {
+                    let number = round * CLIENTS + number;
+                    let is_over = &is_over;
+                    scope.spawn(move || write(proxy, number, is_over))
+                })
+                .collect();
+            thread::sleep(Duration::from_millis(200));
+            let to = match round % 2 {
+                0 => servers.get(1),
+                _ => servers.first(),
+            };
+            let to = to.context("servers")?.address();
+            let steps = admin.sql(&format!("SWITCHOVER shop TO '{to}'"));
+            thread::sleep(Duration::from_millis(200));
+            is_over.store(true, Ordering::Relaxed);
+            let mut longest = Duration::ZERO;
+            let mut errors = Vec::new();
+            for writer in writers {
+                let written = writer.join().expect("no panic")?;
+                total += written.acknowledged;
+                longest = longest.max(written.longest);
+                errors.extend(written.errors);
+            }
+            let steps: Vec<Vec<String>> = steps?.iter().map(cells).collect();
+            println!("{} ms {steps:?}", longest.as_millis());
+            ensure!(errors.is_empty(), "{errors:?}\n{steps:?}");
+            pauses.lock().expect("no panic").push(u64::try_from(longest.as_millis())?);
+        }
+        Ok::<u64, anyhow::Error>(total)
+    })?;
+    Ok((written, pauses.into_inner().expect("no panic")))
+}
+
+fn prepare(primary: &Server, flavour: Flavour) -> Result<()> {
+    primary.sql(&grants(flavour))?;
+    make_table(primary)
+}
+
+pub(super) fn make_table(primary: &Server) -> Result<()> {
+    primary.sql(
+        "CREATE TABLE mark.number (id INT AUTO_INCREMENT PRIMARY KEY, client INT, n INT,
+         KEY (client, n))",
+    )?;
+    Ok(())
+}
+
+/// Switches from the first of these servers to the second and back, as often as is asked for, while
+/// clients write; all of them have what was acknowledged.
+pub(super) fn switch_and_compare(proxy: &Trunkline, servers: &[Arc<Server>]) -> Result<()> {
+    let switched = switch_and_write(proxy, servers, rounds());
+    let (acknowledged, mut pauses) = switched.with_context(|| proxy.log())?;
+    told(&mut pauses);
+    compare(servers, acknowledged)
+}
+
+fn told(pauses: &mut [u64]) {
+    pauses.sort_unstable();
+    let (count, longest) = (pauses.len(), pauses.last().copied().unwrap_or_default());
+    let median = pauses.get(count / 2).copied().unwrap_or_default();
+    println!("{count} switchovers: longest pause {longest} ms, median {median} ms: {pauses:?}");
+}
+
+#[test]
+fn writes_go_on_over_switchovers_and_none_is_lost_or_done_twice() -> Result<()> {
+    for flavour in FLAVOURS {
+        if !is_available(flavour, "writes_go_on_over_switchovers") {
+            continue;
+        }
+        let replication = replication(flavour, 2)?;
+        let mut servers = vec![Arc::clone(replication.primary())];
+        servers.extend(replication.replicas().iter().cloned());
+        prepare(&servers[0], flavour)?;
+        replication.wait_caught_up(SOON)?;
+        let proxy = with_admin("replication", &servers)?;
+        wait_role(&proxy, &servers[0], "writer")?;
+        wait_role(&proxy, &servers[1], "reader")?;
+        wait_role(&proxy, &servers[2], "reader")?;
+        let mut admin = administrator(&proxy)?;
+        let found: Vec<_> = admin.sql("CHECK SWITCHOVER shop")?.iter().map(cells).collect();
+        let verdicts: Vec<&str> = found.iter().map(|row| row[1].as_str()).collect();
+        ensure!(verdicts == ["candidate"], "{found:?}");
+
+        switch_and_compare(&proxy, &servers)?;
+        let last = if rounds() % 2 == 1 { &servers[1] } else { &servers[0] };
+        wait_role(&proxy, last, "writer")?;
+        for server in servers.iter().filter(|it| it.port() != last.port()) {
+            wait_role(&proxy, server, "reader")?;
+        }
+    }
+    Ok(())
+}
+
+/// The error of a statement of the admin port.
+fn refusal(admin: &mut SqlClient, statement: &str, part: &str) -> Result<()> {
+    let error = match admin.sql(statement) {
+        Ok(rows) => anyhow::bail!("{statement} is answered with {rows:?}"),
+        Err(error) => format!("{error:#}"),
+    };
+    ensure!(error.contains(part), "{statement}: {error}, not {part}");
+    Ok(())
+}
+
+/// What is found to be in the way.
+fn blocks(admin: &mut SqlClient, statement: &str, part: &str) -> Result<()> {
+    let found: Vec<Vec<String>> = admin.sql(statement)?.iter().map(cells).collect();
+    let is_found = found.iter().any(|row| row[1] == "blocks" && row[2].contains(part));
+    ensure!(is_found, "{statement}: {found:?}, not {part}");
+    refusal(admin, statement.trim_start_matches("CHECK "), part)
+}
+
+fn writes(proxy: &Trunkline, server: &Server) -> Result<()> {
+    wait_role(proxy, server, "writer")?;
+    client(proxy, "")?.sql("INSERT INTO mark.note (text) VALUES ('after')")?;
+    let read_only = server.value("SELECT @@global.read_only")?;
+    ensure!(read_only == Some("0".to_owned()), "{read_only:?}");
+    Ok(())
+}
+
+#[test]
+fn what_is_in_the_way_of_a_switchover_is_told_and_what_fails_is_undone() -> Result<()> {
+    if !is_available(Flavour::MariaDb, "what_is_in_the_way_of_a_switchover") {
+        return Ok(());
+    }
+    let replication = replication(Flavour::MariaDb, 2)?;
+    let mut servers = vec![Arc::clone(replication.primary())];
+    servers.extend(replication.replicas().iter().cloned());
+    let [one, two, three] = &servers[..] else { anyhow::bail!("not three servers") };
+    prepare(one, Flavour::MariaDb)?;
+    replication.wait_caught_up(SOON)?;
+    let proxy = with_admin("replication", &servers)?;
+    for (server, wanted) in [(one, "writer"), (two, "reader"), (three, "reader")] {
+        wait_role(&proxy, server, wanted)?;
+    }
+    let mut admin = administrator(&proxy)?;
+    let to = |server: &Server| format!("CHECK SWITCHOVER shop TO '{}'", server.address());
+    refusal(&mut admin, "SWITCHOVER mall", "there is no cluster `mall`")?;
+    refusal(&mut admin, "CHECK SWITCHOVER shop TO '10.0.0.1:1'", "no server of cluster shop")?;
+    refusal(&mut admin, "SWITCHOVER", "wants a cluster")?;
+    blocks(&mut admin, &to(one), "it is the writer already")?;
+    two.sql("STOP SLAVE SQL_THREAD")?;
+    blocks(&mut admin, &to(two), "its replication does not run")?;
+    two.sql("START SLAVE SQL_THREAD")?;
+    three.sql("SET sql_log_bin = 1; CREATE DATABASE errant")?;
+    blocks(&mut admin, &to(three), "transactions that the writer has not")?;
+    one.sql(&format!("REVOKE RELOAD ON *.* FROM {SWITCHER}"))?;
+    blocks(&mut admin, &to(two), "the account for switchovers lacks RELOAD")?;
+    one.sql(&format!("GRANT RELOAD ON *.* TO {SWITCHER}"))?;
+    for statement in [
+        "SET trunkline-switchover_drain_timeout = '300'",
+        "SET trunkline-switchover_timeout = '2500'",
+        "LOAD TRUNKLINE VARIABLES TO RUNTIME",
+    ] {
+        admin.sql(statement)?;
+    }
+    let switch = format!("SWITCHOVER shop TO '{}'", two.address());
+
+    // A session that nobody sent through the proxy keeps the old writer from becoming read-only.
+    let mut locker = one.root()?;
+    locker.sql("LOCK TABLES mark.note WRITE")?;
+    refusal(&mut admin, &switch, "it was undone")?;
+    locker.sql("UNLOCK TABLES")?;
+    writes(&proxy, one)?;
+
+    // The candidate applies nothing any more.
+    let mut locker = two.root()?;
+    locker.sql("LOCK TABLES mark.note WRITE")?;
+    writes(&proxy, one)?;
+    refusal(&mut admin, &switch, "it was undone")?;
+    locker.sql("UNLOCK TABLES")?;
+    writes(&proxy, one)?;
+
+    // What does not end is ended, and whoever has only read or waited notices nothing.
+    let mut held = client(&proxy, "")?;
+    held.sql("BEGIN; INSERT INTO mark.note (text) VALUES ('lost')")?;
+    admin.sql(&switch)?;
+    fails(&mut held, "COMMIT", LOST)?;
+    writes(&proxy, two)?;
+    let lost = two.value("SELECT COUNT(*) FROM mark.note WHERE text = 'lost'")?;
+    ensure!(lost == Some("0".to_owned()), "{lost:?}");
+    wait_role(&proxy, one, "reader")?;
+
+    // The writer dies while it drains: nobody is promoted, and the hold ends.
+    admin.sql("SET trunkline-switchover_drain_timeout = '2000'")?;
+    admin.sql("LOAD TRUNKLINE VARIABLES TO RUNTIME")?;
+    let mut held = client(&proxy, "")?;
+    held.sql("BEGIN; INSERT INTO mark.note (text) VALUES ('lost')")?;
+    let back = format!("SWITCHOVER shop TO '{}'", one.address());
+    thread::scope(|scope| {
+        let mark = proxy.log_mark();
+        let switching = scope.spawn(|| refusal(&mut admin, &back, "Nobody writes"));
+        let begun = proxy.wait_log(mark, "it begins", SOON);
+        let killed = two.kill_hard();
+        let refused = switching.join().expect("no panic");
+        begun.map(drop).and(killed).and(refused)
+    })?;
+    // Somebody decides.
+    one.sql(Words::of(Flavour::MariaDb).promote)?;
+    writes(&proxy, one)?;
+    Ok(())
+}
