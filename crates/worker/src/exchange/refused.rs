@@ -26,7 +26,8 @@ const READ_ONLY_MODE: u16 = 1836;
 /// How long a refused write waits before it is looked for the writer again, ms.
 const LOOK_AGAIN_MS: u64 = 20;
 
-/// Why a client is told that its write was refused, though its cluster may soon have another writer.
+/// Why a client is told that its write was refused, though its cluster may soon have another
+/// writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Told {
     /// Its session holds something on that server: a transaction, a temporary table, a lock.
