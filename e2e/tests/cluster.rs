@@ -1,8 +1,12 @@
 //! `[[cluster]]`: servers are discovered, and their roles are followed, whoever changes them.
 
 mod kinds;
+mod metadata;
 
 use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -13,8 +17,8 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use trunkline_testkit::{
-    AuthPlugin, Flavour, MariaDb, Options, Replication, Server, Trunkline, error_code, http_get,
-    wait_until,
+    AuthPlugin, Flavour, MariaDb, Options, Replication, Server, TempFolder, Trunkline, error_code,
+    http_get, wait_until,
 };
 
 use crate::stage::{
@@ -30,14 +34,36 @@ const WRITER: &str = "SELECT name FROM mark.server FOR UPDATE";
 const LOST: u16 = 2013;
 
 fn start(seeds: &[&Server]) -> Result<Trunkline> {
+    start_with("", seeds)
+}
+
+fn start_with(settings: &str, seeds: &[&Server]) -> Result<Trunkline> {
     let seeds: Vec<_> = seeds.iter().map(|seed| format!("\"{}\"", seed.address())).collect();
     Trunkline::start(&format!(
-        "workers = 2\ncatalog_wait_ms = 10000\nmonitor_read_only_interval = 200\n\
+        "{settings}workers = 2\ncatalog_wait_ms = 10000\nmonitor_read_only_interval = 200\n\
          [[cluster]]\nname = \"shop\"\nkind = \"replication\"\nwriter_hostgroup = 10\n\
          reader_hostgroup = 20\nseeds = [{}]\n{}{RAW}",
         seeds.join(", "),
         user(10)
     ))
+}
+
+/// Settings of a program that notes events, in a folder that every account may write to; and where
+/// it notes them.
+fn note_events(folder: &Path) -> Result<(String, PathBuf)> {
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o777))?;
+    let (script, told) = (folder.join("note"), folder.join("told"));
+    fs::write(&script, "#!/bin/sh\necho \"$1 $2 $3 $4\" >> \"$5\"\n")?;
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755))?;
+    fs::write(&told, "")?;
+    fs::set_permissions(&told, fs::Permissions::from_mode(0o666))?;
+    let settings = format!(
+        "script_user = \"nobody\"\n\
+         cluster_event_script = \"{} $EVENT $INITIATOR $MASTERLIST $CLUSTER {}\"\n",
+        script.display(),
+        told.display()
+    );
+    Ok((settings, told))
 }
 
 /// A user whose bytes go straight through.
@@ -193,9 +219,11 @@ fn a_promotion_is_followed_and_the_old_primary_is_fenced_until_it_replicates() -
         let replication = replication(flavour, 2)?;
         let (old, replicas) = (replication.primary(), replication.replicas());
         let (new, other) = (&replicas[0], &replicas[1]);
+        let folder = TempFolder::new("events")?;
+        let (script, told) = note_events(folder.path())?;
         old.create_user("raw", "raw", AuthPlugin::ServerDefault)?;
         replication.wait_caught_up(SOON)?;
-        let proxy = start(&[old, new, other])?;
+        let proxy = start_with(&script, &[old, new, other])?;
         for (server, wanted) in [(old, "writer"), (new, "reader"), (other, "reader")] {
             wait_role(&proxy, server, wanted)?;
         }
@@ -232,6 +260,22 @@ fn a_promotion_is_followed_and_the_old_primary_is_fenced_until_it_replicates() -
         wait_who(&proxy, WRITER, "replica1")?;
         follow(old, new)?;
         wait_role(&proxy, old, "reader")?;
+        let metric = |name: &str, labels: &str| proxy.metric(name, labels);
+        ensure!(metric("trunkline_cluster_writers", "cluster=\"shop\"")? == Some(1.0));
+        let was_fenced = "cluster=\"shop\",event=\"fenced\"";
+        ensure!(metric("trunkline_cluster_events_total", was_fenced)? == Some(1.0));
+        for (role, value) in [("reader", 1.0), ("fenced", 0.0)] {
+            let labels = format!("cluster=\"shop\",server=\"{}\",role=\"{role}\"", old.address());
+            let is = metric("trunkline_cluster_server_role", &labels)?;
+            ensure!(is == Some(value), "{role}: {is:?}");
+        }
+        let line = format!("new_master {} {} shop", new.address(), new.address());
+        wait_until("the script has run", SOON, || {
+            let told = fs::read_to_string(&told)?;
+            Ok(told.lines().any(|it| it == line).then_some(()))
+        })?;
+        let checks = "check=\"read_only\",outcome=\"ok\"";
+        ensure!(metric("trunkline_monitor_checks_total", checks)?.is_some_and(|it| it > 3.0));
     }
     Ok(())
 }

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use trunkline_admin::{
-    Answer, ApplyFuture, Ending, FailedLogins, Health, KillFuture, NotKilled, ReportFuture,
-    Runtime, SessionsFuture, StatusSource, Traffic,
+    Answer, ApplyFuture, Ending, FailedLogins, Health, HostgroupTraffic, KillFuture, NotKilled,
+    PausedHostgroup, ReportFuture, Runtime, SessionsFuture, StatusSource, Traffic,
 };
 use trunkline_budget::Budget;
 use trunkline_config::{Config, Snapshot};
@@ -115,6 +115,14 @@ impl Runtime for Still {
 
     fn traffic(&self, _: Traffic) -> ApplyFuture<'_> {
         Box::pin(async { panic!("a stranger stops the traffic") })
+    }
+
+    fn hostgroup_traffic(&self, _: u32, _: HostgroupTraffic) -> ApplyFuture<'_> {
+        Box::pin(async { panic!("a stranger pauses a hostgroup") })
+    }
+
+    fn paused_hostgroups(&self) -> Answer<'_, Vec<PausedHostgroup>> {
+        Box::pin(async { Vec::new() })
     }
 
     fn stop(&self, _: Ending) {

@@ -65,6 +65,9 @@ enum Task {
     /// Simulates the data plane under faults, seed by seed
     #[command(disable_help_flag = true)]
     Sim(sim::Arguments),
+    /// Plays histories of clusters whose servers fail, are promoted and misunderstood
+    #[command(disable_help_flag = true)]
+    Histories(sim::Histories),
     /// Runs drawn programs of several sessions through the proxy and on direct twins
     #[command(disable_help_flag = true)]
     Adversary(adversary::Arguments),
@@ -87,6 +90,7 @@ fn main() -> ExitCode {
         Task::Profile(arguments) => profile::run(&workspace_root(), &arguments),
         Task::Slowed(arguments) => slowed::run(&workspace_root(), &arguments),
         Task::Sim(arguments) => sim::run(&workspace_root(), &arguments),
+        Task::Histories(arguments) => sim::histories(&workspace_root(), &arguments),
         Task::Adversary(arguments) => adversary::run(&workspace_root(), &arguments),
         Task::Tidy => tidy_task(),
     };

@@ -1,4 +1,5 @@
-//! `cargo xtask sim`: builds the simulator optimised, with its assertions, and runs it.
+//! `cargo xtask sim` and `cargo xtask histories`: builds the simulator optimised, with its
+//! assertions, and runs it.
 
 use std::{
     fs,
@@ -37,6 +38,22 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<()> {
     let mut command = cargo(root);
     command.args(["run", "--quiet", "--profile", "sim", "--package", "trunkline-sim", "--"]);
     step("the simulator", command.args(&arguments.rest))
+}
+
+/// What `cargo xtask histories` takes.
+#[derive(clap::Args)]
+pub struct Histories {
+    /// For the program; `--help` lists them
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    rest: Vec<String>,
+}
+
+/// Plays histories of clusters.
+pub fn histories(root: &Path, arguments: &Histories) -> Result<()> {
+    let mut command = cargo(root);
+    command.args(["run", "--quiet", "--profile", "sim", "--package", "trunkline-sim"]);
+    command.args(["--bin", "trunkline-histories", "--"]);
+    step("histories of clusters", command.args(&arguments.rest))
 }
 
 /// Runs seeds in a build that counts, and says what it did not reach.

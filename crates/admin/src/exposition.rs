@@ -5,6 +5,7 @@
 //! forms: [`text`], [`protobuf`] (the only one that has native histograms).
 
 mod accept;
+mod clusters;
 mod compat;
 mod native;
 mod protobuf;
@@ -62,6 +63,7 @@ fn families(report: &Report, digests_max: usize) -> Vec<Family<'_>> {
     latency(&mut out, report);
     servers(&mut out, &report.servers);
     server_counters(&mut out, &report.servers);
+    clusters::clusters(&mut out, &report.process.monitor);
     tcp::listeners(&mut out, report);
     digests(&mut out, report, digests_max.min(DIGESTS_MAX));
     compat::proxysql(&mut out, report);

@@ -8,6 +8,7 @@
 //! [`scripts`] and [`scheduler`] (programs of others that the tables name).
 
 pub mod control;
+pub mod event_script;
 pub mod exposition;
 mod figures;
 pub mod glb;

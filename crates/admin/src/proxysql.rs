@@ -113,6 +113,12 @@ fn broken(report: &Report) -> u64 {
     counters.server_connections_lost.saturating_add(counters.server_connections_abandoned)
 }
 
+/// The monitor's checks of a kind: those that were answered, and those that failed.
+fn checks(report: &Report, kind: &str) -> (u64, u64) {
+    let of_kind = report.process.monitor.checks.iter().find(|sums| sums.kind == kind);
+    of_kind.map_or((0, 0), |sums| (sums.ok, sums.failed))
+}
+
 /// Statements that were refused since no server connection could be had in time.
 fn unconnected(report: &Report) -> u64 {
     let counters = &report.counters;

@@ -7,8 +7,8 @@ use trunkline_stats::{
     DigestQuery, Holders, HttpFigures, MemoryFigures, Process, Report, ServerGauges, Settings,
     StatementSample, TcpCounters, TcpListenerRow, TcpServerCounters, TcpServerRow, WorkerGauges,
     WorkerStats,
-    checks::{CheckKind, CheckRow},
-    topology::{ClusterRow, EventRow, MemberRow, Topology},
+    checks::{CheckKind, CheckRow, CheckSums},
+    topology::{ClusterRow, EventRow, EventSum, MemberRow, MonitorFigures, Topology},
 };
 use trunkline_topology::{RefusalCause, ServerState};
 
@@ -18,6 +18,11 @@ const COMMANDS: &[&str] = &["INSERT", "SELECT", "UPDATE", "UNKNOWN"];
 pub(crate) fn report(digests: DigestQuery) -> Report {
     let mut report = Report::merge(vec![worker(0, digests), worker(1, digests)]);
     report.process = Process {
+        monitor: MonitorFigures {
+            clusters: topology().clusters,
+            events: vec![EventSum { cluster: "shop".into(), event: "new_master".into(), count: 2 }],
+            checks: vec![CheckSums { kind: "ping".into(), ok: 120, failed: 3 }],
+        },
         certificate_not_after_unix_sec: 2_000_000_000,
         version: "0.1.0".into(),
         process_id: 4242,

@@ -24,6 +24,8 @@
 pub mod event;
 pub mod facts;
 pub mod machine;
+#[cfg(feature = "plants")]
+pub mod plants;
 
 pub use event::{Event, EventKind};
 pub use machine::{

@@ -209,6 +209,8 @@ pub struct Cluster {
     discovered: BTreeSet<Endpoint>,
     /// The servers between which nobody was chosen, as they were last told.
     conflict: Vec<HostId>,
+    #[cfg(feature = "plants")]
+    pub(crate) plant: Option<crate::plants::Plant>,
 }
 
 impl Cluster {
@@ -221,6 +223,8 @@ impl Cluster {
             has_had_writer: writer.is_some(),
             discovered: BTreeSet::new(),
             conflict: Vec::new(),
+            #[cfg(feature = "plants")]
+            plant: None,
         }
     }
 
@@ -267,6 +271,12 @@ impl Cluster {
         self.hosts.get(&id).map_or(Reach::Unknown, |host| host.reach)
     }
 
+    /// Whether statements that a member answers would say something of it: a question has failed,
+    /// or takes long.
+    pub fn wants_answers(&self, id: HostId, now_ms: u64) -> bool {
+        self.hosts.get(&id).is_some_and(|host| host.wants_answers(now_ms))
+    }
+
     /// What a member has said last.
     pub fn facts(&self, id: HostId) -> Option<&Facts> {
         self.hosts.get(&id)?.facts.as_ref()
@@ -306,8 +316,12 @@ impl Cluster {
         match input {
             Input::Member { host, listed, endpoint } => {
                 self.add(now_ms, host, listed, endpoint, out);
+                self.relate();
             }
-            Input::Gone(host) => self.remove(host, out),
+            Input::Gone(host) => {
+                self.remove(host, out);
+                self.find_aliases(out);
+            }
             Input::Answer { host, asked_ms, answer } => {
                 self.answered(now_ms, host, asked_ms, answer, out);
             }
@@ -366,6 +380,8 @@ impl Cluster {
         out: &mut Vec<Output>,
     ) {
         let is_writer = self.standing(id) == Standing::Writer;
+        #[cfg(feature = "plants")]
+        let takes_time_outs_for_roles = self.has_plant(crate::plants::Plant::ProbeTimeoutIsRole);
         let Some(host) = self.hosts.get_mut(&id) else { return };
         // Of two answers that cross the one that was asked for last counts.
         let is_late = host.asked_ms > asked_ms;
@@ -376,12 +392,21 @@ impl Cluster {
             return;
         }
         host.asked_ms = asked_ms;
+        #[cfg(feature = "plants")]
+        if takes_time_outs_for_roles && answer == Err(Miss::TimedOut) {
+            host.facts.iter_mut().for_each(|facts| facts.is_writable = false);
+        }
+        let before = host.facts.as_ref().map(|facts| facts.identity.clone());
         let change = match answer {
             Ok(facts) => host.told(facts),
             Err(miss) => host.missed(now_ms, miss),
         };
+        let is_known_anew = host.facts.as_ref().map(|facts| &facts.identity) != before.as_ref();
         for change in change {
             out.push(Output::Tell(change.event(id, is_writer)));
+        }
+        if is_known_anew {
+            self.find_aliases(out);
         }
         self.relate();
         self.discover(id, out);

@@ -136,7 +136,14 @@ settings! {
     /// script would have the machine.
     script_user_may_be_root: bool = false, Range::All, "", Live, "0.1.0";
 
-    /// How long a script of `scheduler` may run before it is ended.
+    /// The program that is run for every event of a cluster, with its arguments, parted by spaces.
+    /// In these, `$EVENT` is the event's name, `$INITIATOR` the server, `$CLUSTER` the cluster,
+    /// `$EVIDENCE` what showed it, `$MASTERLIST`, `$SLAVELIST`, `$NODELIST` and `$LIST` the servers
+    /// that write, that read, that can be reached, and all. It runs as `script_user`, one at a
+    /// time. Empty runs nothing.
+    cluster_event_script: String = String::new(), Range::Text(1_024), "", Live, "0.1.0";
+
+    /// How long a script of `scheduler`, or `cluster_event_script`, may run before it is ended.
     script_time_max: u64 = 60_000, Range::Numbers(100, DAY_MS), "ms", Live, "0.1.0";
 
     /// Where the admin port listens in database mode (`serve -D`): `ip:port` or the path of a Unix

@@ -157,6 +157,11 @@ impl<C: Copy + PartialEq> Pool<C> {
                 false => self.draw_by_tier(hostgroup, asker),
             };
         }
+        if let [only] = *group.slots
+            && view.weight(0) > 0
+        {
+            return Ok(only);
+        }
         let mut drawn = group.balance.choose(&view, &mut self.draws, asker.source);
         if drawn.is_none() {
             view.is_lenient = true;

@@ -17,6 +17,7 @@ pub mod packing;
 pub mod plan;
 pub mod queue;
 pub mod rng;
+pub mod roles;
 pub mod sealing;
 pub mod seeds;
 pub mod server;

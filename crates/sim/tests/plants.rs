@@ -1,4 +1,5 @@
-//! The simulator can fail: each bug that is planted in the workers is found.
+//! The simulator can fail: each bug that is planted in the workers, or in what decides on the roles
+//! of clusters, is found.
 
 use std::{
     sync::{
@@ -8,8 +9,10 @@ use std::{
     thread,
 };
 
+use trunkline_cluster::plants::Plant as InDecision;
 use trunkline_sim::{
     plan::{Limits, Plan},
+    roles::{self, Breach},
     run,
 };
 use trunkline_worker::plants::Plant;
@@ -83,4 +86,20 @@ fn every_planted_bug_is_found() {
     }
     drop(std::panic::take_hook());
     assert!(unfound.is_empty(), "not found within {SEEDS_MAX} seeds: {unfound:?}");
+}
+
+#[test]
+fn every_bug_planted_in_roles_is_found() {
+    let check = |plant: roles::Plant, wanted: Breach| {
+        let found = (0..SEEDS_MAX).find_map(|seed| {
+            let outcome = roles::run(seed, Some(plant), false);
+            outcome.violations.into_iter().next().map(|violation| (seed, violation))
+        });
+        let (seed, violation) = found.unwrap_or_else(|| panic!("{plant:?} is not found"));
+        println!("{plant:?}: seed {seed}, {violation}");
+        assert_eq!(violation.breach, wanted, "{plant:?}, seed {seed}");
+    };
+    check(roles::Plant::EpochIgnored, Breach::OutsideCell);
+    check(roles::Plant::Decision(InDecision::HoldForgotten), Breach::HoldForgotten);
+    check(roles::Plant::Decision(InDecision::ProbeTimeoutIsRole), Breach::TimeOutIsRole);
 }

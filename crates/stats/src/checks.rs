@@ -1,5 +1,7 @@
 //! What the monitor's checks of servers came to.
 
+use serde::{Deserialize, Serialize};
+
 /// What was checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CheckKind {
@@ -15,6 +17,31 @@ pub enum CheckKind {
     Galera,
     /// What it is in its group.
     GroupReplication,
+}
+
+impl CheckKind {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Connect => "connect",
+            Self::Ping => "ping",
+            Self::ReadOnly => "read_only",
+            Self::ReplicationLag => "replication_lag",
+            Self::Galera => "galera",
+            Self::GroupReplication => "group_replication",
+        }
+    }
+}
+
+/// How many checks of a kind there were since the start.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CheckSums {
+    /// The kind's name.
+    pub kind: String,
+    /// Checks that the server answered.
+    pub ok: u64,
+    /// Checks that failed.
+    pub failed: u64,
 }
 
 /// One check of one server.

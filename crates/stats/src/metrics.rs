@@ -184,6 +184,22 @@ metrics! {
     TCP_SERVER_CONNECTIONS: Gauge
         "trunkline_tcp_server_connections" ["listener", "hostgroup", "server"]
         "Connections to a server for clients of a TCP listener now."
+    CLUSTER_WRITERS: Gauge "trunkline_cluster_writers" ["cluster"]
+        "Servers that write in the cluster now; 0 while there is no writer."
+    CLUSTER_WRITER_CHANGES: Counter "trunkline_cluster_writer_changes_total" ["cluster"]
+        "How often the cluster's writers have changed."
+    CLUSTER_EVENTS: Counter "trunkline_cluster_events_total" ["cluster", "event"]
+        "What has happened to the cluster, as in SHOW TOPOLOGY."
+    CLUSTER_SERVER_ROLE: Gauge "trunkline_cluster_server_role" ["cluster", "server", "role"]
+        "1 for what the server is in its cluster, 0 for what it is not."
+    CLUSTER_SERVER_REACH: Gauge "trunkline_cluster_server_reach" ["cluster", "server", "reach"]
+        "1 for how well the server can be reached, 0 for the others."
+    CLUSTER_SERVER_LAG: Gauge "trunkline_cluster_server_lag_seconds" ["cluster", "server"]
+        "How far the server is behind its source, of those that can tell."
+    CLUSTER_SERVER_WARNINGS: Gauge "trunkline_cluster_server_warnings" ["cluster", "server"]
+        "What an operator should know of the server, as in SHOW TOPOLOGY: how many things."
+    MONITOR_CHECKS: Counter "trunkline_monitor_checks_total" ["check", "outcome"]
+        "Checks of servers that were answered (ok) or not (failed)."
     DIGEST_ROWS: Gauge "trunkline_digest_rows" []
         "Rows in the digest tables of all workers."
     DIGEST_EVICTIONS: Counter "trunkline_digest_evictions_total" []

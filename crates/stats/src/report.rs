@@ -16,6 +16,7 @@ use crate::{
     sketch::LatencySketch,
     tcp::TcpListenerRow,
     texts::StmtTexts,
+    topology::MonitorFigures,
     worker::{ServerGauges, ServerStats},
 };
 
@@ -134,6 +135,8 @@ pub struct Process {
     pub http: HttpFigures,
     /// What the kernel says of the process.
     pub kernel: KernelFigures,
+    /// Clusters, and what the monitor has checked.
+    pub monitor: MonitorFigures,
     /// Whether clients are not accepted for now.
     pub is_paused: bool,
 }

@@ -2,6 +2,37 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::checks::CheckSums;
+
+/// What a server can be in its cluster.
+pub const ROLES: [&str; 6] = ["unknown", "writer", "backup_writer", "reader", "standby", "fenced"];
+
+/// Whether a member can be reached.
+pub const REACHES: [&str; 4] = ["unknown", "up", "suspect", "down"];
+
+/// What the monitor counts, and clusters as they are now.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MonitorFigures {
+    /// Clusters by name.
+    pub clusters: Vec<ClusterRow>,
+    /// Events since the start, by cluster and event.
+    pub events: Vec<EventSum>,
+    /// Checks since the start, by kind.
+    pub checks: Vec<CheckSums>,
+}
+
+/// How often something has happened to a cluster since the start.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct EventSum {
+    /// The cluster.
+    pub cluster: String,
+    /// The event's name.
+    pub event: String,
+    /// How often.
+    pub count: u64,
+}
+
 /// Clusters and events.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Topology {
@@ -33,9 +64,9 @@ pub struct ClusterRow {
 pub struct MemberRow {
     /// Where it is.
     pub address: String,
-    /// `writer`, `reader`, `standby`, `fenced` or `unknown`.
+    /// One of [`ROLES`].
     pub role: String,
-    /// `up`, `suspect`, `down` or `unknown`.
+    /// One of [`REACHES`].
     pub reach: String,
     /// Whether it takes writes; `None` when it has not told.
     pub writable: Option<bool>,

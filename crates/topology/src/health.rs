@@ -400,7 +400,8 @@ impl ServerHealth {
     /// Notes that it has answered a statement, where that is of interest.
     #[inline]
     pub fn note_answer(&self) {
-        if Seen(self.seen.load(Relaxed)).has(Seen::WANTED) {
+        let seen = Seen(self.seen.load(Relaxed));
+        if seen.has(Seen::WANTED) && !seen.has(Seen::ANSWERED) {
             self.note(Seen::ANSWERED);
         }
     }

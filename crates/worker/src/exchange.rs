@@ -22,6 +22,7 @@ pub(crate) mod send;
 mod shared;
 mod state;
 mod timed_out;
+mod unknown_names;
 
 #[cfg(test)]
 mod tests;

@@ -43,13 +43,14 @@ use crate::{
 
 /// What a session may have on its connection that changes what its statements do, and that a copy
 /// has not: its table of the same name is a base table.
-const OWN_STATE: [PinReason; 9] = [
+const OWN_STATE: [PinReason; 10] = [
     PinReason::TemporaryTable,
     PinReason::NextTransaction,
     PinReason::UserVariable,
     PinReason::UnknownVariable,
     PinReason::ServerState,
     PinReason::Routine,
+    PinReason::UnknownName,
     PinReason::Role,
     PinReason::Connection,
     PinReason::Other,

@@ -191,7 +191,10 @@ impl Worker {
                 && client.session.as_ref().is_some_and(|session| !session.leases.is_empty())
         };
         for id in self.commands.exchange.core.clients.table.keys_where(holds_briefly) {
-            self.commands.exchange.core.with_client(id, Core::end_pins_of_the_last_statement);
+            self.commands.exchange.core.with_client(id, |core, client| {
+                core.end_pins_of_the_last_statement(client);
+                core.settle_unknown_names(client);
+            });
         }
         for client in self.commands.exchange.core.clients.table.keys_where(is_stuck) {
             self.commands.exchange.core.fx.act(Action::CloseClient { client, now: true });

@@ -16,6 +16,14 @@ fn a_built_in_name_with_a_space_is_the_schemas() -> Result<()> {
 }
 
 #[test]
+fn what_names_leave_that_are_not_known_in_time_is_there() -> Result<()> {
+    holds(
+        Scene { settings: "catalog_wait_ms = 0", ..SPLIT },
+        include_str!("cases/unknown_names.txt"),
+    )
+}
+
+#[test]
 fn names_that_share_a_digest_are_told_apart() -> Result<()> {
     let settings = "query_digests_no_digits = true";
     holds(Scene { settings, ..SPLIT }, include_str!("cases/names_with_digits.txt"))

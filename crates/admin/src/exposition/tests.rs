@@ -103,6 +103,15 @@ fn series_have_the_numbers_of_the_report() {
     check("trunkline_command_latency_seconds_bucket{command=\"SELECT\",le=\"0.0005\"}", 8_000.0);
     check("trunkline_command_latency_seconds_bucket{command=\"SELECT\",le=\"0.001\"}", 8_038.0);
     check("trunkline_command_latency_seconds_count{command=\"SELECT\"}", 8_040.0);
+    check("trunkline_cluster_writers{cluster=\"shop\"}", 1.0);
+    check("trunkline_cluster_events_total{cluster=\"shop\",event=\"new_master\"}", 2.0);
+    let member = "cluster=\"shop\",server=\"10.0.0.2:3306\"";
+    check(&format!("trunkline_cluster_server_role{{{member},role=\"reader\"}}"), 1.0);
+    check(&format!("trunkline_cluster_server_role{{{member},role=\"writer\"}}"), 0.0);
+    check(&format!("trunkline_cluster_server_reach{{{member},reach=\"up\"}}"), 1.0);
+    check(&format!("trunkline_cluster_server_lag_seconds{{{member}}}"), 2.0);
+    check(&format!("trunkline_cluster_server_warnings{{{member}}}"), 1.0);
+    check("trunkline_monitor_checks_total{check=\"ping\",outcome=\"failed\"}", 3.0);
     let server = "hostgroup=\"20\",server=\"192.168.100.101:3306\"";
     check(&format!("trunkline_server_statements_total{{{server}}}"), 4_000.0);
     check(&format!("trunkline_server_connections{{{server},state=\"idle\"}}"), 8.0);

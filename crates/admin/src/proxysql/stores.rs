@@ -5,7 +5,7 @@ use trunkline_stats::metrics::MetricKind;
 use super::{
     Figure,
     Source::{Report, Zero},
-    broken, figures, got, resets, unconnected,
+    broken, checks, figures, got, resets, unconnected,
 };
 
 figures! { STORES;
@@ -20,28 +20,28 @@ figures! { STORES;
         [] "Clients refused at their user's max_connections." =>
         Report(|r| r.counters.clients_refused_user_limit);
     gauge "MySQL_Monitor_Workers" "proxysql_mysql_monitor_workers" []
-        "Always 0: there is no such monitor." => Zero;
+        "Always 0: the monitor has no threads of its own." => Zero;
     gauge "MySQL_Monitor_Workers_Aux" "proxysql_mysql_monitor_workers_aux" []
-        "Always 0: there is no such monitor." => Zero;
+        "Always 0: the monitor has no threads of its own." => Zero;
     counter "MySQL_Monitor_Workers_Started" "proxysql_mysql_monitor_workers_started_total" []
-        "Always 0: there is no such monitor." => Zero;
+        "Always 0: the monitor has no threads of its own." => Zero;
     counter "MySQL_Monitor_connect_check_OK" "proxysql_mysql_monitor_connect_check_total"
-        [status = "ok"] "Always 0: there is no such monitor." => Zero;
+        [status = "ok"] "Checks of the monitor." => Report(|r| checks(r, "connect").0);
     counter "MySQL_Monitor_connect_check_ERR" "proxysql_mysql_monitor_connect_check_total"
-        [status = "err"] "" => Zero;
+        [status = "err"] "" => Report(|r| checks(r, "connect").1);
     counter "MySQL_Monitor_ping_check_OK" "proxysql_mysql_monitor_ping_check_total" [status = "ok"]
-        "Always 0: there is no such monitor." => Zero;
+        "Checks of the monitor." => Report(|r| checks(r, "ping").0);
     counter "MySQL_Monitor_ping_check_ERR" "proxysql_mysql_monitor_ping_check_total"
-        [status = "err"] "" => Zero;
+        [status = "err"] "" => Report(|r| checks(r, "ping").1);
     counter "MySQL_Monitor_read_only_check_OK" "proxysql_mysql_monitor_read_only_check_total"
-        [status = "ok"] "Always 0: there is no such monitor." => Zero;
+        [status = "ok"] "Checks of the monitor." => Report(|r| checks(r, "read_only").0);
     counter "MySQL_Monitor_read_only_check_ERR" "proxysql_mysql_monitor_read_only_check_total"
-        [status = "err"] "" => Zero;
+        [status = "err"] "" => Report(|r| checks(r, "read_only").1);
     counter "MySQL_Monitor_replication_lag_check_OK"
         "proxysql_mysql_monitor_replication_lag_check_total" [status = "ok"]
-        "Always 0: there is no such monitor." => Zero;
+        "Checks of the monitor." => Report(|r| checks(r, "replication_lag").0);
     counter "MySQL_Monitor_replication_lag_check_ERR"
-        "proxysql_mysql_monitor_replication_lag_check_total" [status = "err"] "" => Zero;
+        "proxysql_mysql_monitor_replication_lag_check_total" [status = "err"] "" => Report(|r| checks(r, "replication_lag").1);
     counter "MySQL_Monitor_dns_cache_queried" "proxysql_mysql_monitor_dns_cache_queried" []
         "Always 0: look-ups of host names are not counted." => Zero;
     counter "MySQL_Monitor_dns_cache_lookup_success"
@@ -110,27 +110,27 @@ figures! { STORES;
         Report(|r| r.process.configuration.wait_timeout_ms);
     gauge "" "proxysql_mysql_max_connections" [] "max_connections." =>
         Report(|r| r.process.configuration.clients_max);
-    gauge "" "proxysql_mysql_monitor_enabled" [] "Always 0: there is no such monitor." => Zero;
-    gauge "" "proxysql_mysql_monitor_ping_interval" [] "Always 0: there is no such monitor." =>
+    gauge "" "proxysql_mysql_monitor_enabled" [] "Always 0: the monitor has no threads of its own." => Zero;
+    gauge "" "proxysql_mysql_monitor_ping_interval" [] "Always 0: the monitor has no threads of its own." =>
         Zero;
     gauge "" "proxysql_mysql_monitor_ping_timeout_seconds" []
-        "Always 0: there is no such monitor." => Zero;
-    gauge "" "proxysql_mysql_monitor_ping_max_failures" [] "Always 0: there is no such monitor." =>
+        "Always 0: the monitor has no threads of its own." => Zero;
+    gauge "" "proxysql_mysql_monitor_ping_max_failures" [] "Always 0: the monitor has no threads of its own." =>
         Zero;
     gauge "" "proxysql_mysql_monitor_read_only_interval_seconds" []
-        "Always 0: there is no such monitor." => Zero;
+        "Always 0: the monitor has no threads of its own." => Zero;
     gauge "" "proxysql_mysql_monitor_read_only_timeout_seconds" []
-        "Always 0: there is no such monitor." => Zero;
+        "Always 0: the monitor has no threads of its own." => Zero;
     gauge "" "proxysql_mysql_monitor_writer_is_also_reader" []
-        "Always 0: there is no such monitor." => Zero;
+        "Always 0: the monitor has no threads of its own." => Zero;
     gauge "" "proxysql_monitor_replication_lag_group_by_host" []
-        "Always 0: there is no such monitor." => Zero;
+        "Always 0: the monitor has no threads of its own." => Zero;
     gauge "" "proxysql_mysql_monitor_replication_lag_interval_seconds" []
-        "Always 0: there is no such monitor." => Zero;
+        "Always 0: the monitor has no threads of its own." => Zero;
     gauge "" "proxysql_mysql_monitor_replication_lag_timeout_seconds" []
-        "Always 0: there is no such monitor." => Zero;
+        "Always 0: the monitor has no threads of its own." => Zero;
     gauge "" "proxysql_mysql_monitor_history_timeout_seconds" []
-        "Always 0: there is no such monitor." => Zero;
+        "Always 0: the monitor has no threads of its own." => Zero;
     counter "" "proxysql_jemalloc_allocated_bytes_total" []
         "Memory of its own in RAM, as the kernel has it." => Report(|r| r.process.kernel.anonymous);
     gauge "" "proxysql_jemalloc_bytes" [type = "active"]

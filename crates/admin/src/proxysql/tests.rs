@@ -70,7 +70,9 @@ fn names_mean_what_is_counted_here() {
     check("Stmt_Server_Active_Unique", 3);
     check("Stmt_Cached", 4);
     check("Query_Cache_Memory_bytes", 4_096);
-    check("MySQL_Monitor_ping_check_OK", 0);
+    check("MySQL_Monitor_ping_check_OK", 120);
+    check("MySQL_Monitor_ping_check_ERR", 3);
+    check("MySQL_Monitor_connect_check_OK", 0);
 }
 
 #[test]

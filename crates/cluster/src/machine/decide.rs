@@ -21,7 +21,6 @@ enum Incumbent {
 impl Cluster {
     /// Gives and takes roles after something has come in.
     pub(super) fn decide(&mut self, out: &mut Vec<Output>) {
-        self.find_aliases(out);
         match self.policy.kind {
             Kind::Replication => self.decide_one(out),
             Kind::ReadOnly => self.place_by_read_only(out),
@@ -53,6 +52,7 @@ impl Cluster {
                 for source in host.facts.iter().flat_map(|facts| &facts.sources) {
                     found.extend(self.new_relative(*id, host, source));
                 }
+                found.extend(self.new_name(*id, host));
             }
             if found.is_empty() {
                 return;
@@ -76,6 +76,16 @@ impl Cluster {
         }
     }
 
+    /// A server that certainly belongs to the cluster does so under each of its names.
+    fn new_name(&self, id: HostId, host: &Host) -> Option<HostId> {
+        let twin = self.hosts.get(&host.marks.alias_of?)?;
+        match (host.is_related(), twin.is_related()) {
+            (false, true) => Some(id),
+            (true, false) => host.marks.alias_of,
+            (true, true) | (false, false) => None,
+        }
+    }
+
     /// Whether the member at a source's place is the one that the replica is connected to, as far
     /// as both have told.
     fn is_really(&self, id: HostId, source: &Source) -> bool {
@@ -86,9 +96,15 @@ impl Cluster {
 
     /// Members that could become the writer: they take writes and replicate from no member.
     pub(super) fn contenders(&self) -> impl Iterator<Item = HostId> {
+        let is_up = |id: &HostId| self.hosts.get(id).is_some_and(Host::is_writable_now);
+        self.rivals().filter(is_up)
+    }
+
+    /// Contenders, and members that would be some if they answered.
+    fn rivals(&self) -> impl Iterator<Item = HostId> {
         let free = self.hosts.iter().filter(|(_, host)| {
             let is_free = host.is_related() && !host.marks.is_fenced;
-            is_free && host.is_writable_now() && !self.replicates(host)
+            is_free && host.may_be_writable() && !self.replicates(host)
         });
         free.map(|(id, _)| *id)
     }
@@ -100,7 +116,7 @@ impl Cluster {
         running.any(|source| self.member(source).is_some())
     }
 
-    /// The member that a source is.
+    /// The member that a source is, by the first of its names.
     pub(super) fn member(&self, source: &Source) -> Option<HostId> {
         let is_there = |host: &Host| host.endpoint == source.endpoint;
         let is_it = |host: &Host| {
@@ -108,7 +124,7 @@ impl Cluster {
         };
         let found = self.hosts.iter().find(|(_, host)| is_there(host));
         let found = found.or_else(|| self.hosts.iter().find(|(_, host)| is_it(host)));
-        found.map(|(id, _)| *id)
+        found.map(|(id, host)| host.marks.alias_of.unwrap_or(*id))
     }
 
     fn incumbent(&self, id: HostId) -> Incumbent {
@@ -127,7 +143,7 @@ impl Cluster {
         self.hosts.values().filter(|host| host.reach == Reach::Up).any(|host| {
             let sources = host.facts.iter().flat_map(|facts| &facts.sources);
             let mut from_it = sources.filter(|source| self.member(source) == Some(id));
-            let is_fresh = host.asked_ms >= lost.missing_since_ms();
+            let is_fresh = host.told_ms >= lost.missing_since_ms();
             from_it.any(|source| source.receives == Thread::Connected || !is_fresh)
         })
     }
@@ -143,11 +159,12 @@ impl Cluster {
             }
         };
         let is_read_only = since_ms == 0;
-        let is_fresh = |id: &HostId| self.hosts.get(id).is_some_and(|it| it.asked_ms >= since_ms);
+        let is_fresh = |id: &HostId| self.hosts.get(id).is_some_and(|it| it.told_ms >= since_ms);
         let candidates: Vec<HostId> =
             self.contenders().filter(|id| *id != writer && is_fresh(id)).collect();
+        let rivals = self.rivals().filter(|id| *id != writer && !candidates.contains(id)).count();
         match candidates.as_slice() {
-            [successor] => {
+            [successor] if rivals == 0 => {
                 let evidence = format!("it takes writes and replicates from no member; {why}");
                 self.set_writer(Some(*successor), evidence, out);
             }
@@ -156,6 +173,9 @@ impl Cluster {
             }
             // One that is down keeps its role, and gets nothing: it may come back first.
             [] => {}
+            [_] if !is_read_only => {}
+            // It is not certain yet that nobody else takes writes.
+            [_] => self.set_writer(None, "it is read-only".to_owned(), out),
             several => {
                 self.tell_conflict(several.to_vec(), out);
                 if is_read_only {
@@ -168,13 +188,18 @@ impl Cluster {
 
     /// Looks for a writer where there is none.
     fn elect(&mut self, out: &mut Vec<Output>) {
+        #[cfg(feature = "plants")]
+        if self.has_had_writer && self.has_plant(crate::plants::Plant::HoldForgotten) {
+            return;
+        }
         let may_be_known = self.has_had_writer || self.hosts.values().all(Host::is_settled);
         if !may_be_known {
             return;
         }
-        let candidates: Vec<HostId> = self.contenders().collect();
+        let candidates: Vec<HostId> = self.rivals().collect();
         match candidates.as_slice() {
             [] => {}
+            [writer] if !self.hosts.get(writer).is_some_and(Host::is_writable_now) => {}
             [writer] => {
                 let why = "it takes writes and replicates from no member".to_owned();
                 self.set_writer(Some(*writer), why, out);
@@ -211,8 +236,10 @@ impl Cluster {
         let fenced: Vec<HostId> =
             self.hosts.iter().filter(|(_, host)| host.marks.is_fenced).map(|(id, _)| *id).collect();
         for id in fenced {
-            let mut others =
-                self.hosts.iter().filter(|(other, host)| **other != id && !host.marks.is_alias);
+            let mut others = self
+                .hosts
+                .iter()
+                .filter(|(other, host)| **other != id && host.marks.alias_of.is_none());
             let is_followed = others.clone().any(|(_, host)| self.is_connected(host, id));
             let is_chosen = is_followed
                 && others.all(|(_, host)| {
@@ -257,8 +284,8 @@ impl Cluster {
         if !incumbent.is_writable_now() {
             return;
         }
-        let asked_ms = incumbent.asked_ms;
-        let is_sure = |host: &Host| host.writable_ms.is_some_and(|since_ms| since_ms < asked_ms);
+        let told_ms = incumbent.told_ms;
+        let is_sure = |host: &Host| host.writable_ms.is_some_and(|since_ms| since_ms < told_ms);
         let beside: Vec<(HostId, bool)> = self
             .hosts
             .iter()
@@ -305,7 +332,7 @@ impl Cluster {
 
     /// Whether a member should take reads; `None` where it keeps what it has.
     fn should_read(&self, id: HostId, host: &Host) -> Option<bool> {
-        if host.marks.is_fenced || host.marks.is_alias || !host.is_related() {
+        if host.marks.is_fenced || host.marks.alias_of.is_some() || !host.is_related() {
             return Some(false);
         }
         if self.writer == Some(id) {
@@ -323,27 +350,36 @@ impl Cluster {
         }
     }
 
-    /// Finds members that are one server under two names: the later one gets no role.
-    fn find_aliases(&mut self, out: &mut Vec<Output>) {
-        let identified: Vec<_> = self
-            .hosts
-            .iter()
-            .filter_map(|(id, host)| Some((*id, host.facts.as_ref()?.identity.clone())))
-            .collect();
-        for (place, (id, identity)) in identified.iter().enumerate() {
-            let mut earlier = identified.iter().take(place);
-            let twin = earlier.find(|(_, other)| identity.is_same(other)).map(|(twin, _)| *twin);
-            let Some(host) = self.hosts.get_mut(id) else { continue };
-            let was_alias = std::mem::replace(&mut host.marks.is_alias, twin.is_some());
-            if let Some(twin) = twin.filter(|_| !was_alias) {
-                let evidence = match self.hosts.get(&twin) {
-                    Some(twin) => format!(
+    /// Finds members that are one server under several names: only one of them gets a role. That is
+    /// the name that has it already, or was fenced.
+    pub(super) fn find_aliases(&mut self, out: &mut Vec<Output>) {
+        let identity = |host: &Host| host.facts.as_ref().map(|facts| facts.identity.clone());
+        let identified: Vec<_> =
+            self.hosts.iter().filter_map(|(id, host)| Some((*id, identity(host)?))).collect();
+        let rank = |id: HostId| {
+            let marks = self.hosts.get(&id).map(|host| host.marks).unwrap_or_default();
+            let has_role = marks.is_writer || marks.is_reader;
+            (self.writer != Some(id), !marks.is_fenced, !has_role, id)
+        };
+        let mut found = Vec::new();
+        for (id, own) in &identified {
+            let same = identified.iter().filter(|(_, other)| own.is_same(other));
+            let first = same.map(|(id, _)| *id).min_by_key(|id| rank(*id));
+            found.push((*id, first.filter(|first| first != id)));
+        }
+        for (id, first) in found {
+            let endpoint = first.and_then(|it| self.hosts.get(&it)).map(|it| it.endpoint.clone());
+            let Some(host) = self.hosts.get_mut(&id) else { continue };
+            let before = std::mem::replace(&mut host.marks.alias_of, first);
+            if let Some(endpoint) = endpoint {
+                host.marks.is_fenced = false;
+                if before.is_none() {
+                    let evidence = format!(
                         "it is the same server as {}:{}, by server_uuid or server_id",
-                        twin.endpoint.host, twin.endpoint.port
-                    ),
-                    None => String::new(),
-                };
-                Self::tell(out, EventKind::SameServer, Some(*id), evidence);
+                        endpoint.host, endpoint.port
+                    );
+                    Self::tell(out, EventKind::SameServer, Some(id), evidence);
+                }
             }
         }
     }

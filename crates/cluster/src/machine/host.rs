@@ -16,6 +16,10 @@ const SUSPECT_TIMEOUTS: u32 = 2;
 /// the statements that it has answered speak for it beside questions that take too long, ms.
 pub(super) const SILENT_MS: u64 = 3_000;
 
+/// A question that is not answered for so long may fail: from then on it is of interest whether
+/// the server answers statements, ms.
+const LONG_MS: u64 = 100;
+
 /// Whether a server can be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
@@ -66,8 +70,8 @@ pub(super) struct Marks {
     pub(super) has_written: bool,
     /// That it is a replica that takes writes was told.
     pub(super) is_told: bool,
-    /// It is the same server as an earlier member.
-    pub(super) is_alias: bool,
+    /// The earlier member that is the same server.
+    pub(super) alias_of: Option<HostId>,
     /// It has replicated from a member, or one from it.
     pub(super) has_relatives: bool,
 }
@@ -86,8 +90,10 @@ pub(super) struct Host {
     pub(super) reach: Reach,
     /// What it said last, whenever that was.
     pub(super) facts: Option<Facts>,
-    /// When it was asked for what is known last, ms.
+    /// When it was asked for what has come last, an answer or none, ms.
     pub(super) asked_ms: u64,
+    /// When it was asked for the facts that are known, ms.
+    pub(super) told_ms: u64,
     misses: Misses,
     /// When a statement was answered last, ms.
     traffic_ms: Option<u64>,
@@ -133,6 +139,7 @@ impl Host {
             reach: Reach::Unknown,
             facts: None,
             asked_ms: 0,
+            told_ms: 0,
             misses: Misses::default(),
             traffic_ms: None,
             due_ms: now_ms,
@@ -156,7 +163,13 @@ impl Host {
 
     /// Whether it is up and takes writes, and what that means is not decided.
     pub(super) fn is_writable_now(&self) -> bool {
-        self.reach == Reach::Up && self.is_writable() == Some(true) && !self.marks.is_alias
+        self.reach == Reach::Up && self.may_be_writable()
+    }
+
+    /// Whether it takes writes for all that is known: it has said so and is not down.
+    pub(super) fn may_be_writable(&self) -> bool {
+        let is_first_name = self.marks.alias_of.is_none();
+        self.reach != Reach::Down && self.is_writable() == Some(true) && is_first_name
     }
 
     /// Whether everything is known of it that can be at the beginning.
@@ -172,6 +185,7 @@ impl Host {
     pub(super) fn told(&mut self, facts: Facts) -> Vec<Change> {
         let mut changes: Vec<_> = self.answers("it answers questions").into_iter().collect();
         self.trouble = None;
+        self.told_ms = self.asked_ms;
         match facts.is_writable {
             true => self.writable_ms = self.writable_ms.or(Some(self.asked_ms)),
             false => {
@@ -225,8 +239,10 @@ impl Host {
             Evidence::Answered => {
                 self.traffic_ms = Some(now_ms);
                 match self.reach {
-                    Reach::Suspect | Reach::Down => self.answers("it answers statements"),
-                    Reach::Unknown | Reach::Up => None,
+                    Reach::Up | Reach::Suspect | Reach::Down => {
+                        self.answers("it answers statements")
+                    }
+                    Reach::Unknown => None,
                 }
             }
             Evidence::Refused => {
@@ -241,6 +257,12 @@ impl Host {
                 None
             }
         }
+    }
+
+    /// Whether statements that it answers would say something of it.
+    pub(super) fn wants_answers(&self, now_ms: u64) -> bool {
+        let is_late = self.pending_ms.is_some_and(|since_ms| now_ms >= since_ms + LONG_MS);
+        self.reach != Reach::Up || self.misses.refused + self.misses.timed_out > 0 || is_late
     }
 
     /// The least time between two questions, ms. One that is silent is not asked as often as one

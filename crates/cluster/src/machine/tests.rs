@@ -1,4 +1,4 @@
-mod histories;
+mod names;
 mod several;
 
 use super::{host::SILENT_MS, *};
@@ -259,6 +259,60 @@ fn a_server_that_answers_statements_is_not_down() {
 }
 
 #[test]
+fn answers_to_statements_are_of_interest_from_the_first_question_that_takes_long() {
+    let mut stage = Stage::of_three();
+    let wants = |stage: &Stage, now_ms| stage.cluster.wants_answers(HostId(1), now_ms);
+    assert!(!wants(&stage, stage.now_ms));
+    let asked_ms = stage.now_ms + 5_000;
+    stage.cluster.tick(asked_ms, &mut stage.out);
+    assert!(!wants(&stage, asked_ms + 50));
+    assert!(wants(&stage, asked_ms + 100));
+    // One that was answered before the second question failed speaks for it, too.
+    stage.now_ms = asked_ms;
+    stage.timed_out(1, 1);
+    assert!(wants(&stage, stage.now_ms));
+    stage.seen(1, Evidence::Answered);
+    stage.timed_out(1, 2);
+    assert_eq!(stage.cluster.reach(HostId(1)), Reach::Suspect);
+    stage.told(1, writable(1));
+    assert!(!wants(&stage, stage.now_ms));
+}
+
+#[test]
+fn questions_that_fail_between_answered_statements_are_not_in_a_row() {
+    let mut stage = Stage::of_three();
+    stage.timed_out(1, 1);
+    stage.seen(1, Evidence::Answered);
+    stage.now_ms += 2 * SILENT_MS;
+    stage.timed_out(1, 2);
+    assert_eq!(stage.cluster.reach(HostId(1)), Reach::Suspect);
+}
+
+#[test]
+fn a_time_out_does_not_speak_for_the_writer() {
+    let mut stage = Stage::of_three();
+    stage.told(2, writable(2));
+    stage.timed_out(1, 1);
+    assert_eq!(stage.standings(), [Standing::Writer, Standing::Reader, Standing::Reader]);
+    stage.told(1, read_only(1));
+    assert_eq!(stage.writer(), Some(2));
+}
+
+#[test]
+fn of_two_that_take_writes_none_is_chosen_for_the_others_time_outs() {
+    let mut stage = Stage::of_three();
+    stage.told(2, writable(2));
+    stage.told(3, writable(3));
+    stage.told(1, read_only(1));
+    assert_eq!(stage.writer(), None);
+    stage.timed_out(2, 2);
+    assert_eq!(stage.cluster.reach(HostId(2)), Reach::Suspect);
+    assert_eq!(stage.writer(), None);
+    stage.told(2, replica(2, 3, Thread::Connected));
+    assert_eq!(stage.writer(), Some(3));
+}
+
+#[test]
 fn a_server_that_has_answered_statements_for_a_while_may_go_down() {
     let mut stage = Stage::of_three();
     stage.refused(1, 2);
@@ -319,18 +373,6 @@ fn a_refused_password_takes_no_role_away_and_is_told_once() {
     assert_eq!(stage.standings(), before);
     assert_eq!(stage.events(), [("trouble", Some(1))]);
     assert_eq!(stage.cluster.trouble(HostId(1)), Some("error 1045"));
-}
-
-#[test]
-fn a_server_under_two_names_has_one_role() {
-    let mut stage = Stage::of_three();
-    let host = HostId(9);
-    let at = Endpoint { host: "db1".to_owned(), port: 3306 };
-    stage.on(Input::Member { host, listed: NAMED, endpoint: at });
-    stage.told(9, writable(1));
-    stage.told(1, writable(1));
-    assert_eq!((stage.writer(), stage.cluster.standing(host)), (Some(1), Standing::Standby));
-    assert_eq!(stage.events(), [("same_server", Some(9))]);
 }
 
 #[test]

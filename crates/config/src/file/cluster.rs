@@ -20,6 +20,8 @@ use crate::{
 const NAME_LEN_MAX: usize = 64;
 /// The most servers of a group that may write.
 const WRITERS_MAX: u32 = 1_000;
+/// The most that a reader of Aurora may be allowed to lag, ms: as in ProxySQL.
+const LAG_MAX_MS: u32 = 600_000;
 
 #[derive(Default)]
 pub(super) struct ClusterDraft {
@@ -48,12 +50,20 @@ struct Hostgroups {
 struct Group {
     max_writers: u32,
     max_transactions_behind: u32,
+    max_lag_ms: u32,
+    domain_name: String,
     writer_reads: WriterReads,
 }
 
 impl Default for Group {
     fn default() -> Self {
-        Self { max_writers: 1, max_transactions_behind: 0, writer_reads: WriterReads::No }
+        Self {
+            max_writers: 1,
+            max_transactions_behind: 0,
+            max_lag_ms: 0,
+            domain_name: String::new(),
+            writer_reads: WriterReads::No,
+        }
     }
 }
 
@@ -78,6 +88,10 @@ impl Draft for ClusterDraft {
         number("max_writers", 1, WRITERS_MAX, |it, max| it.group.max_writers = max),
         number("max_transactions_behind", 0, u32::MAX, |it, max| {
             it.group.max_transactions_behind = max
+        }),
+        number("max_lag_ms", 0, LAG_MAX_MS, |it, max| it.group.max_lag_ms = max),
+        value("domain_name", |it, given| {
+            read_domain(given).map(|name| it.group.domain_name = name)
         }),
         value("seeds", |it, given| read_seeds(given).map(|seeds| it.seeds = seeds)),
         value("check_type", |it, given| {
@@ -121,6 +135,8 @@ impl Group {
     fn say(&self, entry: &mut ClusterEntry) {
         entry.max_writers = self.max_writers;
         entry.max_transactions_behind = self.max_transactions_behind;
+        entry.max_lag_ms = self.max_lag_ms;
+        entry.domain_name.clone_from(&self.domain_name);
         entry.writer_is_also_reader = Some(self.writer_reads);
     }
 }
@@ -273,6 +289,15 @@ fn read_name(given: &Given) -> Result<String, Wrong> {
             "must have 1 to {NAME_LEN_MAX} letters, digits, `-`, `_` and `.`, not `{name}`"
         )
         .into()),
+    }
+}
+
+/// What follows the names of Aurora's instances.
+fn read_domain(given: &Given) -> Result<String, Wrong> {
+    let name = read_text(given)?;
+    match name.is_empty() || name.starts_with('.') {
+        true => Ok(name.to_owned()),
+        false => Err(format!("must begin with a dot, not `{name}`").into()),
     }
 }
 

@@ -49,11 +49,14 @@ pub enum PinReason {
     Rule,
     /// A sequence gave a value, which `PREVIOUS VALUE FOR` tells.
     Sequence,
+    /// A statement used names that nobody could say the meaning of: views may be among them, which
+    /// take locks or set variables. Its names are schema, NUL, table.
+    UnknownName,
 }
 
 impl PinReason {
     /// Every reason, in the order of their numbers.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::Transaction,
         Self::NextTransaction,
         Self::TemporaryTable,
@@ -75,6 +78,7 @@ impl PinReason {
         Self::Connection,
         Self::Rule,
         Self::Sequence,
+        Self::UnknownName,
     ];
 
     /// The reason in one word, as statistics show it.
@@ -101,6 +105,7 @@ impl PinReason {
             Self::Connection => "connection",
             Self::Rule => "rule",
             Self::Sequence => "sequence",
+            Self::UnknownName => "unknown_name",
         }
     }
 

@@ -520,6 +520,8 @@ fn is_true_everywhere(
         1226 => has(CauseKind::UserFull),
         1045 => has(CauseKind::AccountRefused),
         1049 => has(CauseKind::SchemaGone),
+        // The proxy says so at the deadline of its stop.
+        1053 if facts.has_cause(CauseKind::Stopping, 0, until_us) => true,
         // While servers go down they say so.
         1053 | 1927 => {
             has(CauseKind::Lost) || index.any_lost(from_us, until_us.saturating_add(SLACK_US))

@@ -69,6 +69,8 @@ pub(super) const TABLES: &[Table] = &[
             int("backup_writer_hostgroup").check("backup_writer_hostgroup >= 0"),
             int("max_writers").needed().or("1").check("max_writers >= 1"),
             int("max_transactions_behind").needed().or("0").check("max_transactions_behind >= 0"),
+            int("max_lag_ms").needed().or("0").check("max_lag_ms BETWEEN 0 AND 600000"),
+            text("domain_name").needed().or("''"),
             text("seeds").needed().or("''"),
             text("check_type").needed().or("'read_only'"),
             int("writer_is_also_reader").needed().or("0").check("writer_is_also_reader IN (0,1,2)"),

@@ -220,6 +220,7 @@ impl StatusSource for Reporter {
             };
             report.process.catalog = catalog_figures(&self.catalog);
             report.process.memory = memory_figures(&self.budget);
+            report.process.monitor = self.board.figures();
             report.process.now_unix_sec = unix_sec(SystemTime::now());
             report
         })

@@ -21,6 +21,7 @@ use crate::{
             follow_beginning, follow_status, is_in_transaction, is_own_set, may_have_run,
             may_roll_back,
         },
+        unknown_names::{hold_names, settle_names},
     },
     rooms::Core,
     servers::conn::Conn,
@@ -209,6 +210,16 @@ impl Core {
             // A view or trigger may have set a variable or taken a lock.
             pins.pin(PinReason::Routine);
         }
+        if over.leaves_unknown() || pins.has(PinReason::UnknownName) {
+            let group = self.env.group_of(lease.hostgroup);
+            if let (Some(analysis), true) = (analysis, over.leaves_unknown()) {
+                let stmt = statement.executed().and_then(|id| session.prepared.get(id));
+                let reading = stmt.map_or(state, |stmt| &statement.entry(stmt).reading);
+                let schema = &reading.schema;
+                hold_names(pins, analysis, schema);
+            }
+            settle_names(pins, group, self.env.shared.catalog(), self.env.now.ms());
+        }
         Some(applied)
     }
 
@@ -269,6 +280,16 @@ impl Over<'_> {
             && self.outcome.error.as_ref().is_some_and(may_have_run);
         let is_untold = self.trust == Trust::Nothing || self.outcome.error.is_some();
         fails_untold || leaves && is_untold
+    }
+
+    /// Whether it used names that nobody could say the meaning of, and may have run a view's code.
+    fn leaves_unknown(&self) -> bool {
+        let computes = self.analysis.is_some_and(Analysis::may_compute);
+        self.statement.meaning.proof.hidden.has(Hidden::UNASKED)
+            && self.was_sent
+            && (self.has_run || self.has_computed)
+            && computes
+            && self.outcome.error.as_ref().is_none_or(may_have_run)
     }
 }
 

@@ -108,7 +108,7 @@ fn sees(pins: &Pins, analysis: &Analysis, proof: Proof) -> bool {
         PinReason::UserVariable => {
             uses_variable_of(pins, analysis) || proof.hidden.has(Hidden::READS_SESSION)
         }
-        PinReason::Routine | PinReason::ServerState | PinReason::Other => {
+        PinReason::Routine | PinReason::UnknownName | PinReason::ServerState | PinReason::Other => {
             uses_variables(analysis) || proof.hidden.has(Hidden::READS_SESSION)
         }
         PinReason::TemporaryTable => names_one_of(pins, analysis),

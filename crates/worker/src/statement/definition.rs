@@ -96,12 +96,13 @@ fn may_define(literal: &[u8]) -> bool {
     !is_plain || says_any(literal, &VERBS) || says_any(literal, &[b"EXECUTE", b"PREPARE"])
 }
 
+/// What may have set variables unseen.
+const UNSEEN: [PinReason; 3] = [PinReason::Routine, PinReason::UnknownName, PinReason::Other];
+
 /// Which variables' values are known: what ran unseen may have set any.
 fn known_variables(session: &Session) -> Option<&SessionState> {
-    let has_run_unseen = session
-        .leases
-        .iter()
-        .any(|lease| lease.pins.has(PinReason::Routine) || lease.pins.has(PinReason::Other));
+    let has_run_unseen =
+        session.leases.iter().any(|lease| UNSEEN.iter().any(|reason| lease.pins.has(*reason)));
     (!has_run_unseen).then_some(&*session.settings.state)
 }
 

@@ -328,7 +328,12 @@ impl Core {
     }
 
     /// Has the control plane ask what names mean. False when nobody will say it.
-    fn ask_names(&mut self, client: &mut Client, names: Vec<Name>, waiter: Option<Waiter>) -> bool {
+    pub(crate) fn ask_names(
+        &mut self,
+        client: &mut Client,
+        names: Vec<Name>,
+        waiter: Option<Waiter>,
+    ) -> bool {
         if names.is_empty() {
             return false;
         }

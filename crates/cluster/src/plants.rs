@@ -1,0 +1,25 @@
+//! Bugs planted on purpose, so that the simulator can show that it finds them. Compiled only with
+//! the feature `plants`, which nothing but the simulator's own test asks for.
+
+use crate::Cluster;
+
+/// A bug.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Plant {
+    /// Once a writer was lost, nobody is chosen any more: who waits for one waits for ever.
+    HoldForgotten,
+    /// A server that does not answer in time is taken for one that is read-only.
+    ProbeTimeoutIsRole,
+}
+
+impl Cluster {
+    /// Plants a bug.
+    pub fn plant(&mut self, plant: Plant) {
+        self.plant = Some(plant);
+    }
+
+    /// Whether a bug is planted.
+    pub(crate) fn has_plant(&self, plant: Plant) -> bool {
+        self.plant == Some(plant)
+    }
+}
