@@ -85,7 +85,7 @@ fn while_paused(proxy: &Trunkline, admin: &mut SqlClient) -> Result<()> {
     let reasons = |row: &BTreeMap<String, Option<String>>| row.get("reasons").cloned().flatten();
     let found: Vec<_> = rows.iter().filter_map(reasons).collect();
     ensure!(found.iter().any(|reasons| reasons.contains("transaction")), "{rows:?}");
-    ensure!(found.iter().any(|reasons| reasons.contains("temporary table")), "{rows:?}");
+    ensure!(found.iter().any(|reasons| reasons.contains("temporary_table")), "{rows:?}");
     ensure!(rows.iter().all(|row| row.get("held") == Some(&Some("4".to_owned()))), "{rows:?}");
     let list = admin.sql("SHOW PROCESSLIST")?;
     ensure!(format!("{list:?}").contains("held: hostgroup 0 is paused"), "{list:?}");

@@ -276,6 +276,14 @@ counters! {
             "Those that were held in vain: for all of hold_timeout, or, as queue_max were held already, not at all."
         holds_refused: "trunkline_statement_hold_failures_total", result = "full";
             "Those that were not held, as queue_max were held already."
+        refusals_withheld: "trunkline_read_only_refusals_total", result = "withheld";
+            "Writes that a cluster's server refused as it is read-only or has lost its group, by what became of them. Withheld: nothing had been done, and they waited for the next writer."
+        refusals_told_held: "trunkline_read_only_refusals_total", result = "session_held";
+            "Such writes whose client was told, as its session held something on that server: a transaction, a temporary table."
+        refusals_told_unproven: "trunkline_read_only_refusals_total", result = "unproven";
+            "Such writes whose client was told, as it is not proven that nothing had been done."
+        refusals_told_late: "trunkline_read_only_refusals_total", result = "timeout";
+            "Such writes whose client was told, as no other server had become the writer within hold_timeout."
         statements_refused_no_server:
             "trunkline_statement_refusals_total", cause = "no_server";
             "Statements refused because no server connection could be had, by cause."

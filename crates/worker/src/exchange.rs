@@ -17,6 +17,7 @@ mod preparing;
 pub(crate) mod query_log;
 mod queue;
 mod read_only;
+mod refused;
 pub(crate) mod send;
 mod shared;
 mod state;

@@ -150,6 +150,12 @@ impl Outbox {
         }
     }
 
+    /// Takes the last `len` bytes back, of which none was written.
+    pub(crate) fn take_back(&mut self, len: usize) {
+        debug_assert!(self.whole.is_none() && len <= self.len());
+        self.buf.truncate(self.buf.len().saturating_sub(len).max(self.written));
+    }
+
     /// Drops what waits.
     pub(crate) fn discard(&mut self, buffers: &mut Buffers) {
         self.written = 0;

@@ -31,13 +31,15 @@ impl Conn {
     }
 
     /// An answer may leave warnings or an error: a client's own, or nobody's.
-    fn note_conditions(&mut self, outcome: &Outcome, is_clients: bool) {
+    fn note_conditions(&mut self, outcome: &Outcome, is_clients: bool) -> bool {
         if outcome.warnings > 0 || outcome.error.is_some() {
             self.left.conditions_turn = match is_clients {
                 true => Some(self.holder.turn),
                 false => Some(OTHERS_TURN),
             };
+            return outcome.error.is_some();
         }
+        false
     }
 }
 
@@ -105,8 +107,11 @@ impl Exchange {
         // What its client has yet to take is no reason to keep the next one waiting.
         self.core.let_go_on(conn);
         if let Some((outcome, service_us)) = self.core.end_reply(conn) {
-            conn.note_conditions(&outcome, true);
-            self.complete(client, conn, outcome, service_us);
+            let has_failed = conn.note_conditions(&outcome, true);
+            let answer = bytes.get(..len).unwrap_or_default();
+            if !has_failed || !self.withholds_refusal(client, conn, &outcome, answer) {
+                self.complete(client, conn, outcome, service_us);
+            }
             self.core.kills_go_on(conn.id);
         }
         Fed::Whole(len)

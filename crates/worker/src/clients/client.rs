@@ -630,6 +630,9 @@ pub(crate) enum Awaits {
     Past,
     /// That the hostgroup is paused no more.
     Resume,
+    /// Its client's timer: a server has refused it as it is read-only, and another one may write by
+    /// then.
+    Writer,
 }
 
 /// How far a command has come.

@@ -14,6 +14,7 @@ use crate::{
     clients::client::{Client, Ending, Phase, Purpose, Stage, Statement, is_not_read},
     exchange::lost::{makes_state, only_looks_at},
     exchange::pins::ends_session,
+    exchange::refused::{OPTION_PREVENTS_STATEMENT, UNKNOWN_COMMAND},
     prepared::outcome::{stmt_executed, stmt_fetched},
     rooms::{Core, Exchange, Lender},
     servers::conn::Conn,
@@ -25,10 +26,6 @@ use crate::{
 
 /// Statements kept for reuse; more than that go back to the allocator.
 const SPARE_STATEMENTS_MAX: usize = 256;
-/// The error of a write on a server that is read-only, and of other options.
-const OPTION_PREVENTS_STATEMENT: u16 = 1290;
-/// Of a Galera node that must not serve: it has lost its cluster, or has not its data yet.
-const UNKNOWN_COMMAND: u16 = 1047;
 
 impl Exchange {
     /// The reply to a client's command has been relayed to its end.

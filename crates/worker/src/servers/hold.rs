@@ -42,12 +42,15 @@ impl Core {
     pub(super) fn doing_held(&self, hostgroup: HostgroupId) -> Option<String> {
         Some(match self.servers.pool.hold(hostgroup)? {
             Hold::Paused => paused(hostgroup),
-            Hold::NoWriter { .. } => {
-                let cluster = self.env.snapshot.cluster_writing_in(hostgroup);
-                let name = cluster.map(|cluster| cluster.entry.name.as_str());
-                format!("held: no writer of cluster {}", name.unwrap_or_default())
-            }
+            Hold::NoWriter { .. } => self.no_writer(hostgroup),
         })
+    }
+
+    /// What a session is doing that waits for a cluster's writer.
+    pub(super) fn no_writer(&self, hostgroup: HostgroupId) -> String {
+        let cluster = self.env.snapshot.cluster_writing_in(hostgroup);
+        let name = cluster.map(|cluster| cluster.entry.name.as_str());
+        format!("held: no writer of cluster {}", name.unwrap_or_default())
     }
 
     /// Why nobody takes a hostgroup's statements, for one that was held in vain.

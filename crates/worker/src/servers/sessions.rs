@@ -3,7 +3,7 @@
 use trunkline_stats::{HeldConn, SessionList, SessionQuery, SessionRow};
 
 use crate::{
-    clients::client::{Client, Lease, Phase, Session, Stage},
+    clients::client::{Awaits, Client, Lease, Phase, Session, Stage},
     rooms::Core,
     servers::hold::paused,
     statement::analysis::Known,
@@ -59,6 +59,9 @@ impl Core {
                 let since_us = self.env.now.us.saturating_sub(statement.command.begun_us);
                 let held = match statement.stage {
                     Stage::Queued => self.doing_held(statement.target.hostgroup),
+                    Stage::Held(ref held) if held.awaits == Awaits::Writer => {
+                        Some(self.no_writer(statement.target.hostgroup))
+                    }
                     Stage::Held(_) => client.held_by_pause().map(paused),
                     _ => None,
                 };

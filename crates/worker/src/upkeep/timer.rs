@@ -72,9 +72,16 @@ impl Commands {
         if self.exchange.go_on_without_past(client) {
             return None;
         }
+        let now_ms = self.exchange.core.env.now.ms();
         let Phase::Running(statement) = &mut client.phase else {
             return None;
         };
+        let is_late = (1..=now_ms).contains(&statement.deadline_ms);
+        let awaits_writer =
+            matches!(&statement.stage, Stage::Held(held) if held.awaits == Awaits::Writer);
+        if awaits_writer && is_late {
+            return self.exchange.time_out(client);
+        }
         let lost = client.session.as_ref().and_then(|session| session.lost.clone());
         match (statement.stage.release(|awaits| !ends_otherwise(awaits)), lost) {
             (None, _) => return self.exchange.time_out(client),
@@ -94,6 +101,7 @@ impl Commands {
                             self.exchange.core.count_shared_timeout(&statement);
                             self.exchange.delay_or_start(client, route, statement, text_len);
                         }
+                        Awaits::Writer => self.exchange.run_on_route(client, route, statement),
                         Awaits::Time | Awaits::Past | Awaits::Resume => {
                             self.exchange.depart_alone(client, route, statement, text_len);
                         }
