@@ -40,9 +40,10 @@ pub struct Policy {
     /// How roles are found out.
     pub kind: Kind,
     /// Whether servers have the roles that the configuration lists them with until something else
-    /// is seen, as with ProxySQL's tables; otherwise nobody has a role before it was seen, and more
-    /// servers are discovered.
+    /// is seen, as with ProxySQL's tables; otherwise nobody has a role before it was seen.
     pub begins_as_listed: bool,
+    /// Whether more servers are looked for.
+    pub discovers: bool,
 }
 
 /// How roles are found out.
@@ -78,6 +79,7 @@ impl Default for Policy {
             writer_reads: WriterReads::No,
             kind: Kind::Replication,
             begins_as_listed: false,
+            discovers: true,
         }
     }
 }
@@ -458,7 +460,7 @@ impl Cluster {
 
     /// Whether more servers are looked for.
     pub fn discovers(&self) -> bool {
-        !self.policy.begins_as_listed
+        self.policy.discovers
     }
 
     fn interval_ms(&self) -> u64 {

@@ -37,6 +37,13 @@ pub struct ClusterEntry {
     /// What follows the names of Aurora's instances, with a dot in front; empty where none are
     /// discovered.
     pub domain_name: String,
+    /// Aurora's port; 0 is that of the server that has told.
+    pub port: u16,
+    /// How often its servers are asked, and how long an answer may take, ms; `None` is as the
+    /// settings say.
+    pub check_ms: Option<(u64, u64)>,
+    /// The weight of a server that was discovered; `None` is that of the first listed one.
+    pub new_weight: Option<u32>,
     /// Whether writers take reads as well; `None` is as `monitor_writer_is_also_reader` says.
     pub writer_is_also_reader: Option<WriterReads>,
     /// What is done when the writer is lost.
@@ -63,6 +70,8 @@ pub enum ClusterSection {
     Galera,
     /// ProxySQL's `mysql_group_replication_hostgroups`.
     GroupReplication,
+    /// ProxySQL's `mysql_aws_aurora_hostgroups`.
+    Aurora,
 }
 
 impl ClusterSection {
@@ -73,6 +82,7 @@ impl ClusterSection {
             Self::Replication => "replication",
             Self::Galera => "galera",
             Self::GroupReplication => "group_replication",
+            Self::Aurora => "aurora",
         }
     }
 }
@@ -93,6 +103,9 @@ impl ClusterEntry {
             max_transactions_behind: 0,
             max_lag_ms: 0,
             domain_name: String::new(),
+            port: 0,
+            check_ms: None,
+            new_weight: None,
             writer_is_also_reader: Some(WriterReads::No),
             failover: Failover::default(),
             hold_timeout: None,
@@ -102,10 +115,15 @@ impl ClusterEntry {
         }
     }
 
-    /// Whether servers have the roles that they are listed with until something else is seen, and
-    /// none are discovered, as with ProxySQL's tables.
+    /// Whether servers have the roles that they are listed with until something else is seen, as
+    /// with ProxySQL's tables.
     pub fn begins_as_listed(&self) -> bool {
         self.section != ClusterSection::Cluster
+    }
+
+    /// Whether more servers are looked for. ProxySQL does so with Aurora only.
+    pub fn discovers(&self) -> bool {
+        matches!(self.section, ClusterSection::Cluster | ClusterSection::Aurora)
     }
 
     /// The hostgroups that its servers serve in: the writers', the readers', the backup writers'.
@@ -151,16 +169,20 @@ impl ClusterEntry {
         for address in self.members(listed, discovered) {
             let like = own.iter().find(|entry| entry.key.address == address);
             let status = like.map_or(ServerState::Online, |entry| entry.status);
+            let is_new = like.is_none();
             let like = like.or(own.first());
             for hostgroup in self.serving() {
                 let key = ServerKey { hostgroup, address: address.clone() };
                 if own.iter().any(|entry| entry.key == key) {
                     continue;
                 }
-                let entry = match like {
+                let mut entry = match like {
                     Some(like) => ServerEntry { key, status, ..ServerEntry::clone(like) },
                     None => ServerEntry::new(key),
                 };
+                if is_new {
+                    entry.weight = self.new_weight.unwrap_or(entry.weight);
+                }
                 added.push(entry);
             }
         }

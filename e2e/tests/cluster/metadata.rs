@@ -48,12 +48,22 @@ fn metadata(cluster_type: &str, servers: &[&Server]) -> Result<String> {
     Ok(sql)
 }
 
-fn start_kind(kind: &str, seed: &Server, more: &str) -> Result<Trunkline> {
+/// An account that may do what one of MySQL Router may, for the monitor.
+const ROUTER: &str = "CREATE USER router@'%' IDENTIFIED WITH caching_sha2_password BY 'router';
+    GRANT SELECT, EXECUTE ON mysql_innodb_cluster_metadata.* TO router@'%';
+    GRANT SELECT ON performance_schema.replication_group_members TO router@'%';
+    GRANT SELECT ON performance_schema.replication_group_member_stats TO router@'%';
+    GRANT SELECT ON performance_schema.global_variables TO router@'%'";
+
+/// Starts a proxy whose monitor has this account.
+fn start_kind(kind: &str, seed: &Server, account: &str) -> Result<Trunkline> {
+    let router = "[[user]]\nname = \"router\"\npassword = \"router\"\ndefault_hostgroup = 10\n\
+                  active = false";
     Trunkline::start(&format!(
-        "workers = 2\ncatalog_wait_ms = 10000\nmonitor_read_only_interval = 200\n\
+        "workers = 2\nmonitor_account = \"{account}\"\ncatalog_wait_ms = 10000\nmonitor_read_only_interval = 200\n\
          monitor_groupreplication_healthcheck_interval = 200\n\
          [[cluster]]\nname = \"shop\"\nkind = \"{kind}\"\nwriter_hostgroup = 10\n\
-         reader_hostgroup = 20\nseeds = [\"{}\"]\n{more}\n{}",
+         reader_hostgroup = 20\nseeds = [\"{}\"]\n{router}\n{}",
         seed.address(),
         user(10)
     ))
@@ -63,7 +73,8 @@ fn start_kind(kind: &str, seed: &Server, more: &str) -> Result<Trunkline> {
 pub(super) fn a_cluster_is_followed_by_its_metadata(group: &Group) -> Result<()> {
     let [one, two, three] = group.members() else { anyhow::bail!("not three members") };
     one.sql(&metadata("gr", &[one, two, three])?)?;
-    let proxy = start_kind("innodb_cluster", two, "")?;
+    one.sql(ROUTER)?;
+    let proxy = start_kind("innodb_cluster", two, "router")?;
     for (member, wanted) in [(one, "writer"), (two, "reader"), (three, "reader")] {
         wait_role(&proxy, member, wanted)?;
     }
@@ -93,8 +104,9 @@ fn a_replica_set_is_followed_by_its_metadata() -> Result<()> {
     let replication = replication(Flavour::MySql, 1)?;
     let (one, two) = (replication.primary(), &replication.replicas()[0]);
     one.sql(&metadata("ar", &[one, two])?)?;
+    one.sql(ROUTER)?;
     replication.wait_caught_up(SOON)?;
-    let proxy = start_kind("innodb_cluster", two, "")?;
+    let proxy = start_kind("innodb_cluster", two, "router")?;
     wait_role(&proxy, one, "writer")?;
     wait_role(&proxy, two, "reader")?;
     wait_who(&proxy, WRITER, "primary")?;
@@ -128,7 +140,7 @@ fn servers_of_a_multi_az_cluster_are_where_its_table_says() -> Result<()> {
         one.port(),
         two.port()
     ))?;
-    let proxy = start_kind("rds_multi_az", one, "")?;
+    let proxy = start_kind("rds_multi_az", one, USER)?;
     wait_role(&proxy, one, "writer")?;
     wait_role(&proxy, two, "reader")
 }
@@ -184,9 +196,23 @@ fn the_writer_of_aurora_is_followed() -> Result<()> {
         seeds.join(", "),
         user(10)
     ))?;
+    // ProxySQL's table, with servers under names that lead nowhere beside their addresses.
+    // They are listed the wrong way round.
+    let servers = [(20, &fronts[0]), (10, &fronts[1])].map(|(hostgroup, front)| {
+        format!("[[server]]\nhostgroup = {hostgroup}\naddress = \"127.0.0.1:{}\"\n", front.port())
+    });
+    let listed = Trunkline::start(&format!(
+        "workers = 1\ncatalog_wait_ms = 10000\nmonitor_account = \"{USER}\"\n\
+         [[aurora]]\nwriter_hostgroup = 10\nreader_hostgroup = 20\ndomain_name = \".invalid\"\n\
+         check_interval_ms = 200\n{}{}",
+        servers.concat(),
+        user(10)
+    ))?;
     wait_who(&proxy, WRITER, "one")?;
     wait_who(&proxy, WHO, "two")?;
+    wait_who(&listed, WRITER, "one")?;
     set("db-2")?;
     wait_who(&proxy, WRITER, "two")?;
-    wait_who(&proxy, WHO, "one")
+    wait_who(&proxy, WHO, "one")?;
+    wait_who(&listed, WRITER, "two")
 }

@@ -16,9 +16,8 @@ use trunkline_store::{Layer, Module, SqlError, Store, Value, tables::Table};
 use super::{routes, user};
 
 /// Tables whose rows have no effect yet.
-const WITHOUT_EFFECT: [(Module, &str); 4] = [
+const WITHOUT_EFFECT: [(Module, &str); 3] = [
     (Module::MysqlFirewall, "mysql_firewall_whitelist_sqli_fingerprints"),
-    (Module::MysqlServers, "mysql_aws_aurora_hostgroups"),
     (Module::ProxysqlServers, "proxysql_servers"),
     (Module::ClickhouseUsers, "clickhouse_users"),
 ];

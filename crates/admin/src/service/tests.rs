@@ -410,8 +410,9 @@ fn columns_without_effect_are_loaded_with_a_warning_where_that_is_safe() {
     assert!(said.contains("1 change; 2 warnings"), "{said}");
     assert_eq!(fixture.config().servers[0].status, ServerState::Online);
     fixture.done(
-        "INSERT INTO mysql_aws_aurora_hostgroups (writer_hostgroup, reader_hostgroup, domain_name)
-         VALUES (1, 2, '.a')",
+        "INSERT INTO mysql_aws_aurora_hostgroups (writer_hostgroup, reader_hostgroup, domain_name,
+             add_lag_ms)
+         VALUES (0, 2, '.a', 40)",
     );
     let said = fixture.done("LOAD MYSQL SERVERS TO RUNTIME");
     assert!(said.contains("3 warnings"), "{said}");
@@ -440,18 +441,36 @@ fn rules_split_reads_unless_a_hostgroup_says_otherwise() {
 #[test]
 fn rows_of_proxysqls_tables_are_clusters_unless_a_file_says_that_servers_stay() {
     let mut fixture = Fixture::new();
-    fixture.done("INSERT INTO mysql_servers (hostgroup_id, hostname) VALUES (1, 'a'), (5, 'b')");
+    fixture.done(
+        "INSERT INTO mysql_servers (hostgroup_id, hostname) VALUES (1, 'a'), (5, 'b'),
+             (10, 'c')",
+    );
     fixture
         .done("INSERT INTO mysql_replication_hostgroups VALUES (1, 2, 'super_read_only', 'shop')");
     fixture.done("INSERT INTO mysql_galera_hostgroups VALUES (5, 6, 7, 8, 1, 2, 2, 100, NULL)");
+    fixture.done(
+        "INSERT INTO mysql_aws_aurora_hostgroups (writer_hostgroup, reader_hostgroup, domain_name,
+             check_interval_ms)
+         VALUES (10, 11, '.a', 200)",
+    );
     fixture.done("LOAD MYSQL SERVERS TO RUNTIME");
     let named = |fixture: &Fixture| {
         let config = fixture.config();
         let clusters = config.clusters.iter();
         clusters.map(|it| format!("{} {} {}", it.name, it.kind, it.check_type)).collect::<Vec<_>>()
     };
-    assert_eq!(named(&fixture), ["1/2 read_only super_read_only", "5/7 galera read_only"]);
+    let wanted =
+        ["1/2 read_only super_read_only", "5/7 galera read_only", "10/11 aurora read_only"];
+    assert_eq!(named(&fixture), wanted);
+    let config = fixture.config();
+    let aurora = config.clusters.iter().find(|it| it.name == "10/11").expect("a cluster");
+    assert_eq!(
+        (aurora.check_ms, aurora.max_lag_ms, aurora.port),
+        (Some((200, 800)), 600_000, 3306)
+    );
+    assert_eq!((aurora.domain_name.as_str(), aurora.discovers()), (".a", true));
     fixture.done("UPDATE mysql_galera_hostgroups SET active = 0");
+    fixture.done("UPDATE mysql_aws_aurora_hostgroups SET active = 0");
     fixture.done(
         "INSERT INTO mysql_hostgroup_attributes (hostgroup_id, hostgroup_settings)
          VALUES (1, '{\"check_type\": \"none\"}')",

@@ -11,7 +11,9 @@ use crate::{
         check::{Entries, HOSTGROUP_MAX, Placed},
         replication::read_split,
         row::Row,
-        section::{Column, Draft, comment, flag, needed, number, read_word, text, value},
+        section::{
+            Column, Draft, comment, flag, harmless, later, needed, number, read_word, text, value,
+        },
     },
     settings::{Given, read_flag, read_number, read_text, wrong_type},
 };
@@ -237,6 +239,82 @@ group_section!(
     "mysql_group_replication_hostgroups",
     GroupReplication
 );
+
+/// A row of ProxySQL's `mysql_aws_aurora_hostgroups`.
+pub(super) struct AuroraDraft {
+    hostgroups: Hostgroups,
+    is_active: bool,
+    group: Group,
+    port: u16,
+    interval_ms: u32,
+    timeout_ms: u32,
+    new_weight: u32,
+}
+
+impl Default for AuroraDraft {
+    fn default() -> Self {
+        Self {
+            hostgroups: Hostgroups::default(),
+            is_active: true,
+            group: Group { max_lag_ms: LAG_MAX_MS, ..Group::default() },
+            port: 3306,
+            interval_ms: 1_000,
+            timeout_ms: 800,
+            new_weight: 1,
+        }
+    }
+}
+
+impl Draft for AuroraDraft {
+    const NAME: &'static str = "aurora";
+    const TABLE: &'static str = "mysql_aws_aurora_hostgroups";
+    const KEY: &'static str = GroupDraft::KEY;
+    const COLUMNS: &'static [Column<Self>] = &[
+        needed(number("writer_hostgroup", 0, HOSTGROUP_MAX, |it, id| {
+            it.hostgroups.writer = Some(HostgroupId(id))
+        })),
+        needed(number("reader_hostgroup", 0, HOSTGROUP_MAX, |it, id| {
+            it.hostgroups.reader = Some(HostgroupId(id))
+        })),
+        flag("active", |it, flag| it.is_active = flag),
+        number("aurora_port", 1, 65_535, |it, port| {
+            it.port = u16::try_from(port).unwrap_or(it.port)
+        }),
+        needed(value("domain_name", |it, given| {
+            read_domain(given).map(|name| it.group.domain_name = name)
+        })),
+        number("max_lag_ms", 10, LAG_MAX_MS, |it, max| it.group.max_lag_ms = max),
+        number("check_interval_ms", 100, 600_000, |it, ms| it.interval_ms = ms),
+        number("check_timeout_ms", 80, 3_000, |it, ms| it.timeout_ms = ms),
+        value("writer_is_also_reader", |it, given| {
+            read_writer_reads(given).map(|reads| it.group.writer_reads = reads)
+        }),
+        number("new_reader_weight", 0, 10_000_000, |it, weight| it.new_weight = weight),
+        harmless(later("add_lag_ms")),
+        harmless(later("min_lag_ms")),
+        harmless(later("lag_num_checks")),
+        comment(),
+    ];
+
+    fn finish(self, row: &mut Row<'_, '_>, entries: &mut Entries) {
+        let Hostgroups { writer: Some(writer), reader: Some(reader), .. } = self.hostgroups else {
+            entries.unsure = true;
+            return;
+        };
+        if !self.is_active {
+            return;
+        }
+        let (name, kind) = (listed_name(writer, reader), ClusterKind::Aurora);
+        let mut value = ClusterEntry::new(name, kind, writer, reader);
+        value.section = ClusterSection::Aurora;
+        value.read_write_split = ReadWriteSplit::Rules;
+        value.port = self.port;
+        value.check_ms = Some((self.interval_ms.into(), self.timeout_ms.into()));
+        value.new_weight = Some(self.new_weight);
+        self.group.say(&mut value);
+        entries.clusters.push(Placed { value, index: row.index });
+    }
+}
 
 /// A flag, or ProxySQL's 0, 1 and 2.
 fn read_writer_reads(given: &Given) -> Result<WriterReads, Wrong> {

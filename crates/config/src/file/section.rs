@@ -7,7 +7,7 @@ use crate::{
     error::ErrorKind,
     file::{
         check::Entries,
-        cluster::{ClusterDraft, GaleraDraft, GroupReplicationDraft},
+        cluster::{AuroraDraft, ClusterDraft, GaleraDraft, GroupReplicationDraft},
         fast::FastDraft,
         guard::{FirewallRuleDraft, FirewallUserDraft, LimitDraft},
         hostgroup::HostgroupDraft,
@@ -36,7 +36,7 @@ pub struct Section {
 }
 
 /// Every section, in the order in which they are read.
-pub static SECTIONS: [Section; 14] = [
+pub static SECTIONS: [Section; 15] = [
     section::<ServerDraft>(),
     section::<SslParamsDraft>(),
     section::<HostgroupDraft>(),
@@ -44,6 +44,7 @@ pub static SECTIONS: [Section; 14] = [
     section::<ReplicationDraft>(),
     section::<GaleraDraft>(),
     section::<GroupReplicationDraft>(),
+    section::<AuroraDraft>(),
     section::<ClusterDraft>(),
     section::<RuleDraft>(),
     section::<FastDraft>(),

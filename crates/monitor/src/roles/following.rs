@@ -222,7 +222,10 @@ impl Following {
                     kind: entry.kind,
                     check_type: entry.check_type,
                     domain: entry.domain_name.clone(),
-                    port: endpoint(&server.key.address).port,
+                    port: match entry.port {
+                        0 => endpoint(&server.key.address).port,
+                        port => port,
+                    },
                     discovers: self.cluster.discovers(),
                 },
                 standing: Arc::clone(self.conversations.entry(host).or_default()),
@@ -423,8 +426,10 @@ fn policy(settings: &Settings, entry: &ClusterEntry) -> (Policy, u64) {
         | ClusterKind::Aurora => group,
     };
     let begins_as_listed = entry.begins_as_listed();
-    let urgent_ms = URGENT_MS;
-    (Policy { interval_ms, urgent_ms, writer_reads, kind, begins_as_listed }, timeout_ms)
+    let (interval_ms, timeout_ms) = entry.check_ms.unwrap_or((interval_ms, timeout_ms));
+    let (urgent_ms, discovers) = (URGENT_MS, entry.discovers());
+    let policy = Policy { interval_ms, urgent_ms, writer_reads, kind, begins_as_listed, discovers };
+    (policy, timeout_ms)
 }
 
 /// Where a server is, in the words of other servers.

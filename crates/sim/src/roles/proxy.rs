@@ -74,6 +74,7 @@ impl Proxy {
                 Kind::Galera | Kind::Group => Decided::Group(Group { writers_max, behind_max: 0 }),
             },
             begins_as_listed: nature.kind == Kind::ReadOnly,
+            discovers: nature.kind != Kind::ReadOnly,
         };
         let timeout_ms = rng.between(100, 800);
         let mut proxy = Self {

@@ -174,13 +174,10 @@ fn a_load_says_what_waits_for_a_restart_and_what_does_nothing() {
     );
     assert_eq!(fixture.done("LOAD MYSQL VARIABLES TO RUNTIME"), expected, "it still waits");
     assert!(fixture.rows("SHOW WARNINGS").rows.is_empty());
-    fixture.done(
-        "INSERT INTO mysql_aws_aurora_hostgroups (writer_hostgroup, reader_hostgroup, domain_name)
-         VALUES (1, 2, '.a')",
-    );
-    let said = fixture.done("LOAD MYSQL SERVERS TO RUNTIME");
-    assert!(said.contains("mysql_aws_aurora_hostgroups: its rows have no effect"), "{said}");
-    let Reply::Ok { affected, .. } = fixture.reply("SAVE MYSQL SERVERS TO DISK") else {
+    fixture.done("INSERT INTO proxysql_servers (hostname) VALUES ('p')");
+    let said = fixture.done("LOAD PROXYSQL SERVERS TO RUNTIME");
+    assert!(said.contains("proxysql_servers: its rows have no effect"), "{said}");
+    let Reply::Ok { affected, .. } = fixture.reply("SAVE PROXYSQL SERVERS TO DISK") else {
         panic!("not saved")
     };
     assert_eq!(affected, 0, "as in ProxySQL");

@@ -154,15 +154,14 @@ fn tables_without_effect_are_told_when_they_are_set_and_not_at_every_load() {
     let mut fixture = Fixture::new();
     let mut check = |insert: &str, expected: &str| {
         fixture.done(insert);
-        let said = fixture.done("LOAD MYSQL SERVERS TO RUNTIME");
+        let said = fixture.done("LOAD PROXYSQL SERVERS TO RUNTIME");
         assert!(said.contains(expected), "{insert}: {said}");
-        let said = fixture.done("LOAD MYSQL SERVERS TO RUNTIME");
+        let said = fixture.done("LOAD PROXYSQL SERVERS TO RUNTIME");
         assert!(!said.contains("warning"), "{insert}: {said}");
     };
     check(
-        "INSERT INTO mysql_aws_aurora_hostgroups (writer_hostgroup, reader_hostgroup, domain_name)
-         VALUES (1, 2, '.a')",
-        "1 warning, the first one: mysql_aws_aurora_hostgroups: its rows have no effect yet",
+        "INSERT INTO proxysql_servers (hostname) VALUES ('p')",
+        "1 warning, the first one: proxysql_servers: its rows have no effect yet",
     );
 }
 

@@ -9,6 +9,7 @@ const OF_LISTS: Policy = Policy {
     writer_reads: WriterReads::Yes,
     kind: Kind::ReadOnly,
     begins_as_listed: true,
+    discovers: false,
 };
 
 fn group(writers_max: u32, writer_reads: WriterReads) -> Policy {
