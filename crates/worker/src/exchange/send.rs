@@ -4,7 +4,7 @@
 use std::{hash::BuildHasher, sync::Arc};
 
 use foldhash::fast::FixedState;
-use trunkline_pool::{AccountId, ConnId, Slot};
+use trunkline_pool::{AccountId, ConnId};
 use trunkline_protocol::{
     capability::Capabilities,
     codec::{
@@ -414,10 +414,13 @@ impl Core {
         else {
             return false;
         };
-        let slot = self.servers.pool.slot(conn.slot);
-        let is_out = slot.is_some_and(Slot::is_out);
-        self.is_deposed(conn)
-            || (is_out || session.has_left(conn.id)) && may_leave(session, statement, conn.id)
+        let Some(slot) = self.servers.pool.slot(conn.slot) else { return false };
+        let health = &slot.server.health;
+        let is_left = conn.server.epoch < health.left();
+        health.is_deposed()
+            || is_left && conn.server.epoch < health.deposed()
+            || (is_left || slot.is_out() || session.has_left(conn.id))
+                && may_leave(session, statement, conn.id)
     }
 
     /// Whether a connection's server does not write in its cluster any more, or another one has
@@ -429,13 +432,20 @@ impl Core {
         })
     }
 
+    /// Whether sessions leave a connection when they have no transaction open there: its server was
+    /// replaced as a writer since it was opened.
+    pub(crate) fn is_behind(&self, conn: &Conn) -> bool {
+        let slot = self.servers.pool.slot(conn.slot);
+        slot.is_some_and(|slot| conn.server.epoch < slot.server.health.left())
+    }
+
     /// The server is out of its hostgroup, or the user has been given another one: it may be
     /// another one's replica by now. What is held there is lost, as with its connection.
     pub(crate) fn leave_removed(&mut self, client: &mut Client, conn: &Conn) {
         client.set_stage(Stage::Synchronising(conn.id));
         let has_left = client.session.as_ref().is_some_and(|session| session.has_left(conn.id));
         let why = match has_left {
-            _ if self.is_deposed(conn) => DEPOSED,
+            _ if self.is_deposed(conn) || self.is_behind(conn) => DEPOSED,
             true => MOVED,
             false => REMOVED,
         };
@@ -564,8 +574,8 @@ fn looks_back(client: &Client, conn: &Conn) -> bool {
 
 /// What a session is told whose server is out of its hostgroup.
 const REMOVED: &str = "its server was taken out of the hostgroup";
-/// What a session is told that held something on a server which another one has taken over from.
-pub(crate) const DEPOSED: &str = "its server is not the writer of its cluster any more";
+/// What a session is told that held something on a server which has lost its role.
+pub(crate) const DEPOSED: &str = "its server has lost its role in its cluster";
 /// What a session is told whose user was given another default hostgroup by a reload.
 pub(crate) const MOVED: &str = "its user's default hostgroup is another one now";
 /// What a client is told when the connection that ran its statement has gone.
