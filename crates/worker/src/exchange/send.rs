@@ -99,6 +99,24 @@ pub(crate) fn may_leave(session: &Session, statement: &Statement, conn_id: ConnI
     is_over || lease.is_some_and(|lease| lease.is_in_doubt) || goes_on_behind(session, statement)
 }
 
+/// Whether a session has a transaction open on a connection.
+pub(crate) fn has_transaction(client: &Client, conn: ConnId) -> bool {
+    let has = |lease: &Lease| {
+        lease.conn == conn && (lease.is_in_trans || lease.pins.has(PinReason::Transaction))
+    };
+    client.session.as_ref().is_some_and(|session| session.leases.iter().any(has))
+}
+
+/// Whether a statement waits for the answers to what the proxy has sent of its own accord. A server
+/// that has rolled the transaction back meanwhile, as one of Galera does for another node's sake,
+/// says so to the first that comes; what comes behind it is outside of the transaction.
+fn awaits_own(client: &Client, conn: &Conn) -> bool {
+    let is_own = |it: &InFlight| !matches!(it.owner, Owner::Client(_) | Owner::Nobody);
+    matches!(&client.phase, Phase::Running(statement) if !statement.meaning.is_read)
+        && conn.in_flight.iter().any(is_own)
+        && has_transaction(client, conn.id)
+}
+
 /// Whether a statement ends the transaction that is open and does more: begins another one, or
 /// runs outside of it.
 fn goes_on_behind(session: &Session, statement: &Statement) -> bool {
@@ -172,6 +190,9 @@ impl Exchange {
         }
         if has_plant!(self.core, DrainCutsTransaction) && self.core.is_drained(client, conn) {
             return self.core.fx.wake(Wake::Lost(conn.id, "drained"));
+        }
+        if !conn.in_flight.is_empty() && awaits_own(client, conn) {
+            return client.set_stage(Stage::Synchronising(conn.id));
         }
         let Some(past) = self.core.past_here(client, conn) else { return };
         if self.awaits_past(client, conn, &past) || !self.is_prepared(client, conn) {
@@ -391,7 +412,11 @@ impl Core {
                     && is_for_all()
         });
         !statement.meaning.is_read
-            && (awaits_reset || chooses_schema || sync.may_fail || !is_proven)
+            && (awaits_reset
+                || chooses_schema
+                || sync.may_fail
+                || !is_proven
+                || has_transaction(client, conn.id))
     }
 
     /// Whether a session in a transaction is on a server that takes no new statements; only a
