@@ -1,8 +1,12 @@
 //! `[[cluster]]`: servers are discovered, and their roles are followed, whoever changes them.
 
 mod kinds;
+mod metadata;
 
 use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -13,8 +17,8 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use trunkline_testkit::{
-    AuthPlugin, Flavour, MariaDb, Options, Replication, Server, Trunkline, error_code, http_get,
-    wait_until,
+    AuthPlugin, Flavour, MariaDb, Options, Replication, Server, TempFolder, Trunkline, error_code,
+    http_get, wait_until,
 };
 
 use crate::stage::{
@@ -32,15 +36,41 @@ const LOST: u16 = 2013;
 const READ_ONLY: u16 = 1290;
 
 fn start(seeds: &[&Server]) -> Result<Trunkline> {
+    start_with("", seeds)
+}
+
+fn start_with(settings: &str, seeds: &[&Server]) -> Result<Trunkline> {
     let seeds: Vec<_> = seeds.iter().map(|seed| format!("\"{}\"", seed.address())).collect();
     Trunkline::start(&format!(
-        "workers = 2\ncatalog_wait_ms = 10000\nmonitor_read_only_interval = 200\n\
+        "{settings}workers = 2\ncatalog_wait_ms = 10000\nmonitor_read_only_interval = 200\n\
          [[cluster]]\nname = \"shop\"\nkind = \"replication\"\nwriter_hostgroup = 10\n\
-         reader_hostgroup = 20\nseeds = [{}]\n{}",
+         reader_hostgroup = 20\nseeds = [{}]\n{}{RAW}",
         seeds.join(", "),
         user(10)
     ))
 }
+
+/// Settings of a program that notes events, in a folder that every account may write to; and where
+/// it notes them.
+fn note_events(folder: &Path) -> Result<(String, PathBuf)> {
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o777))?;
+    let (script, told) = (folder.join("note"), folder.join("told"));
+    fs::write(&script, "#!/bin/sh\necho \"$1 $2 $3 $4\" >> \"$5\"\n")?;
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755))?;
+    fs::write(&told, "")?;
+    fs::set_permissions(&told, fs::Permissions::from_mode(0o666))?;
+    let settings = format!(
+        "script_user = \"nobody\"\n\
+         cluster_event_script = \"{} $EVENT $INITIATOR $MASTERLIST $CLUSTER {}\"\n",
+        script.display(),
+        told.display()
+    );
+    Ok((settings, told))
+}
+
+/// A user whose bytes go straight through.
+const RAW: &str = "[[user]]\nname = \"raw\"\npassword = \"raw\"\ndefault_hostgroup = 10\n\
+                   fast_forward = true\n";
 
 /// What an orchestrator does: the primary becomes read-only, a replica takes over when it has all
 /// that the primary has, and the others follow it.
@@ -193,7 +223,11 @@ fn a_promotion_is_followed_and_the_old_primary_is_fenced_until_it_replicates() -
         let replication = replication(flavour, 2)?;
         let (old, replicas) = (replication.primary(), replication.replicas());
         let (new, other) = (&replicas[0], &replicas[1]);
-        let proxy = start(&[old, new, other])?;
+        let folder = TempFolder::new("events")?;
+        let (script, told) = note_events(folder.path())?;
+        old.create_user("raw", "raw", AuthPlugin::ServerDefault)?;
+        replication.wait_caught_up(SOON)?;
+        let proxy = start_with(&script, &[old, new, other])?;
         for (server, wanted) in [(old, "writer"), (new, "reader"), (other, "reader")] {
             wait_role(&proxy, server, wanted)?;
         }
@@ -201,22 +235,28 @@ fn a_promotion_is_followed_and_the_old_primary_is_fenced_until_it_replicates() -
         session.sql("INSERT INTO mark.note (text) VALUES ('before')")?;
         replication.wait_caught_up(SOON)?;
         old.kill_hard()?;
-        // While nobody writes, writes wait and reads go on.
+        // While nobody writes, writes are held and reads go on.
         let waits = thread::scope(|scope| {
             let insert = "INSERT INTO mark.note (text) VALUES ('after')";
             let proxy = &proxy;
             let waiting = scope.spawn(move || client(proxy, "")?.sql(insert));
+            let raw = scope.spawn(move || proxy.connect("raw", "raw", "")?.sql(insert));
+            wait_until("two are held", SOON, || {
+                let held = proxy.metric("trunkline_statements_held", "hostgroup=\"10\"")?;
+                Ok((held == Some(2.0)).then_some(()))
+            })?;
             let reads = wait_until("a read", SOON, || {
                 let who = client(proxy, "").and_then(|mut client| text(&mut client, WHO));
                 Ok(who.is_ok_and(|who| who.starts_with("replica")).then_some(()))
             });
             let promoted = new.sql(Words::of(flavour).promote).and_then(|_| follow(other, new));
             let written = waiting.join().expect("no panic");
-            reads.and(promoted).and(written).map(|_| ())
+            let forwarded = raw.join().expect("no panic");
+            reads.and(promoted).and(written).and(forwarded).map(|_| ())
         });
         waits.context("a write waits for the next writer")?;
         wait_role(&proxy, new, "writer")?;
-        ensure!(new.value("SELECT COUNT(*) FROM mark.note")? == Some("2".to_owned()));
+        ensure!(new.value("SELECT COUNT(*) FROM mark.note")? == Some("3".to_owned()));
 
         // It comes back as if nothing had happened.
         old.restart()?;
@@ -233,6 +273,11 @@ fn a_promotion_is_followed_and_the_old_primary_is_fenced_until_it_replicates() -
             let is = metric("trunkline_cluster_server_role", &labels)?;
             ensure!(is == Some(value), "{role}: {is:?}");
         }
+        let line = format!("new_master {} {} shop", new.address(), new.address());
+        wait_until("the script has run", SOON, || {
+            let told = fs::read_to_string(&told)?;
+            Ok(told.lines().any(|it| it == line).then_some(()))
+        })?;
         let checks = "check=\"read_only\",outcome=\"ok\"";
         ensure!(metric("trunkline_monitor_checks_total", checks)?.is_some_and(|it| it > 3.0));
     }
@@ -248,15 +293,13 @@ fn what_a_primary_answers_after_another_one_has_taken_over_is_not_told() -> Resu
         let replication = replication(flavour, 1)?;
         let (old, new) = (replication.primary(), &replication.replicas()[0]);
         let seeds = [old, new].map(|server| format!("\"{}\"", server.address())).join(", ");
-        let raw = "[[user]]\nname = \"raw\"\npassword = \"raw\"\ndefault_hostgroup = 10\n\
-                   fast_forward = true\n";
         old.create_user("raw", "raw", AuthPlugin::ServerDefault)?;
         replication.wait_caught_up(SOON)?;
         let proxy = Trunkline::start(&format!(
             "workers = 1\ncatalog_wait_ms = 10000\nmonitor_read_only_interval = 200\n\
              monitor_read_only_timeout = 200\nmonitor_account = \"{USER}\"\n\
              [[cluster]]\nname = \"shop\"\nwriter_hostgroup = 10\nreader_hostgroup = 20\n\
-             seeds = [{seeds}]\n{raw}{}",
+             seeds = [{seeds}]\n{RAW}{}",
             user(10)
         ))?;
         wait_role(&proxy, old, "writer")?;

@@ -23,7 +23,7 @@ use tokio::{
 };
 use trunkline_stats::ControlFigures;
 
-use crate::{Ending, Runtime};
+use crate::{Ending, HostgroupTraffic, Runtime};
 
 /// Connections at once; others wait in the kernel's queue.
 const CONNECTIONS_MAX: usize = 8;
@@ -45,6 +45,18 @@ pub enum Order {
         /// Only its statement.
         query: bool,
     },
+    /// Holds what is new in a hostgroup.
+    Pause {
+        /// Which one.
+        hostgroup: u32,
+        /// For how long, s; as long as `hold_timeout` says without.
+        seconds: Option<u32>,
+    },
+    /// What is held in a hostgroup goes on.
+    Resume {
+        /// Which one.
+        hostgroup: u32,
+    },
     /// Ends the process after running statements.
     Drain,
     /// Does what SIGHUP does.
@@ -57,6 +69,11 @@ impl Order {
         match self {
             Self::Kill { id, query: true } => format!("KILL QUERY {id}"),
             Self::Kill { id, query: false } => format!("KILL CONNECTION {id}"),
+            Self::Pause { hostgroup, seconds: Some(seconds) } => {
+                format!("PAUSE HOSTGROUP {hostgroup} FOR {seconds}")
+            }
+            Self::Pause { hostgroup, seconds: None } => format!("PAUSE HOSTGROUP {hostgroup}"),
+            Self::Resume { hostgroup } => format!("RESUME HOSTGROUP {hostgroup}"),
             Self::Drain => "PROXYSQL SHUTDOWN SLOW".to_owned(),
             Self::Reload => "PROXYSQL RELOAD CONFIG".to_owned(),
         }
@@ -245,14 +262,25 @@ async fn carry_out(order: Order, runtime: &dyn Runtime) -> Outcome {
             Ok(()) => Outcome::done(""),
             Err(not) => Outcome::refused(format!("error {}: {}", not.code, not.message)),
         },
+        Order::Pause { hostgroup, seconds } => {
+            let length = seconds.map(|seconds| Duration::from_secs(seconds.into()));
+            outcome(runtime.hostgroup_traffic(hostgroup, HostgroupTraffic::Pause(length)).await)
+        }
+        Order::Resume { hostgroup } => {
+            outcome(runtime.hostgroup_traffic(hostgroup, HostgroupTraffic::Resume).await)
+        }
         Order::Drain => {
             runtime.stop(Ending::Slow);
             Outcome::done("")
         }
-        Order::Reload => match runtime.reload().await {
-            Ok(lines) => Outcome::done(lines.join("; ")),
-            Err(error) => Outcome::refused(error),
-        },
+        Order::Reload => outcome(runtime.reload().await),
+    }
+}
+
+fn outcome(done: Result<Vec<String>, String>) -> Outcome {
+    match done {
+        Ok(lines) => Outcome::done(lines.join("; ")),
+        Err(error) => Outcome::refused(error),
     }
 }
 
@@ -290,7 +318,15 @@ mod tests {
 
     #[test]
     fn requests_are_read_as_they_were_written() {
-        for order in [Order::Kill { id: u32::MAX, query: false }, Order::Drain, Order::Reload] {
+        let (hostgroup, seconds) = (u32::MAX, Some(u32::MAX));
+        for order in [
+            Order::Kill { id: u32::MAX, query: false },
+            Order::Pause { hostgroup, seconds },
+            Order::Pause { hostgroup, seconds: None },
+            Order::Resume { hostgroup },
+            Order::Drain,
+            Order::Reload,
+        ] {
             let line = serde_json::to_vec(&Request { process: Some(u32::MAX), order });
             let line = line.expect("JSON");
             assert!((line.len() as u64) < REQUEST_BYTES_MAX);

@@ -185,6 +185,9 @@ fn sessions<'a>(out: &mut Exposition<'a>, report: &'a Report) {
     let waiting = report.waiting.iter();
     let waiting = waiting.map(|(hostgroup, statements)| (hostgroup.to_string(), *statements));
     out.labelled(&metrics::STATEMENTS_WAITING, waiting);
+    let held = report.held.iter();
+    let held = held.map(|(hostgroup, statements)| (hostgroup.to_string(), *statements));
+    out.labelled(&metrics::STATEMENTS_HELD, held);
     let most = |counts: &BTreeMap<u32, u64>| {
         let mut rules: Vec<(u32, u64)> =
             counts.iter().map(|(rule, count)| (*rule, *count)).collect();

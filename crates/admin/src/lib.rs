@@ -8,6 +8,7 @@
 //! [`scripts`] and [`scheduler`] (programs of others that the tables name).
 
 pub mod control;
+pub mod event_script;
 pub mod exposition;
 mod figures;
 pub mod glb;
@@ -25,8 +26,8 @@ pub mod status;
 
 pub use http::{keep_ports, serve};
 pub use source::{
-    Answer, ApplyFuture, Ending, FailedLogins, Health, KillFuture, NotKilled, ReportFuture,
-    Runtime, SessionsFuture, StatusSource, Traffic,
+    Answer, ApplyFuture, Ending, FailedLogins, Health, HostgroupTraffic, KillFuture, NotKilled,
+    PausedHostgroup, ReportFuture, Runtime, SessionsFuture, StatusSource, Traffic,
 };
 pub use status::{sessions::sessions_text, status_text, topology::topology_text};
 

@@ -125,6 +125,7 @@ fn unconnected(report: &Report) -> u64 {
     [
         counters.statements_refused_no_server,
         counters.statements_refused_none_online,
+        counters.statements_refused_no_writer,
         counters.statements_refused_all_at_max_connections,
         counters.statements_refused_all_busy,
         counters.statements_refused_queue_full,

@@ -184,6 +184,7 @@ fn gauges(worker: u32) -> WorkerGauges {
             .collect(),
         pins: BTreeMap::from([("temporary table".to_owned(), 3), ("lock".to_owned(), 1)]),
         waiting: BTreeMap::from([(10, 2), (20, 0)]),
+        held: BTreeMap::from([(0, 1)]),
         limits: BTreeMap::new(),
         mirrors_running: 0,
         mirrors_waiting: 0,

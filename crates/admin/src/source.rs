@@ -99,6 +99,27 @@ pub struct FailedLogins {
     pub ago: Duration,
 }
 
+/// Whether a hostgroup takes anything new.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HostgroupTraffic {
+    /// What is new there is held, for at most so long; `None` is as long as the setting
+    /// `hold_timeout` says.
+    Pause(Option<Duration>),
+    /// It goes on.
+    Resume,
+}
+
+/// A hostgroup that takes nothing new for now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PausedHostgroup {
+    /// Its number.
+    pub hostgroup: u32,
+    /// How long it has been paused.
+    pub since: Duration,
+    /// How long it will be.
+    pub left: Duration,
+}
+
 /// An answer that takes a while.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
@@ -162,6 +183,12 @@ pub trait Runtime: StatusSource {
 
     /// Accepts clients, or not.
     fn traffic(&self, change: Traffic) -> ApplyFuture<'_>;
+
+    /// Pauses a hostgroup, or ends that.
+    fn hostgroup_traffic(&self, hostgroup: u32, change: HostgroupTraffic) -> ApplyFuture<'_>;
+
+    /// The hostgroups that are paused.
+    fn paused_hostgroups(&self) -> Answer<'_, Vec<PausedHostgroup>>;
 
     /// Ends the process.
     fn stop(&self, ending: Ending);

@@ -31,6 +31,17 @@ pub struct Membership {
     pub behind: u64,
     /// What it said of itself, in ProxySQL's words and order: for a person to read.
     pub told: Vec<String>,
+    /// How new what it knows of the roles is, where roles are written down.
+    pub view: Option<Box<View>>,
+}
+
+/// A state of what is written down of roles. A server that was cut off knows an older one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct View {
+    /// What it is of: those of two clusters can't be compared.
+    pub of: String,
+    /// The higher, the newer.
+    pub number: u64,
 }
 
 /// Who a server is. Names and addresses may change or be several; this is one.

@@ -32,10 +32,18 @@ pub struct ClusterEntry {
     pub max_writers: u32,
     /// Write sets that a reader of a group may be behind; 0 for any number.
     pub max_transactions_behind: u32,
+    /// How far a reader of Aurora may be behind, ms; 0 for any time.
+    pub max_lag_ms: u32,
+    /// What follows the names of Aurora's instances, with a dot in front; empty where none are
+    /// discovered.
+    pub domain_name: String,
     /// Whether writers take reads as well; `None` is as `monitor_writer_is_also_reader` says.
     pub writer_is_also_reader: Option<WriterReads>,
     /// What is done when the writer is lost.
     pub failover: Failover,
+    /// How long statements are held while there is no writer, ms; `None` is as the setting
+    /// `hold_timeout` says.
+    pub hold_timeout: Option<u64>,
     /// Who decides what is a read.
     pub read_write_split: ReadWriteSplit,
     /// The section that it stands in.
@@ -83,8 +91,11 @@ impl ClusterEntry {
             check_type: CheckType::default(),
             max_writers: 1,
             max_transactions_behind: 0,
+            max_lag_ms: 0,
+            domain_name: String::new(),
             writer_is_also_reader: Some(WriterReads::No),
             failover: Failover::default(),
+            hold_timeout: None,
             read_write_split: ReadWriteSplit::default(),
             section: ClusterSection::Cluster,
             comment: String::new(),
@@ -177,6 +188,12 @@ words! {
         Galera = "galera",
         /// MySQL's Group Replication: by what a member says of itself and its group.
         GroupReplication = "group_replication",
+        /// InnoDB Cluster, ReplicaSet and ClusterSet: by the metadata that MySQL Shell writes.
+        InnodbCluster = "innodb_cluster",
+        /// Amazon Aurora: by its table of replicas.
+        Aurora = "aurora",
+        /// An Amazon RDS Multi-AZ DB cluster: as replication, with servers from its own table.
+        RdsMultiAz = "rds_multi_az",
     }
 }
 

@@ -233,6 +233,11 @@ impl Snapshot {
         self.replication.get(*self.writers.get(&id)?)
     }
 
+    /// The cluster whose writers serve in a hostgroup.
+    pub fn cluster_writing_in(&self, id: HostgroupId) -> Option<&Arc<Cluster>> {
+        self.clusters.iter().find(|cluster| cluster.entry.writer_hostgroup == id)
+    }
+
     /// The group that a hostgroup is the readers of.
     pub fn reader_group(&self, id: HostgroupId) -> Option<&ReplicationGroup> {
         self.replication.iter().find(|group| group.reader_hostgroup == id)

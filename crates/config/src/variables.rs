@@ -136,7 +136,14 @@ settings! {
     /// script would have the machine.
     script_user_may_be_root: bool = false, Range::All, "", Live, "0.1.0";
 
-    /// How long a script of `scheduler` may run before it is ended.
+    /// The program that is run for every event of a cluster, with its arguments, parted by spaces.
+    /// In these, `$EVENT` is the event's name, `$INITIATOR` the server, `$CLUSTER` the cluster,
+    /// `$EVIDENCE` what showed it, `$MASTERLIST`, `$SLAVELIST`, `$NODELIST` and `$LIST` the servers
+    /// that write, that read, that can be reached, and all. It runs as `script_user`, one at a
+    /// time. Empty runs nothing.
+    cluster_event_script: String = String::new(), Range::Text(1_024), "", Live, "0.1.0";
+
+    /// How long a script of `scheduler`, or `cluster_event_script`, may run before it is ended.
     script_time_max: u64 = 60_000, Range::Numbers(100, DAY_MS), "ms", Live, "0.1.0";
 
     /// Where the admin port listens in database mode (`serve -D`): `ip:port` or the path of a Unix
@@ -184,10 +191,10 @@ settings! {
     /// configuration file's path with `.state` behind it; empty keeps nothing.
     state_file: StateFile = StateFile::Beside, Range::All, "", Restart, "0.1.0";
 
-    /// The Unix socket by which `trunkline kill`, `drain` and `reload` reach the proxy without a
-    /// token: the proxy's own account and root may, nobody else. `auto` is the state file's path,
-    /// or, without one, the configuration's, with `.control` behind it; empty opens none. A socket
-    /// that can't be made is a warning.
+    /// The Unix socket by which `trunkline kill`, `pause`, `resume`, `drain` and `reload` reach the
+    /// proxy without a token: the proxy's own account and root may, nobody else. `auto` is the
+    /// state file's path, or, without one, the configuration's, with `.control` behind it; empty
+    /// opens none. A socket that can't be made is a warning.
     control_socket: String = "auto".to_owned(), Range::Text(4_096), "", Restart, "0.1.0";
 
     /// The server version that clients are greeted with. Empty greets with the version learned
@@ -366,6 +373,12 @@ settings! {
     /// and the queue. After that it is answered with an error that names the cause.
     connect_timeout_server_max: u64 = 10_000, Range::Numbers(10, 3_600_000), "ms", Live, "0.1.0";
 
+    /// How long statements, logins and connections of users with `fast_forward` are held while the
+    /// writers' hostgroup of a cluster has no writer. After that, or if `queue_max` are held
+    /// already, they are answered with an error that says so. A `[[cluster]]` may have a
+    /// `hold_timeout` of its own. `PAUSE HOSTGROUP` pauses for so long unless it names a time.
+    hold_timeout: u64 = 10_000, Range::Numbers(10, 3_600_000), "ms", Live, "0.1.0";
+
     /// How long a client may take for its handshake.
     connect_timeout_client: u64 = 10_000, Range::Numbers(500, 3_600_000), "ms", Live, "0.1.0";
 
@@ -417,8 +430,8 @@ settings! {
     /// they have room; those without one are near everywhere. Empty makes all servers near.
     zone: String = String::new(), Range::Text(255), "", Live, "0.1.0";
 
-    /// The most statements that wait for a connection, per hostgroup and worker. One more is
-    /// refused at once.
+    /// The most statements that wait for a connection or are held, per hostgroup and worker. One
+    /// more is refused at once.
     queue_max: usize = 10_000, Range::Numbers(0, 10_000_000), "statements", Live, "0.1.0";
 
     /// The most statements of different clients in flight on one server connection. Only reads that

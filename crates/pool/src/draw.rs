@@ -151,8 +151,11 @@ impl<C: Copy + PartialEq> Pool<C> {
             tier: None,
             is_lenient: false,
         };
-        if group.has_tiers {
-            return self.draw_by_tier(hostgroup, asker);
+        if group.is_special {
+            return match group.is_paused {
+                true => Err(RefusalCause::NoneOnline),
+                false => self.draw_by_tier(hostgroup, asker),
+            };
         }
         if let [only] = *group.slots
             && view.weight(0) > 0

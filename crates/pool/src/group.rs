@@ -6,7 +6,7 @@ use foldhash::fast::FixedState;
 use slab::Slab;
 use trunkline_topology::{Balance, Draws, HostgroupId, RefusalCause, Server, ServerKey};
 
-use crate::{AccountId, ConnId, Slot, SlotId, Waiters};
+use crate::{AccountId, ConnId, Hold, Slot, SlotId, Waiters};
 
 /// What to do for a statement that needs a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +54,10 @@ pub(crate) struct Group<C> {
     pub(crate) balance: Balance,
     /// Whether its servers are of several ranks, or some are far and others near.
     pub(crate) has_tiers: bool,
+    /// Whether it takes nothing for now, whatever its servers are.
+    pub(crate) is_paused: bool,
+    /// One of the two.
+    pub(crate) is_special: bool,
     /// When its servers were tried last though they were shunned, ms.
     pub(crate) tried_ms: u64,
 }
@@ -129,6 +133,7 @@ impl<C: Copy + PartialEq> Pool<C> {
             let tier = |id: &SlotId| self.slots.get(id.0).map(Slot::tier);
             let first = group.slots.first().map(tier);
             group.has_tiers = group.slots.iter().map(tier).any(|tier| Some(tier) != first);
+            group.is_special = group.has_tiers || group.is_paused;
         }
         for id in gone.values() {
             if let Some(slot) = self.slots.get_mut(id.0) {
@@ -167,9 +172,22 @@ impl<C: Copy + PartialEq> Pool<C> {
             waiters: Waiters::default(),
             balance: Balance::default(),
             has_tiers: false,
+            is_paused: false,
+            is_special: false,
             tried_ms: 0,
         };
         self.groups.entry(hostgroup).or_insert_with(empty)
+    }
+
+    /// Says whether a hostgroup takes nothing for now.
+    pub fn set_paused(&mut self, hostgroup: HostgroupId, is_paused: bool) {
+        let group = self.group_mut(hostgroup);
+        group.is_paused = is_paused;
+        group.is_special = group.has_tiers || is_paused;
+    }
+
+    fn is_paused(&self, hostgroup: HostgroupId) -> bool {
+        self.groups.get(&hostgroup).is_some_and(|group| group.is_paused)
     }
 
     /// Connections being opened for a hostgroup.
@@ -208,6 +226,11 @@ impl<C: Copy + PartialEq> Pool<C> {
     #[inline]
     pub fn is_waited_for(&self, hostgroup: HostgroupId) -> bool {
         self.groups.get(&hostgroup).is_some_and(|group| !group.waiters.is_empty())
+    }
+
+    /// Why nobody who waits for a hostgroup is served, when that was looked at last.
+    pub fn hold(&self, hostgroup: HostgroupId) -> Option<Hold> {
+        self.groups.get(&hostgroup)?.waiters.hold()
     }
 
     /// Hostgroups where sessions wait.
@@ -288,7 +311,8 @@ impl<C: Copy + PartialEq> Pool<C> {
         can_change_user: impl Fn(AccountId) -> bool,
     ) -> Choice {
         let (account, now_ms) = (asker.account, asker.now_ms);
-        if !self.is_usable(id, now_ms) {
+        let hostgroup = self.slots.get(id.0).map(|slot| slot.server.key.hostgroup);
+        if !self.is_usable(id, now_ms) || hostgroup.is_some_and(|id| self.is_paused(id)) {
             return Choice::Wait(RefusalCause::NoneOnline);
         }
         let Some(slot) = self.slots.get_mut(id.0) else {

@@ -17,5 +17,5 @@ mod width;
 pub use group::{Asker, Choice, DedicatedChoice, Pool, SharedChoice};
 pub use outliers::Verdict;
 pub use slot::{AccountId, ConnId, ConnState, Counts, Slot, SlotId};
-pub use waiters::{Waiter, Waiters};
+pub use waiters::{Hold, HoldLook, Waiter, Waiters};
 pub use width::{WORKING_MAX, Width};

@@ -16,6 +16,7 @@ mod students;
 mod relays;
 
 mod passwords;
+mod pauses;
 
 mod shared_cache;
 
@@ -24,6 +25,7 @@ mod plane;
 pub use administrators::{TakeDigests, TellKill};
 pub use event_log::{EventLog, Log};
 use mailbox::Mail;
+pub use pauses::Pause;
 pub use plane::{
     CatalogQuestion, DataPlane, HostQuestion, LoginQuestion, PlaneOptions, UserQuestion,
 };

@@ -8,6 +8,7 @@ use std::sync::{
 use trunkline_config::ListenAddress;
 use trunkline_net::{Listener, TlsSetup, Waker};
 use trunkline_stats::{DigestQuery, Inventory, Report, SessionList, SessionQuery};
+use trunkline_topology::HostgroupId;
 use trunkline_worker::{KillScope, shell};
 
 use crate::{
@@ -35,6 +36,9 @@ pub(crate) enum Mail {
     KillFor(u32, KillScope, TellKill),
     /// Give at most so many rows of each kind of what the worker has.
     Inventory(usize, Box<dyn FnOnce(Inventory) + Send>),
+    /// Take nothing new in this hostgroup for so many milliseconds; `None` ends that. The function
+    /// says that it is so.
+    PauseHostgroup(HostgroupId, Option<u64>, Box<dyn FnOnce(()) + Send>),
     /// Give all rows of the digest table, a few between any two batches; the function is dropped
     /// behind the last ones.
     Digests(TakeDigests),

@@ -142,6 +142,10 @@ impl Outside {
                 done(());
                 return None;
             }
+            Mail::PauseHostgroup(hostgroup, for_ms, done) => visit(move |worker| {
+                worker.pause_hostgroup(hostgroup, for_ms);
+                done(());
+            }),
             Mail::Digests(take) => {
                 self.administrators.give_digests(take);
                 return None;

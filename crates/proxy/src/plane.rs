@@ -1,7 +1,7 @@
 //! All workers together, as the supervisor sees them.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     io,
     net::IpAddr,
     sync::{Arc, Mutex, PoisonError, mpsc::channel},
@@ -28,6 +28,7 @@ use crate::{
     machine::memory_max,
     mailbox::{Postbox, WorkerMail, mailbox},
     passwords::PasswordThread,
+    pauses::Span,
     shared_cache::SharedCacheThread,
     students::StudentThread,
 };
@@ -107,6 +108,8 @@ pub struct DataPlane {
     tcp: Mutex<HashMap<ListenAddress, ListenAddress>>,
     /// Whether nobody is accepted for now.
     is_paused: Mutex<bool>,
+    /// Hostgroups that take nothing new for now.
+    pub(crate) pauses: Mutex<BTreeMap<HostgroupId, Span>>,
     /// Where the workers' clock begins.
     started: Instant,
     events: EventLog,
@@ -151,7 +154,7 @@ impl DataPlane {
         }
         let postboxes: Vec<_> = pollers.iter().map(|(_, (post, _))| post.clone()).collect();
         let tcp = Mutex::default();
-        let is_paused = Mutex::default();
+        let (is_paused, pauses) = (Mutex::default(), Mutex::default());
         let started = Instant::now();
         let cache = Arc::clone(shared.cache());
         let shared_cache = SharedCacheThread::start(cache, postboxes.clone(), started)
@@ -166,6 +169,7 @@ impl DataPlane {
             listen,
             tcp,
             is_paused,
+            pauses,
             started,
             events,
             shared,
@@ -387,7 +391,7 @@ impl DataPlane {
     }
 
     /// Asks all workers; the answers that come in time.
-    fn ask<T: Send + 'static>(
+    pub(crate) fn ask<T: Send + 'static>(
         &self,
         timeout: Duration,
         mail: impl Fn(Box<dyn FnOnce(T) + Send>) -> Mail,

@@ -268,12 +268,23 @@ counters! {
             "Statements that waited for a server connection."
         queue_time_us: "trunkline_statement_wait_microseconds_total";
             "Time that statements waited for a server connection until they got one."
+        statements_held: "trunkline_statement_holds_total";
+            "Statements, logins and connections of users with fast_forward that were held, as their cluster had no writer or their hostgroup was paused."
+        hold_time_us: "trunkline_statement_hold_microseconds_total";
+            "Time for which they were held."
+        holds_timed_out: "trunkline_statement_hold_failures_total", result = "timeout";
+            "Those that were held in vain: for all of hold_timeout, or, as queue_max were held already, not at all."
+        holds_refused: "trunkline_statement_hold_failures_total", result = "full";
+            "Those that were not held, as queue_max were held already."
         statements_refused_no_server:
             "trunkline_statement_refusals_total", cause = "no_server";
             "Statements refused because no server connection could be had, by cause."
         statements_refused_none_online:
             "trunkline_statement_refusals_total", cause = "none_online";
             "Statements refused because no server of the hostgroup was online."
+        statements_refused_no_writer:
+            "trunkline_statement_refusals_total", cause = "no_writer";
+            "Statements refused because a cluster had no writer for all of hold_timeout."
         statements_refused_all_at_max_connections:
             "trunkline_statement_refusals_total", cause = "all_at_max_connections";
             "Statements refused because every online server was at max_connections."
@@ -451,6 +462,7 @@ impl Counters {
         let counter = match cause {
             RefusalCause::NoServer => &mut self.statements_refused_no_server,
             RefusalCause::NoneOnline => &mut self.statements_refused_none_online,
+            RefusalCause::NoWriter => &mut self.statements_refused_no_writer,
             RefusalCause::AllAtMaxConnections => {
                 &mut self.statements_refused_all_at_max_connections
             }

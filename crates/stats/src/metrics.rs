@@ -153,6 +153,8 @@ metrics! {
         "Sessions pinned to their server connection now, by reason."
     STATEMENTS_WAITING: Gauge "trunkline_statements_waiting" ["hostgroup"]
         "Statements that wait for a server connection now."
+    STATEMENTS_HELD: Gauge "trunkline_statements_held" ["hostgroup"]
+        "Those of them that are held."
     RULE_HITS: Counter "trunkline_rule_hits_total" ["rule"]
         "Statements that matched the rule. The 1,000 rules with the most are shown."
     RULE_UNDECIDED: Counter "trunkline_rule_undecided_total" ["rule"]

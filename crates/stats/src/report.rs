@@ -67,6 +67,8 @@ pub struct Report {
     pub texts: StmtTexts,
     /// Statements waiting for a connection now, by hostgroup.
     pub waiting: BTreeMap<u32, u64>,
+    /// Those of them that are held, by hostgroup.
+    pub held: BTreeMap<u32, u64>,
     /// Clients that are encrypted now.
     pub clients_encrypted: u64,
     /// Server connections that are encrypted now.
@@ -561,6 +563,7 @@ impl Report {
             merged.server_stmts += report.server_stmts;
             merged.texts.merge(report.texts);
             merge_sums(&mut merged.waiting, report.waiting);
+            merge_sums(&mut merged.held, report.held);
             merged.clients_half_open += report.clients_half_open;
             merge_sums(&mut merged.rule_hits, report.rule_hits);
             merge_sums(&mut merged.rule_undecided, report.rule_undecided);

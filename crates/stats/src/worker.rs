@@ -255,6 +255,7 @@ impl WorkerStats {
             server_stmts: gauges.server_stmts,
             texts: gauges.texts,
             waiting: gauges.waiting,
+            held: gauges.held,
             clients_encrypted: gauges.clients_encrypted,
             server_connections_encrypted: gauges.server_connections_encrypted,
             clients_half_open: gauges.clients_half_open,
@@ -309,6 +310,8 @@ pub struct WorkerGauges {
     pub texts: StmtTexts,
     /// Statements that wait for a connection now, by hostgroup.
     pub waiting: BTreeMap<u32, u64>,
+    /// Those of them that are held, by hostgroup.
+    pub held: BTreeMap<u32, u64>,
     /// Clients that are encrypted now.
     pub clients_encrypted: u64,
     /// Server connections that are encrypted now.

@@ -33,6 +33,8 @@ pub enum RefusalCause {
     NoServer,
     /// No server is online.
     NoneOnline,
+    /// The hostgroup is its cluster's writers', and there is no writer.
+    NoWriter,
     /// Every online server is at `max_connections`.
     AllAtMaxConnections,
     /// Every connection was busy, and more would not have helped.

@@ -3,7 +3,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
 };
 
 /// The one writer of a cluster: which member it is, and how often that has changed. Two writers
@@ -12,6 +12,8 @@ use std::sync::{
 pub struct WriterCell {
     /// In the upper half the epoch, in the lower half the writer's number and one; 0 for nobody.
     cell: AtomicU64,
+    /// Who wrote last, and one; 0 for nobody.
+    last: AtomicU32,
 }
 
 /// One epoch more, in the upper half of the cell.
@@ -21,6 +23,9 @@ impl WriterCell {
     /// Makes a member the writer, or nobody; gives the new epoch.
     pub fn set(&self, writer: Option<u32>) -> u32 {
         let low = writer.map_or(0, |member| u64::from(member.saturating_add(1)));
+        if let Some(member) = writer {
+            self.last.store(member.saturating_add(1), Relaxed);
+        }
         let next = |cell: u64| Some((cell / EPOCH * EPOCH).wrapping_add(EPOCH) | low);
         // `next` always gives one.
         let before = self.cell.fetch_update(Relaxed, Relaxed, next).unwrap_or_else(|cell| cell);
@@ -30,6 +35,11 @@ impl WriterCell {
     /// The member that writes.
     pub fn writer(&self) -> Option<u32> {
         u32::try_from(self.cell.load(Relaxed) % EPOCH).ok()?.checked_sub(1)
+    }
+
+    /// The member that writes, or wrote last.
+    pub fn last_writer(&self) -> Option<u32> {
+        self.last.load(Relaxed).checked_sub(1)
     }
 
     /// Grows by one with each change.
@@ -97,5 +107,6 @@ mod tests {
         assert_eq!((given(0), given(1), cell.epoch()), (false, true, 2));
         assert_eq!(cell.set(None), 3);
         assert_eq!((given(0), given(1), cell.writer()), (false, false, None));
+        assert_eq!(cell.last_writer(), Some(1));
     }
 }

@@ -41,6 +41,10 @@ pub enum Command {
     Rules(ListArgs),
     /// End a client, or its statement
     Kill(KillArgs),
+    /// Hold what is new in a hostgroup, while transactions and statements there come to their end
+    Pause(PauseArgs),
+    /// What is held in a paused hostgroup goes on
+    Resume(ResumeArgs),
     /// Have the proxy end after running statements
     Drain(OrderArgs),
     /// Have the proxy read its configuration file and certificates again
@@ -122,6 +126,33 @@ pub struct OrderArgs {
     /// Print the answer as JSON
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct PauseArgs {
+    #[command(flatten)]
+    pub reach: ReachArgs,
+    /// For at most so long [default: the setting hold_timeout]
+    #[arg(long = "for", value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=3_600))]
+    pub seconds: Option<u32>,
+    /// Print the answer as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// The hostgroup's number
+    #[arg(value_name = "HOSTGROUP")]
+    pub hostgroup: u32,
+}
+
+#[derive(Debug, Args)]
+pub struct ResumeArgs {
+    #[command(flatten)]
+    pub reach: ReachArgs,
+    /// Print the answer as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// The hostgroup's number
+    #[arg(value_name = "HOSTGROUP")]
+    pub hostgroup: u32,
 }
 
 #[derive(Debug, Args)]

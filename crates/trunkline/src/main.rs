@@ -45,6 +45,8 @@ fn main() -> ExitCode {
         Command::Topology(args) => topology::run(&args),
         Command::Rules(args) => lists::run_rules(&args),
         Command::Kill(args) => orders::run_kill(&args),
+        Command::Pause(args) => orders::run_pause(&args),
+        Command::Resume(args) => orders::run_resume(&args),
         Command::Drain(args) => orders::run_drain(&args),
         Command::Reload(args) => orders::run_reload(&args),
         Command::Completions(args) => describe::run_completions(&args),

@@ -19,7 +19,7 @@ use trunkline_stats::{ControlFigures, Report};
 use trunkline_store::open::DISK_FILE;
 
 use crate::{
-    cli::{KillArgs, OrderArgs, ReachArgs},
+    cli::{KillArgs, OrderArgs, PauseArgs, ReachArgs, ResumeArgs},
     show, status,
 };
 
@@ -29,6 +29,17 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
 /// Ends a client, or its statement.
 pub fn run_kill(args: &KillArgs) -> Result<ExitCode> {
     run(&args.reach, args.json, Order::Kill { id: args.id, query: args.query })
+}
+
+/// Holds what is new in a hostgroup.
+pub fn run_pause(args: &PauseArgs) -> Result<ExitCode> {
+    let order = Order::Pause { hostgroup: args.hostgroup, seconds: args.seconds };
+    run(&args.reach, args.json, order)
+}
+
+/// Lets what is held in a hostgroup go on.
+pub fn run_resume(args: &ResumeArgs) -> Result<ExitCode> {
+    run(&args.reach, args.json, Order::Resume { hostgroup: args.hostgroup })
 }
 
 /// Has the proxy end after running statements.

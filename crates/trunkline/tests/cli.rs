@@ -363,6 +363,15 @@ fn orders_need_no_token_on_the_machine_itself() {
     let ran = order(&["reload"], &by_url);
     assert!(ran.err.contains("1:1: unknown setting `frobnicate`"), "{}", ran.err);
     let by_socket = ["--socket", socket.to_str().expect("UTF-8")];
+    let ran = order(&["pause", "0", "--for", "60"], &by_socket);
+    let wanted = "hostgroup 0 is paused, for 60 s from now; nobody holds a connection there\n";
+    assert_eq!(ran.out, wanted, "{}", ran.err);
+    let ran = order(&["pause", "0"], &by_socket);
+    assert!(ran.out.starts_with("hostgroup 0 is still paused, for 10 s from now"), "{}", ran.out);
+    let ran = order(&["resume", "0"], &by_socket);
+    assert_eq!(ran.out, "hostgroup 0 goes on\n", "{}", ran.err);
+    let ran = order(&["resume", "0"], &by_socket);
+    assert!(ran.err.contains("refuses: hostgroup 0 is not paused"), "{}", ran.err);
     let ran = order(&["drain"], &by_socket);
     assert_eq!(ran.out, "done\n", "{}", ran.err);
     assert_eq!(serving.ended(), Some(0));

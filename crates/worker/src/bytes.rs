@@ -78,7 +78,10 @@ impl Commands {
             Phase::Login(_) => self.exchange.login_read(client, bytes),
             Phase::Idle if client.skips() => self.skip(client, bytes),
             Phase::Idle => self.commands_read(client, bytes),
-            Phase::Running(_) | Phase::AwaitKill(_) | Phase::AwaitNames(_) => {
+            Phase::Running(_)
+            | Phase::AwaitKill(_)
+            | Phase::AwaitNames(_)
+            | Phase::AwaitServer(_) => {
                 client.io.inbox.extend_from_slice(bytes);
                 match client.is_uploading() {
                     true => self.exchange.core.upload_on(client),

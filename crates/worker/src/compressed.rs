@@ -223,7 +223,9 @@ impl Core {
                 is_ready && !client.io.is_paused
             }
             Phase::Running(_) => client.is_uploading() && !client.io.is_paused,
-            Phase::AwaitKill(_) | Phase::AwaitNames(_) | Phase::Closing => false,
+            Phase::AwaitKill(_) | Phase::AwaitNames(_) | Phase::AwaitServer(_) | Phase::Closing => {
+                false
+            }
         }
     }
 
@@ -238,9 +240,11 @@ impl Core {
             // The rest of a file, or what the login asks for.
             Phase::Login(_) | Phase::Running(_) => Expected::Answer,
             Phase::Forward(_) => Expected::CommandOrAnswer,
-            Phase::Idle | Phase::AwaitKill(_) | Phase::AwaitNames(_) | Phase::Closing => {
-                Expected::Command
-            }
+            Phase::Idle
+            | Phase::AwaitKill(_)
+            | Phase::AwaitNames(_)
+            | Phase::AwaitServer(_)
+            | Phase::Closing => Expected::Command,
         };
         let Some(packing) = client.io.packing.as_deref_mut() else {
             return Ok(None);

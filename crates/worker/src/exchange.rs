@@ -5,6 +5,7 @@ mod completion;
 mod dump;
 mod ending;
 pub(crate) mod hidden;
+mod hold;
 mod kills;
 mod learning;
 mod logins;

@@ -6,7 +6,7 @@ use std::{net::IpAddr, sync::Arc};
 use trunkline_config::Snapshot;
 use trunkline_pool::ConnId;
 use trunkline_protocol::packet::greeting::Greeting;
-use trunkline_topology::{HostAnswer, Secret, ServerKey, TlsFacts};
+use trunkline_topology::{HostAnswer, HostgroupId, Secret, ServerKey, TlsFacts};
 
 use crate::{
     ClientId, KillAnswer, KillAsker, KillRequest, MovedClient, Side, Studied, Worker,
@@ -226,6 +226,12 @@ impl Worker {
     /// `deadline_ms` of the worker's clock. [`Action::Stopped`] says when it is done.
     pub fn stop_gracefully(&mut self, deadline_ms: u64) {
         self.after(|worker| worker.commands.exchange.on_stop_gracefully(deadline_ms))
+    }
+
+    /// A hostgroup takes nothing new for `for_ms`; `None` ends that. Statements under way and open
+    /// transactions there go on, and what is new is held.
+    pub fn pause_hostgroup(&mut self, hostgroup: HostgroupId, for_ms: Option<u64>) {
+        self.after(|worker| worker.commands.exchange.on_pause_hostgroup(hostgroup, for_ms))
     }
 
     /// Ends every client, whatever it is doing; the worker goes on.

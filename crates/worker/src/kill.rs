@@ -373,7 +373,11 @@ impl Exchange {
                 }
                 None
             }
-            Phase::Login(_) | Phase::Idle | Phase::AwaitKill(_) | Phase::Closing => None,
+            Phase::Login(_)
+            | Phase::Idle
+            | Phase::AwaitKill(_)
+            | Phase::AwaitServer(_)
+            | Phase::Closing => None,
         }
     }
 
@@ -422,6 +426,7 @@ impl Exchange {
             | Phase::Idle
             | Phase::AwaitKill(_)
             | Phase::AwaitNames(_)
+            | Phase::AwaitServer(_)
             | Phase::Closing => None,
         };
         let seq = match conn {

@@ -321,7 +321,11 @@ impl Core {
             Phase::Forward(conn) => *conn,
             // Commands that it sent ahead were kept until it took the answers before.
             Phase::Idle => return self.wake_commands(client),
-            Phase::Login(_) | Phase::AwaitKill(_) | Phase::AwaitNames(_) | Phase::Closing => return,
+            Phase::Login(_)
+            | Phase::AwaitKill(_)
+            | Phase::AwaitNames(_)
+            | Phase::AwaitServer(_)
+            | Phase::Closing => return,
         };
         self.with_conn(conn_id, Self::let_go_on);
     }

@@ -19,6 +19,7 @@ use trunkline_topology::{RefusalCause, Secret, ServerCompression, TlsMode};
 
 use crate::{
     Action,
+    clients::client::Phase,
     effects::Wake,
     rooms::{Core, Exchange, Lender},
     servers::conn::{AccountKey, Conn, ConnPhase},
@@ -253,8 +254,9 @@ impl Exchange {
         {
             self.core.fx.stats.refused(RefusalCause::AuthenticationFailed);
             let error = failure.as_told(text.clone());
-            self.with_client(waiter.client, |exchange, client| {
-                exchange.fail_unsent(client, error, None);
+            self.with_client(waiter.client, |exchange, client| match client.phase {
+                Phase::AwaitServer(_) => exchange.refuse(client, 1, error),
+                _ => exchange.fail_unsent(client, error, None),
             });
         }
         self.core.fx.wake(Wake::Queue(hostgroup));
@@ -277,6 +279,7 @@ impl Exchange {
     fn try_other_password(&mut self, conn: &mut Conn) -> bool {
         let (slot, account, tried) = (conn.slot.index(), conn.login.account, conn.login.password);
         let (hostgroup, forwards) = (conn.server.hostgroup, conn.login.forwards);
+        let waited = conn.login.forwards_waited;
         let goes_on = self.core.has_retained(account)
             && self.core.servers.logins.password_turns.refused(
                 slot,
@@ -290,7 +293,7 @@ impl Exchange {
         self.core.fx.stats.server_mut(slot).connect_err += 1;
         self.core.drop_conn(conn);
         if let Some(client) = forwards {
-            self.with_client(client, Self::begin_forward);
+            self.with_client(client, |exchange, client| exchange.open_forward(client, waited));
         }
         self.core.fx.wake(Wake::Queue(hostgroup));
         true

@@ -7,6 +7,7 @@ mod credentials;
 mod defaults;
 pub(crate) mod dirt;
 mod handover;
+mod hold;
 mod kills;
 mod opening;
 mod reset;
@@ -17,7 +18,7 @@ mod traces;
 pub(crate) mod trackers;
 mod writing;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use foldhash::fast::FixedState;
 use trunkline_pool::{AccountId, ConnId, Pool, SlotId};
@@ -41,6 +42,8 @@ use crate::{
 pub(crate) struct Servers {
     pub(crate) conns: Table<ConnId, Conn>,
     pub(crate) pool: Pool<ClientId>,
+    /// Hostgroups that an operator has paused, and until when, ms.
+    pub(crate) pauses: BTreeMap<HostgroupId, u64>,
     pub(crate) logins: ServerLogins,
     /// Hashes of `SET` texts that a server has accepted on some connection.
     pub(crate) accepted_sets: HashSet<(SlotId, u32, u64), FixedState>,
@@ -73,6 +76,7 @@ impl Servers {
             conns: Table::new(),
             pool: Pool::new(seed),
             logins: ServerLogins::default(),
+            pauses: BTreeMap::new(),
             accepted_sets: HashSet::with_hasher(FixedState::default()),
             resetting: HashSet::with_hasher(FixedState::default()),
             states: StateTable::default(),

@@ -185,6 +185,12 @@ impl TestWorker {
         self.core().with_client(id, work).expect("the client is there")
     }
 
+    /// What an operator sees a client do.
+    pub(crate) fn doing(&mut self, id: ClientId) -> String {
+        let core = self.core();
+        core.session_row(core.clients.get(id).expect("a client")).doing
+    }
+
     /// What the worker knows of a client that has logged in.
     pub(crate) fn session(&mut self, id: ClientId) -> &mut Session {
         let client = self.core().clients.get_mut(id).expect("a client");

@@ -6,7 +6,7 @@ use trunkline_pool::{ConnState, SlotId};
 use trunkline_protocol::error::ErrorKind;
 use trunkline_session::tracker::SessionState;
 use trunkline_stats::ClientRefusal;
-use trunkline_topology::{HostgroupId, ReadWriteSplit};
+use trunkline_topology::{HostgroupId, ReadWriteSplit, RefusalCause};
 
 use crate::{
     Action, ClientId, Worker,
@@ -62,6 +62,8 @@ impl Worker {
             true => sweep_ms.min(self.upkeep.rests_checked_ms + REST_SWEEP_EVERY_MS),
             false => sweep_ms,
         };
+        let pauses = &self.commands.exchange.core.servers.pauses;
+        let sweep_ms = pauses.values().fold(sweep_ms, |next_ms, until_ms| next_ms.min(*until_ms));
         let clients = &self.commands.exchange.core.clients;
         let next_ms = clients.timers.first().map_or(sweep_ms, |(at_ms, _)| sweep_ms.min(*at_ms));
         let next_ms = clients.memory.due_ms().map_or(next_ms, |due_ms| next_ms.min(due_ms));
@@ -84,6 +86,7 @@ impl Worker {
         self.commands.expire_timers();
         self.commands.exchange.go_on_cached();
         self.commands.exchange.pump_mirrors();
+        self.commands.exchange.expire_pauses();
         self.expire_waiters();
         self.commands.exchange.core.overtake_slow();
         self.leave_silent_servers();
@@ -153,6 +156,7 @@ impl Worker {
             if !core.servers.pool.waiters(hostgroup).is_empty() {
                 core.servers.pool.try_shunned(hostgroup, now_ms);
             }
+            core.look_at_hold(hostgroup);
             while let Some(waiter) =
                 self.commands.exchange.core.servers.pool.waiters(hostgroup).take_expired(now_ms)
             {
@@ -160,8 +164,15 @@ impl Worker {
                 let waited_ms =
                     (self.commands.exchange.core.env.now.us.saturating_sub(waiter.since_us))
                         / 1_000;
-                self.commands.exchange.with_client(waiter.client, |exchange, client| {
-                    exchange.refuse_statement(client, hostgroup, cause, waited_ms.max(1), None);
+                self.commands.exchange.core.fx.stats.counters.holds_timed_out +=
+                    u64::from(cause == RefusalCause::NoWriter);
+                self.commands.exchange.with_client(waiter.client, |exchange, client| match client
+                    .phase
+                {
+                    Phase::AwaitServer(_) => exchange.refuse_forward(client, hostgroup, cause),
+                    _ => {
+                        exchange.refuse_statement(client, hostgroup, cause, waited_ms.max(1), None);
+                    }
                 });
             }
             self.commands.exchange.core.fx.wake(Wake::Queue(hostgroup));

@@ -4,6 +4,7 @@ mod inventory;
 /// The state of a worker's upkeep.
 pub(crate) mod moving;
 pub(crate) mod outliers;
+mod pauses;
 mod reload;
 pub(crate) mod report;
 mod severed;

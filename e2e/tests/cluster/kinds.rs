@@ -283,6 +283,7 @@ fn the_primary_of_a_group_is_followed() -> Result<()> {
     for (member, wanted) in [(one, "writer"), (two, "reader"), (three, "reader")] {
         wait_role(&proxy, member, wanted)?;
     }
+    metadata::a_cluster_is_followed_by_its_metadata(&group)?;
     client(&proxy, "shop")?.sql("INSERT INTO t VALUES (1)")?;
     let id = two.value("SELECT @@server_uuid")?.context("no id")?;
     let mut holding = client(&proxy, "shop")?;

@@ -11,6 +11,7 @@ pub(crate) mod document;
 mod fingerprint;
 mod load;
 mod numbers;
+mod paused;
 mod present;
 mod programs;
 mod reply;
@@ -520,6 +521,12 @@ impl AdminService {
                 Ok(()) => Ok(Reply::ok()),
                 Err(not) => Err(Refused { code: not.code, ..Refused::new(not.message) }),
             },
+            Command::Hostgroup(id, change) => {
+                match self.runtime.hostgroup_traffic(id, change).await {
+                    Ok(lines) => Ok(Reply::said(lines.join("; "))),
+                    Err(error) => Err(Refused::new(error)),
+                }
+            }
             Command::ExplainRoute { user, schema, sql } => {
                 let rows = self.runtime.explain(user.as_deref(), schema.as_deref(), &sql);
                 let rows = rows.map_err(Refused::new)?;

@@ -230,6 +230,7 @@ fn processlist(rows: &[SessionRow]) -> Vec<Vec<Value>> {
         let command = match row.doing.as_str() {
             "idle" => "Sleep",
             "login" => "Connect",
+            held if held.starts_with("held: ") => held,
             _ => "Query",
         };
         vec![

@@ -40,6 +40,9 @@ const HELP: &[(&str, &str)] = &[
     ("SHOW PROMETHEUS METRICS", "all numbers, as Prometheus reads them"),
     ("KILL [CONNECTION] id", "ends a client"),
     ("KILL QUERY id", "ends a client's statement"),
+    ("PAUSE HOSTGROUP n [FOR seconds]", "what is new in a hostgroup is held; transactions go on"),
+    ("RESUME HOSTGROUP n", "what is held there goes on"),
+    ("SHOW PAUSED HOSTGROUPS", "what is paused, and who still holds connections there"),
     ("EXPLAIN ROUTE [USER name] [SCHEMA name] statement", "what would become of a statement"),
     ("SELECT CONFIG FILE, SELECT CONFIG INTO OUTFILE path", "RUNTIME as a configuration file"),
     ("CHECKSUM [MEMORY|DISK] <module>, SELECT GLOBAL_CHECKSUM()", "whether layers differ"),
@@ -116,6 +119,7 @@ impl AdminService {
                 let sql = "SELECT * FROM stats.stats_cluster_servers".to_owned();
                 target.run(sql, Vec::new()).await
             }
+            Show::PausedHostgroups => Ok(self.paused_hostgroups().await),
             Show::Processlist { is_full } => {
                 self.fill_tables(&target.store, "stats_mysql_processlist").await?;
                 let columns = match is_full {

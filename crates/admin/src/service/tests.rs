@@ -17,8 +17,8 @@ use super::*;
 use crate::{
     sample,
     source::{
-        Answer, ApplyFuture, Ending, FailedLogins, Health, KillFuture, NotKilled, ReportFuture,
-        SessionsFuture, StatusSource, Traffic,
+        Answer, ApplyFuture, Ending, FailedLogins, Health, HostgroupTraffic, KillFuture, NotKilled,
+        PausedHostgroup, ReportFuture, SessionsFuture, StatusSource, Traffic,
     },
 };
 
@@ -129,6 +129,16 @@ impl Runtime for Kept {
 
     fn traffic(&self, change: Traffic) -> ApplyFuture<'_> {
         Box::pin(async move { Ok(vec![format!("{change:?}")]) })
+    }
+
+    fn hostgroup_traffic(&self, hostgroup: u32, change: HostgroupTraffic) -> ApplyFuture<'_> {
+        Box::pin(async move { Ok(vec![format!("{hostgroup} {change:?}")]) })
+    }
+
+    fn paused_hostgroups(&self) -> Answer<'_, Vec<PausedHostgroup>> {
+        let (since, left) = (Duration::from_secs(1), Duration::from_secs(9));
+        let paused = move |hostgroup| PausedHostgroup { hostgroup, since, left };
+        Box::pin(async move { vec![paused(10), paused(77)] })
     }
 
     fn stop(&self, _: Ending) {}
@@ -587,6 +597,11 @@ fn every_table_of_statistics_can_be_read() {
     assert_eq!(fixture.value(uptime), text("7260"));
     assert!(!fixture.rows("SELECT * FROM stats_refusals").rows.is_empty());
     assert_eq!(fixture.rows("SHOW TOPOLOGY").rows.len(), 2);
+    // One that nobody holds anything in has a row all the same.
+    let paused = fixture.rows("SHOW PAUSED HOSTGROUPS").rows;
+    assert!(paused.iter().any(|row| row.first() == Some(&text("77"))), "{paused:?}");
+    assert_eq!(fixture.done("PAUSE HOSTGROUP 10 FOR 5"), "10 Pause(Some(5s))");
+    assert_eq!(fixture.done("RESUME HOSTGROUP 10"), "10 Resume");
     assert_eq!(fixture.rows("SELECT * FROM stats_cluster_events").rows.len(), 1);
     assert!(!fixture.rows("SHOW COLLATION").rows.is_empty());
     fixture.rows("HELP");

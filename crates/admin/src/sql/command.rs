@@ -1,12 +1,14 @@
 //! Commands that are neither `LOAD`, `SAVE` nor `SHOW`.
 
+use std::time::Duration;
+
 use trunkline_store::Module;
 
 use super::{
     Statement,
     text::{Text, unquoted},
 };
-use crate::source::{Ending, Traffic};
+use crate::source::{Ending, HostgroupTraffic, Traffic};
 
 /// A command of the admin port.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,6 +62,8 @@ pub enum Command {
         /// Only the statement.
         is_query: bool,
     },
+    /// Pauses a hostgroup, or ends that.
+    Hostgroup(u32, HostgroupTraffic),
     /// Reads certificates and keys anew.
     ReloadTls,
     /// Does what SIGHUP does.
@@ -97,6 +101,12 @@ pub fn parse(text: &Text, words: &[String]) -> Result<Option<Command>, String> {
         }
         ["PROXYSQL", rest @ ..] => Some(proxysql(rest)?),
         ["KILL", rest @ ..] => Some(kill(rest)?),
+        ["PAUSE" | "RESUME", "HOSTGROUP", rest @ ..] => {
+            Some(hostgroup(words.first() == Some(&"PAUSE"), rest)?)
+        }
+        ["PAUSE" | "RESUME", ..] => {
+            return Err("PAUSE and RESUME want HOSTGROUP and its number".to_owned());
+        }
         ["CHECKSUM", rest @ ..] => Some(checksum(rest)?),
         ["SIGNAL", "MYSQL", "THREADS"] => Some(Command::Accepted("the workers need no signal")),
         ["LOGENTRY", ..] => Some(Command::LogEntry(text.after(1).to_owned())),
@@ -136,6 +146,31 @@ fn kill(words: &[&str]) -> Result<Command, String> {
     };
     let id = id.parse().map_err(|_| format!("`{id}` is not the number of a connection"))?;
     Ok(Command::Kill { id, is_query })
+}
+
+/// The longest pause, s.
+const PAUSE_SEC_MAX: u64 = 3_600;
+
+fn hostgroup(pauses: bool, words: &[&str]) -> Result<Command, String> {
+    let (id, seconds) = match words {
+        [id] => (id, None),
+        [id, "FOR", seconds] | [id, "FOR", seconds, "SECONDS"] if pauses => (id, Some(seconds)),
+        _ if pauses => return Err("PAUSE HOSTGROUP wants a number, and may have FOR n".to_owned()),
+        _ => return Err("RESUME HOSTGROUP wants a number".to_owned()),
+    };
+    let id = id.parse().map_err(|_| format!("`{id}` is not the number of a hostgroup"))?;
+    let seconds = seconds.map(|seconds| {
+        let wanted = seconds.parse().ok().filter(|wanted| (1..=PAUSE_SEC_MAX).contains(wanted));
+        wanted.ok_or_else(|| format!("FOR wants 1 to {PAUSE_SEC_MAX} seconds, not `{seconds}`"))
+    });
+    let length = seconds.transpose()?.map(Duration::from_secs);
+    Ok(Command::Hostgroup(
+        id,
+        match pauses {
+            true => HostgroupTraffic::Pause(length),
+            false => HostgroupTraffic::Resume,
+        },
+    ))
 }
 
 fn checksum(words: &[&str]) -> Result<Command, String> {

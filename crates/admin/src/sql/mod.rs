@@ -85,8 +85,8 @@ pub fn parse(sql: &str) -> Result<Statement, String> {
         "SELECT" => select::parse(&text, &words),
         "TRUNCATE" => truncate(&text),
         "DROP" | "CREATE" => restored(&text, &words),
-        "PROXYSQL" | "KILL" | "HELP" | "?" | "CHECKSUM" | "PULL" | "SIGNAL" | "LOGENTRY"
-        | "FLUSH" => command::parse(&text, &words)?.map(Statement::Command),
+        "PROXYSQL" | "KILL" | "PAUSE" | "RESUME" | "HELP" | "?" | "CHECKSUM" | "PULL"
+        | "SIGNAL" | "LOGENTRY" | "FLUSH" => command::parse(&text, &words)?.map(Statement::Command),
         _ => None,
     };
     Ok(parsed.unwrap_or_else(|| Statement::Sql(text.as_str().to_owned())))

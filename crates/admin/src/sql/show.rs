@@ -71,6 +71,8 @@ pub enum Show {
     History,
     /// Clusters with their servers.
     Topology,
+    /// Hostgroups that are paused, and who still holds connections there.
+    PausedHostgroups,
     /// Metrics in Prometheus's format.
     Metrics,
     /// What the last statement warned of.
@@ -122,6 +124,7 @@ pub fn parse(text: &Text, words: &[String]) -> Result<Option<Show>, String> {
         ["PROMETHEUS", "METRICS"] => Some(Show::Metrics),
         ["HISTORY"] => Some(Show::History),
         ["TOPOLOGY"] => Some(Show::Topology),
+        ["PAUSED", "HOSTGROUPS"] => Some(Show::PausedHostgroups),
         ["DIFF", rest @ ..] => Some(diff(rest)?),
         ["WARNINGS", ..] => Some(Show::Warnings { is_count: false }),
         ["COUNT(*)", "WARNINGS"] => Some(Show::Warnings { is_count: true }),

@@ -219,3 +219,28 @@ fn any_text_is_something_or_an_error() {
         }
     }
 }
+
+#[test]
+fn hostgroups_are_paused_by_number_and_for_a_time() {
+    use std::time::Duration;
+
+    use crate::source::HostgroupTraffic::{Pause, Resume};
+    let paused = |id, seconds: Option<u64>| {
+        Statement::Command(Command::Hostgroup(id, Pause(seconds.map(Duration::from_secs))))
+    };
+    assert_eq!(parsed("pause hostgroup 10"), paused(10, None));
+    assert_eq!(parsed("PAUSE HOSTGROUP 10 FOR 60;"), paused(10, Some(60)));
+    assert_eq!(parsed("PAUSE HOSTGROUP 10 FOR 60 SECONDS"), paused(10, Some(60)));
+    assert_eq!(parsed("RESUME HOSTGROUP 10"), Statement::Command(Command::Hostgroup(10, Resume)));
+    for (sql, part) in [
+        ("PAUSE HOSTGROUP", "wants a number"),
+        ("PAUSE HOSTGROUP x", "`x` is not the number of a hostgroup"),
+        ("PAUSE HOSTGROUP 1 FOR 3601", "FOR wants 1 to 3600 seconds, not `3601`"),
+        ("PAUSE HOSTGROUP 1 FOR ever", "not `EVER`"),
+        ("RESUME HOSTGROUP 1 FOR 5", "RESUME HOSTGROUP wants a number"),
+        ("PAUSE", "want HOSTGROUP"),
+    ] {
+        let error = parse(sql).expect_err(sql);
+        assert!(error.to_string().to_uppercase().contains(&part.to_uppercase()), "{sql}: {error}");
+    }
+}

@@ -78,10 +78,16 @@ impl Cluster {
         for (id, host) in &self.hosts {
             let places = match fitness(host, group) {
                 None => None,
-                Some(Fitness::Writes) => {
-                    candidates.push((*id, host));
-                    continue;
-                }
+                Some(Fitness::Writes) => match self.newer_view(host) {
+                    None => {
+                        candidates.push((*id, host));
+                        continue;
+                    }
+                    Some((own, newer)) => {
+                        let why = format!("what it knows of roles is of view {own}, not {newer}");
+                        Some((Places::default(), why))
+                    }
+                },
                 Some(Fitness::Reads) => {
                     let places = Places { reads: true, ..Places::default() };
                     Some((places, "it is read-only".to_owned()))
@@ -112,6 +118,16 @@ impl Cluster {
             wanted.push((id, Some((places.0, places.1.to_owned()))));
         }
         self.place_all(wanted, out);
+    }
+
+    /// The view that a member knows and a newer one that another member has told of: the former may
+    /// have been replaced without knowing it.
+    fn newer_view(&self, host: &Host) -> Option<(u64, u64)> {
+        let view = |host: &Host| host.facts.as_ref()?.membership.as_ref()?.view.clone();
+        let own = view(host)?;
+        let others = self.hosts.values().filter_map(view).filter(|it| it.of == own.of);
+        let newest = others.map(|it| it.number).max()?;
+        (newest > own.number).then_some((own.number, newest))
     }
 
     /// Sets what members do. Whoever loses a role loses it before another one gets it.

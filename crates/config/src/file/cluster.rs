@@ -1,5 +1,7 @@
 //! `[[cluster]]`, and ProxySQL's tables of groups.
 
+use std::ops::RangeInclusive;
+
 use trunkline_topology::{Address, HostgroupId, ReadWriteSplit};
 
 use crate::{
@@ -18,6 +20,8 @@ use crate::{
 const NAME_LEN_MAX: usize = 64;
 /// The most servers of a group that may write.
 const WRITERS_MAX: u32 = 1_000;
+/// The most that a reader of Aurora may be allowed to lag, ms: as in ProxySQL.
+const LAG_MAX_MS: u32 = 600_000;
 
 #[derive(Default)]
 pub(super) struct ClusterDraft {
@@ -28,6 +32,7 @@ pub(super) struct ClusterDraft {
     check_type: CheckType,
     group: Group,
     failover: Failover,
+    hold_timeout: Option<u64>,
     split: ReadWriteSplit,
     comment: String,
 }
@@ -45,12 +50,20 @@ struct Hostgroups {
 struct Group {
     max_writers: u32,
     max_transactions_behind: u32,
+    max_lag_ms: u32,
+    domain_name: String,
     writer_reads: WriterReads,
 }
 
 impl Default for Group {
     fn default() -> Self {
-        Self { max_writers: 1, max_transactions_behind: 0, writer_reads: WriterReads::No }
+        Self {
+            max_writers: 1,
+            max_transactions_behind: 0,
+            max_lag_ms: 0,
+            domain_name: String::new(),
+            writer_reads: WriterReads::No,
+        }
     }
 }
 
@@ -76,6 +89,10 @@ impl Draft for ClusterDraft {
         number("max_transactions_behind", 0, u32::MAX, |it, max| {
             it.group.max_transactions_behind = max
         }),
+        number("max_lag_ms", 0, LAG_MAX_MS, |it, max| it.group.max_lag_ms = max),
+        value("domain_name", |it, given| {
+            read_domain(given).map(|name| it.group.domain_name = name)
+        }),
         value("seeds", |it, given| read_seeds(given).map(|seeds| it.seeds = seeds)),
         value("check_type", |it, given| {
             read_word(given, CheckType::WORDS, CheckType::from_word).map(|by| it.check_type = by)
@@ -85,6 +102,9 @@ impl Draft for ClusterDraft {
         }),
         value("failover", |it, given| {
             read_word(given, Failover::WORDS, Failover::from_word).map(|mode| it.failover = mode)
+        }),
+        value("hold_timeout", |it, given| {
+            read_hold(given).map(|timeout| it.hold_timeout = timeout)
         }),
         value("read_write_split", |it, given| read_split(given).map(|split| it.split = split)),
         text("comment", |it, text| it.comment = text),
@@ -100,6 +120,7 @@ impl Draft for ClusterDraft {
         value.seeds = self.seeds;
         value.check_type = self.check_type;
         value.failover = self.failover;
+        value.hold_timeout = self.hold_timeout;
         value.read_write_split = self.split;
         value.comment = self.comment;
         self.group.say(&mut value);
@@ -114,6 +135,8 @@ impl Group {
     fn say(&self, entry: &mut ClusterEntry) {
         entry.max_writers = self.max_writers;
         entry.max_transactions_behind = self.max_transactions_behind;
+        entry.max_lag_ms = self.max_lag_ms;
+        entry.domain_name.clone_from(&self.domain_name);
         entry.writer_is_also_reader = Some(self.writer_reads);
     }
 }
@@ -233,6 +256,30 @@ fn read_writer_reads(given: &Given) -> Result<WriterReads, Wrong> {
     }
 }
 
+/// The least and the most that statements are held, ms.
+const HOLD_MS: RangeInclusive<u64> = 10..=3_600_000;
+
+/// A time with its unit, or milliseconds; an empty text says nothing, as tables do.
+fn read_hold(given: &Given) -> Result<Option<u64>, Wrong> {
+    let text = match given {
+        Given::Text(text) if text.is_empty() => return Ok(None),
+        Given::Text(text) => text.trim(),
+        given => return read_number(given, *HOLD_MS.start(), *HOLD_MS.end()).map(Some),
+    };
+    let digits_len = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits_len);
+    let unit_ms = match unit.trim() {
+        "ms" | "" => 1,
+        "s" => 1_000,
+        "min" => 60_000,
+        _ => 0,
+    };
+    let ms = number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit_ms));
+    let ms = ms.filter(|ms| HOLD_MS.contains(ms));
+    let wrong = || format!("must be a time of 10ms to 60min, such as `10s`, not `{text}`");
+    ms.map(Some).ok_or_else(|| wrong().into())
+}
+
 fn read_name(given: &Given) -> Result<String, Wrong> {
     let name = read_text(given)?;
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
@@ -242,6 +289,15 @@ fn read_name(given: &Given) -> Result<String, Wrong> {
             "must have 1 to {NAME_LEN_MAX} letters, digits, `-`, `_` and `.`, not `{name}`"
         )
         .into()),
+    }
+}
+
+/// What follows the names of Aurora's instances.
+fn read_domain(given: &Given) -> Result<String, Wrong> {
+    let name = read_text(given)?;
+    match name.is_empty() || name.starts_with('.') {
+        true => Ok(name.to_owned()),
+        false => Err(format!("must begin with a dot, not `{name}`").into()),
     }
 }
 

@@ -71,6 +71,31 @@ fn rule(keys: &str) -> String {
 }
 
 #[test]
+fn how_long_a_cluster_holds_is_a_time_with_its_unit() {
+    let hold = |given: &str| {
+        good(&format!(
+            "[[cluster]]\nname = \"shop\"\nwriter_hostgroup = 0\nreader_hostgroup = 1\n\
+             seeds = [\"10.0.0.1:3306\"]\n{given}\n[[user]]\nname = \"app\"\n\
+             password = \"app\""
+        ))
+        .clusters[0]
+            .hold_timeout
+    };
+    assert_eq!(hold(""), None);
+    assert_eq!(hold("hold_timeout = \"10s\""), Some(10_000));
+    assert_eq!(hold("hold_timeout = \"500ms\""), Some(500));
+    assert_eq!(hold("hold_timeout = \"2min\""), Some(120_000));
+    assert_eq!(hold("hold_timeout = 700"), Some(700));
+    for wrong in ["\"10\u{b5}s\"", "\"s\"", "\"2h\"", "\"1ms\"", "\"99999999999999999999s\""] {
+        let text = format!(
+            "[[cluster]]\nname = \"shop\"\nwriter_hostgroup = 0\nreader_hostgroup = 1\n\
+             hold_timeout = {wrong}"
+        );
+        assert!(errors(&text).contains("such as `10s`"), "{wrong}");
+    }
+}
+
+#[test]
 fn the_minimal_example_has_defaults_for_the_rest() {
     let config = good(MINIMAL);
     assert_eq!(config.settings, Settings::default());

@@ -108,11 +108,13 @@ pub(super) fn role(clusters: &[Arc<Cluster>], key: &ServerKey) -> Option<Role> {
         };
         match key.hostgroup {
             id if id == entry.writer_hostgroup => Some(match entry.kind {
-                ClusterKind::Replication => {
+                ClusterKind::Replication | ClusterKind::RdsMultiAz => {
                     Role::Writer { cell: Arc::clone(&cluster.cell), member: member.number }
                 }
                 // Of one that has become read-only, nothing more is written.
-                ClusterKind::ReadOnly => shared(member.is_listed_writer, true),
+                ClusterKind::ReadOnly | ClusterKind::InnodbCluster | ClusterKind::Aurora => {
+                    shared(member.is_listed_writer, true)
+                }
                 // What is under way on a node of a group is certified like everything else.
                 ClusterKind::Galera | ClusterKind::GroupReplication => {
                     shared(member.is_listed_writer, false)

@@ -6,6 +6,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
+use tokio::sync::watch;
 use trunkline_config::Snapshot;
 use trunkline_stats::{
     checks::{CheckKind, CheckRow, CheckSums},
@@ -23,6 +24,7 @@ const CHECKS_MAX: usize = 10_000;
 pub struct Board {
     shown: Mutex<Shown>,
     checks: Mutex<Vec<Checks>>,
+    told: watch::Sender<u64>,
 }
 
 /// Checks of one kind.
@@ -55,6 +57,11 @@ impl Board {
             clusters: shown.clusters.values().cloned().collect(),
             events: shown.events.iter().cloned().collect(),
         }
+    }
+
+    /// The number of events so far, whenever there is another one.
+    pub fn told(&self) -> watch::Receiver<u64> {
+        self.told.subscribe()
     }
 
     /// What is counted, and clusters as they are now.
@@ -123,5 +130,6 @@ impl Board {
             shown.events.pop_front();
         }
         shown.events.push_back(EventRow { id, at, cluster, event, server, evidence });
+        self.told.send_replace(id);
     }
 }

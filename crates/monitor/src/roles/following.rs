@@ -219,6 +219,8 @@ impl Following {
                 topic: Topic {
                     kind: entry.kind,
                     check_type: entry.check_type,
+                    domain: entry.domain_name.clone(),
+                    port: endpoint(&server.key.address).port,
                     discovers: self.cluster.discovers(),
                 },
                 standing: Arc::clone(self.conversations.entry(host).or_default()),
@@ -373,9 +375,12 @@ fn give(server: &Server, is_given: bool, (end, is_out): (End, bool)) {
 /// What is shown of a question.
 fn check_row(timing: Timing, kind: ClusterKind, answer: &Result<Facts, Miss>) -> CheckRow {
     let kind = match kind {
-        ClusterKind::Replication | ClusterKind::ReadOnly => CheckKind::ReadOnly,
+        ClusterKind::Replication
+        | ClusterKind::ReadOnly
+        | ClusterKind::RdsMultiAz
+        | ClusterKind::Aurora => CheckKind::ReadOnly,
         ClusterKind::Galera => CheckKind::Galera,
-        ClusterKind::GroupReplication => CheckKind::GroupReplication,
+        ClusterKind::GroupReplication | ClusterKind::InnodbCluster => CheckKind::GroupReplication,
     };
     let outcome = match answer {
         Ok(Facts { membership: Some(membership), .. }) => Ok(membership.told.clone()),
@@ -389,14 +394,17 @@ fn check_row(timing: Timing, kind: ClusterKind, answer: &Result<Facts, Miss>) ->
 /// How a cluster is looked after, and how long an answer may take, ms.
 fn policy(settings: &Settings, entry: &ClusterEntry) -> (Policy, u64) {
     let (interval_ms, timeout_ms) = match entry.kind {
-        ClusterKind::Replication | ClusterKind::ReadOnly => {
+        ClusterKind::Replication
+        | ClusterKind::ReadOnly
+        | ClusterKind::RdsMultiAz
+        | ClusterKind::Aurora => {
             (settings.monitor_read_only_interval, settings.monitor_read_only_timeout)
         }
         ClusterKind::Galera => (
             settings.monitor_galera_healthcheck_interval,
             settings.monitor_galera_healthcheck_timeout,
         ),
-        ClusterKind::GroupReplication => (
+        ClusterKind::GroupReplication | ClusterKind::InnodbCluster => (
             settings.monitor_groupreplication_healthcheck_interval,
             settings.monitor_groupreplication_healthcheck_timeout,
         ),
@@ -408,12 +416,19 @@ fn policy(settings: &Settings, entry: &ClusterEntry) -> (Policy, u64) {
     };
     let group = Kind::Group(Group {
         writers_max: entry.max_writers,
-        behind_max: entry.max_transactions_behind.into(),
+        behind_max: match entry.kind {
+            ClusterKind::Aurora => entry.max_lag_ms,
+            _ => entry.max_transactions_behind,
+        }
+        .into(),
     });
     let kind = match entry.kind {
-        ClusterKind::Replication => Kind::Replication,
+        ClusterKind::Replication | ClusterKind::RdsMultiAz => Kind::Replication,
         ClusterKind::ReadOnly => Kind::ReadOnly,
-        ClusterKind::Galera | ClusterKind::GroupReplication => group,
+        ClusterKind::Galera
+        | ClusterKind::GroupReplication
+        | ClusterKind::InnodbCluster
+        | ClusterKind::Aurora => group,
     };
     let begins_as_listed = entry.begins_as_listed();
     let urgent_ms = URGENT_MS;
@@ -467,7 +482,7 @@ impl Look {
             Some(kept) => kept,
             None => self.open().await?,
         };
-        match questions::facts_of(&mut conversation, flavor, self.topic).await {
+        match questions::facts_of(&mut conversation, flavor, &self.topic).await {
             Ok(facts) => Ok((facts, (conversation, flavor))),
             Err(error) => Err(miss(&error)),
         }

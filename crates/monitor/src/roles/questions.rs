@@ -1,7 +1,9 @@
 //! What a server of a cluster is asked, and what its answer means.
 
+mod aurora;
 mod galera;
 mod group;
+mod metadata;
 
 use trunkline_cluster::facts::{Endpoint, Facts, Identity, Source, Thread};
 use trunkline_config::cluster::{CheckType, ClusterKind};
@@ -24,10 +26,14 @@ const VARIABLES: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('read_onl
 const NET_TIMEOUT_DEFAULT_SEC: u64 = 60;
 
 /// What is asked.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Topic {
     pub(super) kind: ClusterKind,
     pub(super) check_type: CheckType,
+    /// What follows the names of Aurora's instances.
+    pub(super) domain: String,
+    /// The server's port.
+    pub(super) port: u16,
     /// Whether more servers are looked for.
     pub(super) discovers: bool,
 }
@@ -36,7 +42,7 @@ pub(super) struct Topic {
 pub(super) async fn facts_of(
     conversation: &mut Conversation,
     flavor: Flavor,
-    topic: Topic,
+    topic: &Topic,
 ) -> Result<Facts, LearnError> {
     let variables = Variables(conversation.ask(VARIABLES, ANSWER_LEN_MAX).await?);
     let facts = Facts {
@@ -50,16 +56,58 @@ pub(super) async fn facts_of(
         ClusterKind::Replication | ClusterKind::ReadOnly => {
             of_replication(conversation, flavor, topic.discovers, &variables, facts).await
         }
+        ClusterKind::RdsMultiAz => {
+            let facts = of_replication(conversation, flavor, false, &variables, facts).await?;
+            let topology = conversation.ask(aurora::TOPOLOGY, ANSWER_LEN_MAX).await?;
+            Ok(Facts { replicas: aurora::topology(&Table(&topology)), ..facts })
+        }
+        ClusterKind::Aurora => {
+            let status = conversation.ask(aurora::STATUS, ANSWER_LEN_MAX).await?;
+            let is_writable = variables.is_writable(CheckType::InnodbReadOnly);
+            let facts = Facts { is_writable, ..facts };
+            let domain = aurora::Domain { name: &topic.domain, port: topic.port };
+            Ok(aurora::complete(facts, &Table(&status), domain))
+        }
+        ClusterKind::InnodbCluster => of_metadata(conversation, flavor, &variables, facts).await,
         ClusterKind::Galera => {
             let status = Variables(conversation.ask(galera::STATUS, ANSWER_LEN_MAX).await?);
             Ok(galera::complete(facts, &variables, &status))
         }
-        ClusterKind::GroupReplication => {
-            let members = conversation.ask(group::MEMBERS, ANSWER_LEN_MAX).await?;
-            let behind = conversation.ask(group::BEHIND, ANSWER_LEN_MAX).await?;
-            Ok(group::complete(facts, &Table(&members), &Table(&behind)))
-        }
+        ClusterKind::GroupReplication => of_group(conversation, facts).await,
     }
+}
+
+/// Asks what the metadata of MySQL Shell says of a server.
+async fn of_metadata(
+    conversation: &mut Conversation,
+    flavor: Flavor,
+    variables: &Variables,
+    facts: Facts,
+) -> Result<Facts, LearnError> {
+    let own = match conversation.ask(metadata::OWN, ANSWER_LEN_MAX).await {
+        Err(error) if is_missing(&error) => return Ok(metadata::stranger(facts)),
+        answered => metadata::own(&Table(&answered?)),
+    };
+    let Some(own) = own else { return Ok(metadata::stranger(facts)) };
+    let instances = conversation.ask(metadata::INSTANCES, ANSWER_LEN_MAX).await?;
+    if own.is_replica_set {
+        let members = conversation.ask(metadata::REPLICA_SET, ANSWER_LEN_MAX).await?;
+        let facts = of_replication(conversation, flavor, false, variables, facts).await?;
+        return Ok(metadata::in_replica_set(facts, &own, &Table(&members), &Table(&instances)));
+    }
+    let facts = of_group(conversation, facts).await?;
+    let set = match conversation.ask(metadata::CLUSTER_SET, ANSWER_LEN_MAX).await {
+        Err(error) if is_missing(&error) => Answer::default(),
+        answered => answered?,
+    };
+    Ok(metadata::in_cluster(facts, &own, &Table(&set), &Table(&instances)))
+}
+
+/// Asks what a member of a group is.
+async fn of_group(conversation: &mut Conversation, facts: Facts) -> Result<Facts, LearnError> {
+    let members = conversation.ask(group::MEMBERS, ANSWER_LEN_MAX).await?;
+    let behind = conversation.ask(group::BEHIND, ANSWER_LEN_MAX).await?;
+    Ok(group::complete(facts, &Table(&members), &Table(&behind)))
 }
 
 /// Asks whom a server replicates from and to.
@@ -103,6 +151,12 @@ async fn of_replication(
 /// Whether a server does not know a statement.
 fn is_unknown(error: &LearnError) -> bool {
     error.to_string().starts_with("error 1064")
+}
+
+/// Whether a server does not have a table or a schema.
+fn is_missing(error: &LearnError) -> bool {
+    let error = error.to_string();
+    error.starts_with("error 1146") || error.starts_with("error 1049")
 }
 
 /// Names and values, as `SHOW VARIABLES` and `SHOW STATUS` give them.

@@ -37,6 +37,7 @@ fn gauges(worker: u32) -> WorkerGauges {
         servers: vec![server(1, 20), server(0, 10)],
         pins: BTreeMap::from([("temporary table".to_owned(), 1)]),
         waiting: BTreeMap::from([(10, u64::from(worker))]),
+        held: BTreeMap::from([(10, 1)]),
         limits: BTreeMap::new(),
         mirrors_running: 0,
         mirrors_waiting: 0,
@@ -108,7 +109,7 @@ fn workers_gauges_are_summed_and_the_worse_state_is_shown() {
     let merged = Report::merge(reports);
     assert_eq!(merged.workers.iter().map(|row| row.worker).collect::<Vec<_>>(), [0, 3]);
     assert_eq!(merged.pins["temporary table"], 2);
-    assert_eq!((merged.waiting[&10], merged.rule_hits[&5]), (3, 4));
+    assert_eq!((merged.waiting[&10], merged.held[&10], merged.rule_hits[&5]), (3, 2, 4));
     let [writer, reader] = merged.servers.as_slice() else { panic!("two servers") };
     assert_eq!((writer.connections.idle, writer.connections_max), (4, 100));
     assert_eq!((writer.state, reader.state), (ServerState::Online, ServerState::Shunned));

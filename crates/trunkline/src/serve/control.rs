@@ -4,21 +4,26 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::sync::{mpsc, oneshot, watch};
 use trunkline_admin::{
-    Answer, ApplyFuture, Ending, FailedLogins, Health, KillFuture, NotKilled, ReportFuture,
-    Runtime, SessionsFuture, StatusSource, Traffic,
+    Answer, ApplyFuture, Ending, FailedLogins, Health, HostgroupTraffic, KillFuture, NotKilled,
+    PausedHostgroup, ReportFuture, Runtime, SessionsFuture, StatusSource, Traffic,
 };
 use trunkline_budget::Budget;
 use trunkline_config::{Config, Snapshot};
-use trunkline_proxy::{DataPlane, KillAnswer, KillScope, TlsSetup};
+use trunkline_proxy::{DataPlane, KillAnswer, KillScope, Pause, TlsSetup};
 use trunkline_stats::{
-    DigestQuery, DigestRow, Inventory, SessionQuery, Topology,
+    DigestQuery, DigestRow, Inventory, SessionQuery, SessionRow, Topology,
     checks::{CheckKind, CheckRow},
 };
+use trunkline_topology::HostgroupId;
 
 use super::reporter::Reporter;
 
 /// How long a `KILL` may take; workers give up a little earlier.
 const KILL_TIME_MAX: Duration = Duration::from_secs(25);
+/// How long workers may take to pause a hostgroup.
+const PAUSE_TIME_MAX: Duration = Duration::from_secs(2);
+/// The most sessions that are looked at for those that hold connections there.
+const SESSIONS_MAX: usize = 100_000;
 /// How long workers may take for all digests.
 const DIGESTS_TIME_MAX: Duration = Duration::from_secs(5);
 /// How long they may take to say what they have.
@@ -234,6 +239,69 @@ impl Runtime for Control {
                 Some(KillAnswer::Failed(error)) => not(error.code, error.text.into_owned()),
                 None => not(9001, "what came of the KILL is not known".to_owned()),
             }
+        })
+    }
+
+    fn hostgroup_traffic(&self, hostgroup: u32, change: HostgroupTraffic) -> ApplyFuture<'_> {
+        let id = HostgroupId(hostgroup);
+        let (is_there, default_ms) = {
+            let snapshot = self.snapshots.borrow();
+            (snapshot.hostgroup(id).is_some(), snapshot.settings.hold_timeout)
+        };
+        Box::pin(async move {
+            let length = match change {
+                HostgroupTraffic::Resume => {
+                    let resumed = self
+                        .reporter
+                        .with_plane(move |plane| plane.resume_hostgroup(id, PAUSE_TIME_MAX));
+                    if !resumed.await.ok_or("the process stops")? {
+                        return Err(format!("hostgroup {hostgroup} is not paused"));
+                    }
+                    tracing::info!("hostgroup {hostgroup} is resumed");
+                    return Ok(vec![format!("hostgroup {hostgroup} goes on")]);
+                }
+                HostgroupTraffic::Pause(_) if !is_there => {
+                    return Err(format!("hostgroup {hostgroup} has no server"));
+                }
+                HostgroupTraffic::Pause(length) => {
+                    length.unwrap_or(Duration::from_millis(default_ms))
+                }
+            };
+            let paused = self
+                .reporter
+                .with_plane(move |plane| plane.pause_hostgroup(id, length, PAUSE_TIME_MAX));
+            let (was_paused, is_everywhere) = paused.await.ok_or("the process stops")?;
+            let again = if was_paused { "still " } else { "" };
+            let seconds = length.as_secs_f64();
+            let mut lines =
+                vec![format!("hostgroup {hostgroup} is {again}paused, for {seconds} s from now")];
+            tracing::info!("{}", lines.concat());
+            if !is_everywhere {
+                lines.push("a worker is busy: it holds what is new in a moment".to_owned());
+            }
+            let query = SessionQuery { rows_max: SESSIONS_MAX, pinned_only: false };
+            let list = self.reporter.sessions(query).await;
+            let is_holder =
+                |row: &&SessionRow| row.holds.iter().any(|held| held.hostgroup == hostgroup);
+            let holders = list.sessions.iter().filter(is_holder).count();
+            lines.push(match holders {
+                0 => "nobody holds a connection there".to_owned(),
+                1 => "1 session holds a connection there: SHOW PAUSED HOSTGROUPS".to_owned(),
+                _ => format!("{holders} sessions hold connections there: SHOW PAUSED HOSTGROUPS"),
+            });
+            Ok(lines)
+        })
+    }
+
+    fn paused_hostgroups(&self) -> Answer<'_, Vec<PausedHostgroup>> {
+        Box::pin(async move {
+            let paused = self.reporter.with_plane(|plane| plane.paused_hostgroups()).await;
+            let row = |pause: Pause| PausedHostgroup {
+                hostgroup: pause.hostgroup.0,
+                since: pause.since,
+                left: pause.left,
+            };
+            paused.unwrap_or_default().into_iter().map(row).collect()
         })
     }
 

@@ -16,7 +16,7 @@ use tokio::{
 };
 use trunkline_admin::{
     control::ControlSocket,
-    glb,
+    event_script, glb,
     import::Format,
     keep_ports,
     port::AdminListener,
@@ -116,6 +116,9 @@ pub(super) async fn start(
         tokio::spawn(socket.serve(Arc::clone(&control) as _));
     }
     tokio::spawn(glb::keep_serving(Arc::clone(&control) as _, snapshots.subscribe()));
+    let shown = Arc::clone(&board);
+    let topology = move || shown.topology();
+    tokio::spawn(event_script::keep_running(board.told(), snapshots.subscribe(), topology));
     let service = database.map(|database| Arc::new(admin_service(database, control)));
     if let Some(service) = &service {
         service.has_begun().await.map_err(|error| anyhow!(error))?;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use trunkline_pool::{AccountId, ConnState, DedicatedChoice};
+use trunkline_pool::{AccountId, ConnState, DedicatedChoice, Waiter};
 use trunkline_protocol::{
     capability::{Capabilities, Compression},
     error::ErrorKind,
@@ -12,7 +12,7 @@ use trunkline_session::backend::ServerHandshake;
 use trunkline_topology::{HostgroupId, RefusalCause};
 
 use crate::{
-    Action, Side,
+    Action, ClientId, Side,
     clients::client::{Client, Phase},
     rooms::{Core, Exchange, Lender},
     servers::conn::{Conn, ConnPhase},
@@ -24,6 +24,11 @@ impl Exchange {
     /// that was refused. What the client sends
     /// meanwhile waits in its inbox.
     pub(crate) fn begin_forward(&mut self, client: &mut Client) {
+        self.open_forward(client, None);
+    }
+
+    /// Opens the dedicated connection of a client, which may have waited for it.
+    pub(crate) fn open_forward(&mut self, client: &mut Client, waited: Option<Waiter<ClientId>>) {
         if !matches!(client.phase, Phase::Idle | Phase::Forward(_)) {
             // It was closed meanwhile.
             return;
@@ -45,16 +50,29 @@ impl Exchange {
                     .with_conn(conn, |core, conn| core.replace(conn, hostgroup, account, client));
                 opened.flatten()
             }
+            DedicatedChoice::None(cause)
+                if cause == RefusalCause::NoneOnline || waited.is_some() =>
+            {
+                if let Err(cause) = self.hold_forward(client, hostgroup, waited) {
+                    self.refuse_forward(client, hostgroup, cause);
+                }
+                return;
+            }
             DedicatedChoice::None(cause) => return self.refuse_forward(client, hostgroup, cause),
         };
         let Some(conn_id) = opened else {
             return self.refuse_forward(client, hostgroup, RefusalCause::AllAtMaxConnections);
         };
         client.phase = Phase::Forward(conn_id);
-        self.core.with_conn(conn_id, |core, conn| core.log_in_for(client, conn, account));
+        self.core.with_conn(conn_id, |core, conn| core.log_in_for(client, conn, account, waited));
     }
 
-    fn refuse_forward(&mut self, client: &mut Client, hostgroup: HostgroupId, cause: RefusalCause) {
+    pub(crate) fn refuse_forward(
+        &mut self,
+        client: &mut Client,
+        hostgroup: HostgroupId,
+        cause: RefusalCause,
+    ) {
         self.core.fx.stats.refused(cause);
         let why = self.core.refusal_text(hostgroup, cause);
         let text = format!(
@@ -104,7 +122,13 @@ impl Exchange {
 impl Core {
     /// Has a connection that was opened just now log in for a client whose bytes go straight
     /// through.
-    fn log_in_for(&self, client: &Client, conn: &mut Conn, account: AccountId) {
+    fn log_in_for(
+        &self,
+        client: &Client,
+        conn: &mut Conn,
+        account: AccountId,
+        waited: Option<Waiter<ClientId>>,
+    ) {
         let Some(session) = client.session.as_ref() else { return };
         let schema = session.settings.state.schema.name();
         let schema = (!schema.is_empty()).then(|| schema.to_vec());
@@ -123,6 +147,7 @@ impl Core {
         login.zstd_level = session.login.zstd_level.clamp(1, 22);
         conn.phase = ConnPhase::Connecting(Box::new(ServerHandshake::new(login)));
         conn.login.forwards = Some(client.id);
+        conn.login.forwards_waited = waited;
     }
 
     /// Whether a user with `fast_forward` is one whose statements the firewall judges: they can't

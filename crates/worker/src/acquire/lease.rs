@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use trunkline_pool::{AccountId, Asker, Choice, ConnId, ConnState, Slot, SlotId, Waiter};
+use trunkline_pool::{AccountId, Asker, Choice, ConnId, ConnState, Hold, Slot, SlotId, Waiter};
 use trunkline_protocol::packet::greeting::Flavor;
 use trunkline_topology::{HostgroupId, RefusalCause, ServerState};
 
@@ -150,7 +150,8 @@ impl Exchange {
         let leased = self.with_conn(conn_id, |exchange, conn| {
             let is_untouched =
                 conn.holder.turn == turn && conn.holder.last_client == Some(client.id);
-            let may_run_there = is_read || conn.server.hostgroup == hostgroup;
+            let is_paused = exchange.core.servers.pauses.contains_key(&conn.server.hostgroup);
+            let may_run_there = !is_paused && (is_read || conn.server.hostgroup == hostgroup);
             let fits = is_untouched && may_run_there && conn.login.account == account;
             let is_taken = fits && exchange.core.servers.take_free(conn);
             if is_taken {
@@ -168,23 +169,25 @@ impl Exchange {
         account: AccountId,
         cause: RefusalCause,
     ) {
-        let settings = &self.core.env.snapshot.settings;
         if cause == RefusalCause::NoServer {
             return self.refuse_statement(client, hostgroup, cause, 0, None);
         }
-        let waiter = Waiter {
-            client: client.id,
-            account,
-            since_us: self.core.env.now.us,
-            deadline_ms: self.core.env.now.ms() + settings.connect_timeout_server_max,
-        };
-        let max = settings.queue_max;
+        let was_held = self.core.servers.pool.hold(hostgroup).is_some();
+        if was_held || cause == RefusalCause::NoneOnline {
+            self.core.look_at_hold(hostgroup);
+        }
+        let is_held = self.core.servers.pool.hold(hostgroup).is_some();
+        let waiter = self.core.waiter(client.id, account);
+        let max = self.core.env.snapshot.settings.queue_max;
         if has_plant!(self.core, WaiterForgotten)
             && self.core.servers.pool.waiters(hostgroup).len() >= 2
         {
             return;
         }
-        if !self.core.servers.pool.waiters(hostgroup).push(waiter, max) {
+        let has_place = self.core.servers.pool.waiters(hostgroup).push(waiter, max);
+        self.core.fx.stats.counters.statements_held += u64::from(has_place && is_held);
+        self.core.fx.stats.counters.holds_refused += u64::from(!has_place && is_held);
+        if !has_place {
             return self.refuse_statement(client, hostgroup, RefusalCause::QueueFull, 0, None);
         }
         if cause == RefusalCause::AllAtMaxConnections {
@@ -295,6 +298,9 @@ impl Exchange {
     /// Serves those who wait for a hostgroup as far as that is possible by now. Who waits for one
     /// server alone keeps nobody behind from the others.
     pub(crate) fn pump(&mut self, hostgroup: HostgroupId) {
+        if self.core.servers.pool.hold(hostgroup).is_some() {
+            return;
+        }
         let connecting = self.core.servers.pool.connecting(hostgroup);
         let mut unserved =
             self.core.servers.pool.waiters(hostgroup).len().saturating_sub(connecting);
@@ -325,6 +331,12 @@ impl Exchange {
         waiter: &Waiter<ClientId>,
         passed: &mut Skipped,
     ) -> bool {
+        if let Phase::AwaitServer(_) = client.phase {
+            self.core.servers.pool.waiters(hostgroup).take(|it| it.client == client.id);
+            client.phase = Phase::Idle;
+            self.open_forward(client, Some(*waiter));
+            return !matches!(client.phase, Phase::AwaitServer(_));
+        }
         let account = waiter.account;
         let named = self.core.named_server(client);
         if named.is_some() && passed.servers.contains(&named) {
@@ -489,11 +501,17 @@ impl Core {
         account: AccountId,
         slot: SlotId,
     ) -> Option<Waiter<ClientId>> {
+        let waiters = self.servers.pool.waiters(hostgroup);
+        if waiters.is_empty() || waiters.hold() == Some(Hold::Paused) {
+            return None;
+        }
         let server = Arc::clone(&self.servers.pool.slot(slot)?.server);
         let clients = &self.clients;
         let suits = |id: ClientId| {
-            let named = clients.get(id).and_then(Client::pinned_server);
-            named.is_none_or(|named| *named == server.key)
+            let client = clients.get(id);
+            let is_forward = client.is_some_and(|it| matches!(it.phase, Phase::AwaitServer(_)));
+            let named = client.and_then(Client::pinned_server);
+            !is_forward && named.is_none_or(|named| *named == server.key)
         };
         let fits = |waiter: &Waiter<ClientId>| waiter.account == account && suits(waiter.client);
         self.servers.pool.waiters(hostgroup).take(fits)
@@ -508,6 +526,9 @@ impl Core {
     /// The cause that a session which has waited in vain is told.
     pub(crate) fn cause_now(&mut self, hostgroup: HostgroupId) -> RefusalCause {
         let now_ms = self.env.now.ms();
+        if let Some(Hold::NoWriter { .. }) = self.servers.pool.hold(hostgroup) {
+            return RefusalCause::NoWriter;
+        }
         if !self.servers.pool.has_online(hostgroup, now_ms) {
             return RefusalCause::NoneOnline;
         }

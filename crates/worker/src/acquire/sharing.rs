@@ -267,6 +267,9 @@ impl Exchange {
                 return;
             }
             let hostgroup = conn.server.hostgroup;
+            if self.core.servers.pool.hold(hostgroup).is_some() {
+                return;
+            }
             let Some(waiter) = self.core.servers.pool.waiters(hostgroup).front().copied() else {
                 return;
             };

@@ -1,9 +1,11 @@
 //! A statement whose route is known starts, at once or after a delay.
 
+use trunkline_pool::ConnId;
 use trunkline_protocol::error::{ClientError, ErrorKind};
+use trunkline_session::tracker::PinReason;
 
 use crate::{
-    clients::client::{Awaits, Client, Purpose, Stage, Statement},
+    clients::client::{Awaits, Client, Lease, Purpose, Stage, Statement},
     exchange::lost::says_state,
     rooms::{Core, Exchange},
     routing::route::Route,
@@ -82,6 +84,13 @@ impl Exchange {
         match route {
             Route::Lease(hostgroup, conn) => {
                 statement.target.hostgroup = hostgroup;
+                if !self.core.servers.pauses.is_empty()
+                    && self.core.is_held_there(client, &statement, conn)
+                {
+                    self.core.fx.stats.counters.statements_held += 1;
+                    statement.stage = Stage::held(Awaits::Resume, route, 0);
+                    return self.core.clients.begin(client, statement);
+                }
                 self.core.clients.begin(client, statement);
                 self.dispatch_to(client, conn);
             }
@@ -148,6 +157,31 @@ impl Core {
         statement.stage = Stage::held(Awaits::Time, route, text_len);
         self.clients.begin(client, statement);
         self.clients.set_timer(client, until_ms);
+    }
+
+    /// Whether a statement begins something new on a connection that its session holds in a paused
+    /// hostgroup. What is open there goes on: a transaction, a cursor, and what is done under
+    /// locks, for which others wait.
+    fn is_held_there(&self, client: &Client, statement: &Statement, conn: ConnId) -> bool {
+        let Some(session) = client.session.as_ref() else { return false };
+        let lease = session.leases.iter().find(|lease| lease.conn == conn);
+        let goes_on = |lease: &Lease| {
+            let open = [
+                PinReason::Transaction,
+                PinReason::Xa,
+                PinReason::TableLock,
+                PinReason::BackupLock,
+            ];
+            lease.is_in_trans || open.into_iter().any(|reason| lease.pins.has(reason))
+        };
+        let begins = matches!(
+            statement.command.purpose,
+            Purpose::Query | Purpose::InitDb(_) | Purpose::Prepare | Purpose::Execute
+        );
+        begins
+            && self.servers.pauses.contains_key(&statement.target.hostgroup)
+            && !session.is_in_transaction()
+            && !lease.is_some_and(goes_on)
     }
 
     fn awaits_copies(&self, statement: &Statement) -> bool {

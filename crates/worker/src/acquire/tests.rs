@@ -1,5 +1,8 @@
+mod hold;
+
 use trunkline_topology::ServerState;
 
+use crate::ClientId;
 use crate::tests::{Login, MYSQL, ONE_CONNECTION, Reply, Setup, TWO_SERVERS, TestWorker};
 
 const WRITES: [&str; 3] =

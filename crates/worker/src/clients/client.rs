@@ -157,7 +157,11 @@ impl Client {
         use ClientSession::{Changing, Left, None, Open, Tried};
         match &self.phase {
             Phase::Login(_) => matches!(self.session, None | Changing(_) | Left(_)),
-            Phase::Idle | Phase::AwaitKill(_) | Phase::AwaitNames(_) | Phase::Forward(_) => {
+            Phase::Idle
+            | Phase::AwaitKill(_)
+            | Phase::AwaitNames(_)
+            | Phase::Forward(_)
+            | Phase::AwaitServer(_) => {
                 matches!(self.session, Open(_))
             }
             Phase::Running(_) => matches!(self.session, Open(_) | Tried { .. }),
@@ -169,6 +173,19 @@ impl Client {
     pub(crate) fn has_sent_ahead(&self) -> bool {
         let packed = self.io.packing.as_deref().map_or(0, Packing::waiting_len);
         !self.io.inbox.is_empty() || self.io.has_more || self.io.follows || packed > 0
+    }
+
+    /// The paused hostgroup in which its statement is held on a connection that its session keeps.
+    pub(crate) fn held_by_pause(&self) -> Option<HostgroupId> {
+        match &self.phase {
+            Phase::Running(statement) => match &statement.stage {
+                Stage::Held(held) if held.awaits == Awaits::Resume => {
+                    Some(statement.target.hostgroup)
+                }
+                _ => None,
+            },
+            _ => None,
+        }
     }
 
     /// The only server that its statement is to run on.
@@ -208,6 +225,8 @@ pub(crate) enum Phase {
     AwaitNames(Box<AwaitNames>),
     /// Bytes go straight to this server connection and back.
     Forward(ConnId),
+    /// A server of this hostgroup is awaited, for a connection of its own.
+    AwaitServer(HostgroupId),
     /// Ends when its outbox is empty.
     Closing,
 }
@@ -612,6 +631,8 @@ pub(crate) enum Awaits {
     Cached(Box<[u8]>),
     /// That what an earlier statement left has been fetched.
     Past,
+    /// That the hostgroup is paused no more.
+    Resume,
 }
 
 /// How far a command has come.

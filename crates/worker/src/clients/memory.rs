@@ -134,6 +134,7 @@ impl Client {
             | Phase::Idle
             | Phase::AwaitKill(_)
             | Phase::Forward(_)
+            | Phase::AwaitServer(_)
             | Phase::Closing => 0,
         };
         let prepared = self.session.as_ref().map_or(0, |session| session.prepared.held());

@@ -288,6 +288,9 @@ impl Exchange {
                 self.core.with_conn_or(lent, conn, Core::drop_conn);
                 return;
             }
+            Phase::AwaitServer(hostgroup) => {
+                return self.core.servers.pool.waiters(hostgroup).remove(client.id);
+            }
             other => {
                 client.phase = other;
                 return;

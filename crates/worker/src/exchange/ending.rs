@@ -88,6 +88,7 @@ impl Exchange {
             | Phase::AwaitKill(_)
             | Phase::AwaitNames(_)
             | Phase::Forward(_)
+            | Phase::AwaitServer(_)
             | Phase::Closing => {}
         }
     }

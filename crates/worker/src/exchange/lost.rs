@@ -78,8 +78,12 @@ impl Exchange {
         self.core.kill_carrier_lost(conn.id, 0, reason);
         self.core.drop_conn(conn);
         if let Some(client) = forwards {
+            let waited = conn.login.forwards_waited;
             let text = format!("no connection to hostgroup {hostgroup}: {reason}");
             self.with_client(client, |exchange, client| {
+                if exchange.hold_forward(client, hostgroup, waited).is_ok() {
+                    return;
+                }
                 exchange.refuse(client, 1, ErrorKind::NoConnection.says(text));
             });
         }

@@ -1,6 +1,6 @@
 //! A statement goes back to the queue, or is refused.
 
-use trunkline_pool::{AccountId, ConnState};
+use trunkline_pool::{AccountId, ConnState, Hold};
 use trunkline_protocol::error::ErrorKind;
 use trunkline_session::{
     backend::ServerHandshake,
@@ -12,7 +12,6 @@ use crate::{
     clients::client::{Client, Phase, Stage},
     effects::Wake,
     rooms::{Core, Exchange},
-    servers::Servers,
     servers::conn::{Conn, ConnPhase, Owner},
 };
 
@@ -54,12 +53,24 @@ impl Core {
                     self.servers.last_failure(hostgroup)
                 )
             }
+            RefusalCause::NoWriter => self.no_writer_text(hostgroup),
             RefusalCause::AllAtMaxConnections => {
                 format!("its {online} online servers are at max_connections")
             }
             RefusalCause::AllBusy => format!("every connection to its {online} servers is busy"),
             RefusalCause::QueueFull => {
-                format!("{} statements wait already", self.env.snapshot.settings.queue_max)
+                let queue_max = self.env.snapshot.settings.queue_max;
+                match self.servers.pool.hold(hostgroup) {
+                    Some(Hold::NoWriter { .. }) => {
+                        let why = self.no_writer_text(hostgroup);
+                        format!("{queue_max} statements are held already: {why}")
+                    }
+                    Some(Hold::Paused) => format!(
+                        "{queue_max} statements are held already: the hostgroup is paused; \
+                         nothing was executed, so it can be tried again"
+                    ),
+                    None => format!("{queue_max} statements wait already"),
+                }
             }
             RefusalCause::ConnectTimeout => {
                 let why = self.servers.last_failure(hostgroup);
@@ -136,13 +147,5 @@ impl Exchange {
             ),
         };
         self.fail_unsent(client, ErrorKind::NoConnection.says(text), lent);
-    }
-}
-
-impl Servers {
-    /// Why the last connection to the hostgroup did not come up, if none did since.
-    fn last_failure(&self, hostgroup: HostgroupId) -> String {
-        let why = self.logins.last_failures.get(&hostgroup);
-        why.map_or_else(String::new, |why| format!(" (the last attempt: {why})"))
     }
 }

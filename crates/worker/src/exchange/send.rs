@@ -357,13 +357,7 @@ impl Exchange {
             self.core.requeue(client);
             return self.core.fx.wake(Wake::Queue(hostgroup));
         }
-        let waiter = trunkline_pool::Waiter {
-            client: client.id,
-            account,
-            since_us: self.core.env.now.us,
-            deadline_ms: self.core.env.now.ms()
-                + self.core.env.snapshot.settings.connect_timeout_server_max,
-        };
+        let waiter = self.core.waiter(client.id, account);
         client.set_stage(Stage::Queued);
         let queue_max = self.core.env.snapshot.settings.queue_max;
         if !self.core.servers.pool.waiters(hostgroup).push_front(waiter, queue_max) {

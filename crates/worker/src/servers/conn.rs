@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use trunkline_catalog::CopyTicket;
-use trunkline_pool::{AccountId, ConnId, ConnState, SlotId};
+use trunkline_pool::{AccountId, ConnId, ConnState, SlotId, Waiter};
 use trunkline_protocol::{
     capability::Capabilities,
     packet::greeting::Flavor,
@@ -98,6 +98,8 @@ pub(crate) struct ConnLogin {
     pub(crate) login_us: u64,
     /// The fast-forward client that it is opened for.
     pub(crate) forwards: Option<ClientId>,
+    /// The place in the queue that this client had before.
+    pub(crate) forwards_waited: Option<Waiter<ClientId>>,
 }
 
 /// Who has a connection, or had it.
@@ -197,6 +199,7 @@ impl Conn {
                 password: PasswordTurn::default(),
                 login_us: 0,
                 forwards: None,
+                forwards_waited: None,
             },
             holder: Holder::default(),
             left: LeftThere::default(),

@@ -5,6 +5,7 @@ use trunkline_stats::{HeldConn, SessionList, SessionQuery, SessionRow};
 use crate::{
     clients::client::{Client, Lease, Phase, Session, Stage},
     rooms::Core,
+    servers::hold::paused,
     statement::analysis::Known,
 };
 
@@ -39,11 +40,15 @@ impl Core {
     pub(crate) fn session_row(&self, client: &Client) -> SessionRow {
         let rested_us = self.env.now.ms().saturating_sub(client.active_ms) * 1_000;
         let (doing, doing_us, known) = match &client.phase {
-            Phase::Login(_) => ("login", rested_us, None),
-            Phase::Idle | Phase::Closing => ("idle", rested_us, None),
-            Phase::AwaitKill(_) => ("killing", rested_us, None),
-            Phase::AwaitNames(_) => ("waiting", rested_us, None),
-            Phase::Forward(_) => ("forwarding", rested_us, None),
+            Phase::Login(_) => ("login".to_owned(), rested_us, None),
+            Phase::Idle | Phase::Closing => ("idle".to_owned(), rested_us, None),
+            Phase::AwaitKill(_) => ("killing".to_owned(), rested_us, None),
+            Phase::AwaitNames(_) => ("waiting".to_owned(), rested_us, None),
+            Phase::Forward(_) => ("forwarding".to_owned(), rested_us, None),
+            Phase::AwaitServer(hostgroup) => {
+                let held = self.doing_held(*hostgroup);
+                (held.unwrap_or_else(|| "queued".to_owned()), rested_us, None)
+            }
             Phase::Running(statement) => {
                 let doing = match statement.stage {
                     Stage::Held(_) | Stage::Queued | Stage::Returning => "queued",
@@ -52,6 +57,12 @@ impl Core {
                     Stage::Sent(_) | Stage::Shared(_) => "running",
                 };
                 let since_us = self.env.now.us.saturating_sub(statement.command.begun_us);
+                let held = match statement.stage {
+                    Stage::Queued => self.doing_held(statement.target.hostgroup),
+                    Stage::Held(_) => client.held_by_pause().map(paused),
+                    _ => None,
+                };
+                let doing = held.unwrap_or_else(|| doing.to_owned());
                 (doing, since_us, statement.meaning.known.as_deref())
             }
         };
@@ -65,7 +76,7 @@ impl Core {
             tls: client.origin.tls.as_ref().map(ToString::to_string).unwrap_or_default(),
             balancer: client.origin.peer.told.as_deref().unwrap_or_default().to_owned(),
             schema: session.map(schema_of).unwrap_or_default(),
-            doing: doing.to_owned(),
+            doing,
             doing_us,
             digest_text: known.map(digest_text).unwrap_or_default(),
             holds: session.map(|session| self.holds(session)).unwrap_or_default(),

@@ -64,6 +64,13 @@ impl Commands {
             .pool
             .waited_for()
             .map(|(id, waiters)| (id.0, waiters.len() as u64));
+        let pool = &self.exchange.core.servers.pool;
+        let held = pool.waited_for().filter(|(_, waiters)| waiters.hold().is_some());
+        let held = held.map(|(id, waiters)| (id.0, waiters.len() as u64));
+        let mut held: BTreeMap<_, _> = held.collect();
+        for hostgroup in self.exchange.core.held_by_pauses() {
+            *held.entry(hostgroup.0).or_default() += 1;
+        }
         let (clients_encrypted, server_connections_encrypted) = self.exchange.core.encrypted();
         let rules = &self.exchange.core.env.snapshot.rules;
         let conns = self.exchange.core.servers.conns.values();
@@ -78,6 +85,7 @@ impl Commands {
             server_stmts: conns.map(|conn| conn.stmts.len() as u64).sum(),
             texts: self.exchange.texts(),
             waiting: waiting.collect::<BTreeMap<_, _>>(),
+            held,
             limits: self.limit_sums(),
             mirrors_running: self.exchange.core.clients.copies.running as u64,
             mirrors_waiting: self.exchange.mirrors.waiting() as u64,

@@ -73,7 +73,9 @@ impl Exchange {
             });
         }
         match client.phase {
-            Phase::Login(_) | Phase::Closing | Phase::Forward(_) => self.close_client_now(client),
+            Phase::Login(_) | Phase::Closing | Phase::Forward(_) | Phase::AwaitServer(_) => {
+                self.close_client_now(client);
+            }
             Phase::Idle | Phase::Running(_) | Phase::AwaitKill(_) | Phase::AwaitNames(_) => {
                 self.close_client(client);
             }
@@ -123,6 +125,7 @@ impl Core {
         let statement = match &client.phase {
             Phase::Running(statement) => statement,
             Phase::AwaitKill(_) | Phase::AwaitNames(_) => return Some(1),
+            Phase::AwaitServer(_) => return Some(1),
             Phase::Login(_) | Phase::Idle | Phase::Forward(_) | Phase::Closing => return None,
         };
         if let Purpose::LoginSchema(_, seq) = statement.command.purpose {

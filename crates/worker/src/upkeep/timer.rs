@@ -41,6 +41,12 @@ const TIMED_OUT: &ErrorInstead = &ErrorInstead {
     message: "Query execution was interrupted, query_timeout exceeded",
 };
 
+/// Whether something else than its client's timer ends what a statement is held back for: with that
+/// its own time is over.
+fn ends_otherwise(awaits: &Awaits) -> bool {
+    matches!(awaits, Awaits::Past | Awaits::Resume)
+}
+
 impl Commands {
     /// Wakes those whose time has come.
     #[inline]
@@ -70,7 +76,7 @@ impl Commands {
             return None;
         };
         let lost = client.session.as_ref().and_then(|session| session.lost.clone());
-        match (statement.stage.release(|awaits| *awaits != Awaits::Past), lost) {
+        match (statement.stage.release(|awaits| !ends_otherwise(awaits)), lost) {
             (None, _) => return self.exchange.time_out(client),
             (Some(_), Some(cause)) => {
                 // What it was to be a part of has gone while it was held back.
@@ -88,7 +94,7 @@ impl Commands {
                             self.exchange.core.count_shared_timeout(&statement);
                             self.exchange.delay_or_start(client, route, statement, text_len);
                         }
-                        Awaits::Time | Awaits::Past => {
+                        Awaits::Time | Awaits::Past | Awaits::Resume => {
                             self.exchange.depart_alone(client, route, statement, text_len);
                         }
                     }

@@ -1,7 +1,7 @@
 //! Roles that several servers have at a time.
 
 use super::*;
-use crate::facts::Membership;
+use crate::facts::{Membership, View};
 
 const OF_LISTS: Policy = Policy {
     interval_ms: 1_000,
@@ -148,4 +148,31 @@ fn a_group_without_a_writer_is_asked_at_once() {
     }
     assert!(stage.standings().iter().all(|it| *it == Standing::Standby));
     assert!(stage.cluster.next_ms().is_some_and(|at_ms| at_ms <= stage.now_ms + 100));
+}
+
+#[test]
+fn a_primary_that_knows_an_older_view_does_not_write() {
+    let primary = |id, number| {
+        let view = Some(Box::new(View { of: "shop".to_owned(), number }));
+        Facts { membership: Some(Membership { view, ..Membership::default() }), ..writable(id) }
+    };
+    let secondary = |id, number| Facts { is_writable: false, ..primary(id, number) };
+    let mut stage = Stage::new(group(1, WriterReads::No), &[(1, false), (2, false), (3, false)]);
+    stage.told(1, primary(1, 4));
+    stage.told(2, secondary(2, 4));
+    stage.told(3, secondary(3, 4));
+    assert_eq!(stage.standings(), [Standing::Writer, Standing::Reader, Standing::Reader]);
+    // Another one is made the primary; the old one was cut off and does not know it.
+    stage.told(2, primary(2, 5));
+    assert_eq!(stage.standings(), [Standing::Standby, Standing::Writer, Standing::Reader]);
+    stage.told(1, primary(1, 4));
+    assert_eq!(stage.standings(), [Standing::Standby, Standing::Writer, Standing::Reader]);
+    // A secondary may know less for a moment.
+    stage.told(1, secondary(1, 5));
+    assert_eq!(stage.standings(), [Standing::Reader, Standing::Writer, Standing::Reader]);
+    // Views of something else say nothing.
+    let mut other = primary(2, 1);
+    other.membership.iter_mut().flat_map(|it| &mut it.view).for_each(|it| it.of.clear());
+    stage.told(2, other);
+    assert_eq!(stage.cluster.standing(HostId(2)), Standing::Writer);
 }

@@ -29,7 +29,7 @@ pub(super) fn complete(facts: Facts, variables: &Variables, status: &Variables) 
         yes(variables.is_on("wsrep_sst_donor_rejects_queries")),
         yes(maintained),
     ];
-    let membership = Membership { refusal: refusal(variables, status), behind, told };
+    let membership = Membership { refusal: refusal(variables, status), behind, told, view: None };
     let addresses = status.text("wsrep_incoming_addresses");
     let endpoint = |address: &str| {
         let (host, port) = address.trim().rsplit_once(':')?;

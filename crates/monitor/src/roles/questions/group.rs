@@ -38,7 +38,7 @@ pub(super) fn complete(facts: Facts, members: &Table<'_>, behind: &Table<'_>) ->
     let told = vec![yes(refusal.is_none()), yes(!is_writable), behind.to_string()];
     Facts {
         is_writable,
-        membership: Some(Membership { refusal, behind, told }),
+        membership: Some(Membership { refusal, behind, told, view: None }),
         replicas: endpoints(members),
         ..facts
     }
