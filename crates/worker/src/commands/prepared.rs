@@ -66,9 +66,14 @@ pub(crate) fn fit_of<'a>(stmt: &'a ClientStmt, statement: &'a Statement) -> Fit<
     }
 }
 
-/// What may be in names that have become views since the text was read.
+/// What may be in names that have become views since the text was read, or of which nobody has said
+/// that they have not.
 pub(crate) fn views_since(entry: &Entry, statement: &Statement) -> Contents {
-    Contents::in_views(statement.meaning.proof.hidden).beyond(entry.contents)
+    let hidden = statement.meaning.proof.hidden;
+    match hidden.has(Hidden::UNTOLD) {
+        true => Contents::ALL.beyond(entry.contents),
+        false => Contents::of_views(hidden).beyond(entry.contents),
+    }
 }
 
 /// Whether a statement is an execution for many rows.

@@ -89,6 +89,13 @@ impl Contents {
         Self { literals, concatenates: hidden.may(Hidden::CONCATENATES) }
     }
 
+    /// What is in the views that a text names, as far as they are known.
+    #[inline]
+    pub(crate) fn of_views(hidden: Hidden) -> Self {
+        let literals = hidden.has(Hidden::DEFINED);
+        Self { literals, concatenates: hidden.has(Hidden::CONCATENATES) }
+    }
+
     /// What is in `self` and not in `other`.
     #[inline]
     pub(crate) fn beyond(self, other: Self) -> Self {

@@ -103,11 +103,14 @@ fn assigns(analysis: &Analysis, name: &[u8]) -> bool {
     })
 }
 
-/// Whether a statement runs a text that is not looked at: one prepared by SQL, a block.
+/// Whether a statement runs what is in it and is not looked at: a text that is executed at once, a
+/// block.
 pub(super) fn runs_other_text(analysis: &Analysis) -> bool {
-    let runs =
-        |effect: &Effect| matches!(effect, Effect::ExecuteStatement(_) | Effect::OtherSession(_));
-    analysis.effects.iter().any(runs)
+    analysis.effects.iter().any(|effect| match effect {
+        Effect::ExecuteStatement(name) => name.is_empty(),
+        Effect::OtherSession(_) => true,
+        _ => false,
+    })
 }
 
 /// Whether a user variable has, or may have, a value there that no literal says.
