@@ -611,10 +611,8 @@ fn issue_16_a_commit_ends_the_transaction_that_has_written() -> Result<()> {
                  destination_hostgroup = {hostgroup}\napply = true\n"
             )
         };
-        // What is not known in time would hold the session beside its transactions.
         let proxy = Trunkline::start(&format!(
-            "catalog_wait_ms = 10000\n{config}[[server]]\nhostgroup = 1\n\
-             address = \"{address}\"\n{}{}{}",
+            "{config}[[server]]\nhostgroup = 1\naddress = \"{address}\"\n{}{}{}",
             rule(1, "other", 1),
             rule(2, "^SELECT", 1),
             rule(3, "^INSERT", 0),
