@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use trunkline_admin::{
     Answer, ApplyFuture, Ending, FailedLogins, Health, HostgroupTraffic, KillFuture, NotKilled,
-    PausedHostgroup, ReportFuture, Runtime, SessionsFuture, StatusSource, Traffic,
+    PausedHostgroup, ReportFuture, Runtime, SessionsFuture, StatusSource, Switched, Traffic,
 };
 use trunkline_budget::Budget;
 use trunkline_config::{Config, Snapshot};
 use trunkline_net::TlsSetup;
 use trunkline_stats::{DigestQuery, DigestRow, Inventory, Report, SessionList, SessionQuery};
+use trunkline_topology::Address;
 
 /// What it runs with.
 pub struct Still {
@@ -119,6 +120,10 @@ impl Runtime for Still {
 
     fn hostgroup_traffic(&self, _: u32, _: HostgroupTraffic) -> ApplyFuture<'_> {
         Box::pin(async { panic!("a stranger pauses a hostgroup") })
+    }
+
+    fn switchover(&self, _: String, _: Option<Address>, _: bool) -> Answer<'_, Switched> {
+        Box::pin(async { panic!("a stranger has another server write") })
     }
 
     fn paused_hostgroups(&self) -> Answer<'_, Vec<PausedHostgroup>> {

@@ -67,6 +67,7 @@ pub(crate) fn judge_view(definition: &[u8], is_mariadb: bool) -> Verdict {
     // Both families write strings with backslashes there, in whatever mode the view was made.
     let modes = modes(is_mariadb);
     let mut verdict = judge_select(definition, &modes);
+    verdict.hidden.insert(Hidden::DEFINED);
     if Tokens::new(definition, &modes).any(|token| token.is_word(b"GROUP_CONCAT")) {
         verdict.hidden.insert(Hidden::CONCATENATES);
     }

@@ -78,6 +78,9 @@ impl Hidden {
     /// It concatenates groups (`GROUP_CONCAT`): what it reads in may depend on
     /// `group_concat_max_len`, as it is when a statement is prepared.
     pub const CONCATENATES: Self = Self(1 << 11);
+    /// It has a text of its own, a view's definition, which may have literals in it: what a server
+    /// computes of them when it prepares a statement may depend on `time_zone`.
+    pub const DEFINED: Self = Self(1 << 12);
     /// What it does can't be seen: it may do all of the above but the three before the last.
     pub const UNKNOWN: Self = Self(1 << 5);
 
@@ -85,7 +88,7 @@ impl Hidden {
     /// where it ran, as it may have left anything there.
     pub const OPAQUE: Self = Self(Self::UNKNOWN.0 | Self::LEAVES.0 | Self::STAYS.0);
 
-    const NAMES: [(Self, &'static str); 12] = [
+    const NAMES: [(Self, &'static str); 13] = [
         (Self::WRITES, "WRITES"),
         (Self::LEAVES, "LEAVES"),
         (Self::STAYS, "STAYS"),
@@ -97,6 +100,7 @@ impl Hidden {
         (Self::UNTOLD, "UNTOLD"),
         (Self::UNASKED, "UNASKED"),
         (Self::CONCATENATES, "CONCATENATES"),
+        (Self::DEFINED, "DEFINED"),
         (Self::UNKNOWN, "UNKNOWN"),
     ];
 
@@ -113,6 +117,12 @@ impl Hidden {
     /// Whether it is nothing.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
+    }
+
+    /// Whether nothing may happen when a statement runs: at most, how a text is prepared depends on
+    /// more than the text.
+    pub const fn is_plain(self) -> bool {
+        self.0 & !(Self::CONCATENATES.0 | Self::DEFINED.0) == 0
     }
 
     /// Whether any of `other` may happen; what is unknown may do all.

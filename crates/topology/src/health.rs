@@ -68,6 +68,9 @@ pub struct ServerHealth {
     epoch: AtomicU32,
     /// Sessions lose what they hold on connections of an older epoch.
     deposed: AtomicU32,
+    /// Sessions leave connections of an older epoch when their transactions there end, if not
+    /// before.
+    left: AtomicU32,
     /// Connections of an older epoch are lost, whatever is under way on them.
     severed: AtomicU32,
     /// Milliseconds of the proxy's clock until which the server stays shunned.
@@ -244,8 +247,24 @@ impl ServerHealth {
     /// Connections made so far are not used again, and sessions lose what they hold there, even if
     /// the server gets its role back: another one had it meanwhile.
     pub fn depose_connections(&self) {
-        let before = self.epoch.fetch_add(1, Relaxed);
-        self.deposed.store(before.wrapping_add(1), Relaxed);
+        let since = self.leave_connections();
+        self.deposed.store(since, Relaxed);
+    }
+
+    /// Connections made so far are not used again, and sessions lose what they hold there as soon
+    /// as they have no transaction open there, even if the server gets its role back. Gives the
+    /// epoch of the connections that are not among them.
+    pub fn leave_connections(&self) -> u32 {
+        let since = self.epoch.fetch_add(1, Relaxed).wrapping_add(1);
+        self.left.store(since, Relaxed);
+        since
+    }
+
+    /// The epoch of the connections that sessions do not leave; at least
+    /// [`deposed`](Self::deposed).
+    #[inline]
+    pub fn left(&self) -> u32 {
+        self.left.load(Relaxed)
     }
 
     /// The epoch of the connections on which sessions may go on.
@@ -256,9 +275,9 @@ impl ServerHealth {
     /// Connections made so far are lost, with what is under way on them: another server has taken
     /// over from this one, which nobody hears of, and what it may still say is not so any more.
     pub fn sever_connections(&self) {
-        let before = self.epoch.fetch_add(1, Relaxed);
-        self.severed.store(before.wrapping_add(1), Relaxed);
-        self.deposed.store(before.wrapping_add(1), Relaxed);
+        let since = self.leave_connections();
+        self.severed.store(since, Relaxed);
+        self.deposed.store(since, Relaxed);
     }
 
     /// The epoch whose connections, and those of later ones, are not lost.
@@ -589,6 +608,20 @@ mod tests {
         let reader = Role::Shared { is_given, ends_statements };
         let reader = ServerHealth::of_member(ServerState::Online, reader);
         assert_eq!((reader.state(0), reader.is_deposed()), (ServerState::Standby, false));
+    }
+
+    #[test]
+    fn connections_are_left_behind_their_transactions_or_at_once() {
+        let health = ServerHealth::default();
+        let ends = || (health.epoch(), health.left(), health.deposed(), health.severed());
+        health.retire_connections();
+        assert_eq!(ends(), (1, 0, 0, 0));
+        assert_eq!(health.leave_connections(), 2);
+        assert_eq!(ends(), (2, 2, 0, 0));
+        health.depose_connections();
+        assert_eq!(ends(), (3, 3, 3, 0));
+        health.sever_connections();
+        assert_eq!(ends(), (4, 4, 4, 4));
     }
 
     #[test]

@@ -10,6 +10,7 @@ use crate::{
     action::read_error,
     clients::client::{Client, Phase, Stage},
     effects::Wake,
+    exchange::send::has_transaction,
     rooms::{Core, Exchange, Lender},
     servers::conn::{Conn, ConnPhase, InFlight, OTHERS_TURN, Owner},
     servers::dirt::RESET_PROOF,
@@ -19,6 +20,12 @@ use crate::{
 pub(crate) const SCARCE_LEN_MAX: usize = 16 * 1024;
 /// Bytes of an answer that nobody gets which are read for the sake of its connection.
 const UNWANTED_LEN_MAX: usize = 1024 * 1024;
+
+/// Errors by which servers say that they have rolled a transaction back: a deadlock, or another
+/// node's write of the same row (1213), an error during its commit (1180), a plug-in (3101).
+const ROLLS_BACK: [u16; 3] = [1213, 1180, 3101];
+/// What a session is told then that was not told the error.
+const ROLLED_BACK: &str = "the server has rolled its transaction back";
 
 impl Conn {
     /// What has become of `len` bytes of the reply in front: it may have just asked for its
@@ -153,6 +160,30 @@ impl Exchange {
 
     /// A command has been answered that no client awaits the answer of.
     fn answered(&mut self, conn: &mut Conn, owner: Owner, outcome: Outcome) {
+        let is_told = matches!(owner, Owner::Sync(..) | Owner::Prepare(_));
+        if !is_told && self.is_rolled_back(conn, &outcome) {
+            return self.lose_conn(conn, ROLLED_BACK);
+        }
+        self.take_answer(conn, owner, outcome);
+        if conn.in_flight.is_empty()
+            && let Some(owner) = conn.holder.owner
+        {
+            // One that waits for the last of them.
+            self.with_client(owner, |exchange, client| exchange.go_on_synchronised(client, conn));
+        }
+    }
+
+    /// Whether the transaction of the session that has the connection is over by an error that its
+    /// client was not told.
+    fn is_rolled_back(&mut self, conn: &Conn, outcome: &Outcome) -> bool {
+        let is_one = outcome.error.as_ref().is_some_and(|it| ROLLS_BACK.contains(&it.code));
+        let owner = conn.holder.owner.filter(|_| is_one);
+        let client = owner.and_then(|owner| self.core.clients.get(owner));
+        client.is_some_and(|client| has_transaction(client, conn.id))
+    }
+
+    /// Does what follows from the answer.
+    fn take_answer(&mut self, conn: &mut Conn, owner: Owner, outcome: Outcome) {
         match owner {
             Owner::Client(_) | Owner::Nobody => {
                 conn.io.unwanted = 0;

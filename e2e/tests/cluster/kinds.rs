@@ -6,6 +6,7 @@ use trunkline_testkit::{Galera, Group, SqlClient, galera_available, skipped};
 
 use super::*;
 use crate::stage::start as start_server;
+use crate::wire::{Outcome, Shape, Wire, code};
 
 fn administrator(proxy: &Trunkline) -> Result<SqlClient> {
     SqlClient::tcp(proxy.admin_port(), "admin", "admin", "")
@@ -128,6 +129,51 @@ fn a_server_that_answers_no_pings_is_out_until_it_does() -> Result<()> {
     Ok(())
 }
 
+fn set_weight(admin: &mut SqlClient, server: &Server, weight: u32) -> Result<()> {
+    let port = server.port();
+    admin.sql(&format!("UPDATE mysql_servers SET weight = {weight} WHERE port = {port}"))?;
+    admin.sql("LOAD MYSQL SERVERS TO RUNTIME").map(drop)
+}
+
+/// A node rolls back a transaction for another node's write of the same row, and says so to what
+/// comes next: a statement of the proxy's own is never sent with the client's behind it, which
+/// would run outside of the transaction.
+fn is_rolled_back_as_a_whole(proxy: &Trunkline, [one, other]: [&Server; 2]) -> Result<()> {
+    one.sql(
+        "CREATE TABLE shop.v (v INT); INSERT INTO shop.v VALUES (0);
+         CREATE TABLE shop.ids (id INT AUTO_INCREMENT PRIMARY KEY);
+         CREATE FUNCTION shop.f() RETURNS INT NO SQL RETURN 5",
+    )?;
+    wait_until("the tables", SOON, || Ok(other.value("SELECT v FROM shop.v").ok().map(drop)))?;
+    let texts = ["SELECT 1; INSERT INTO t VALUES (20)", "INSERT INTO t VALUES (f() + 15)"];
+    // The last one follows a command that the proxy answers.
+    for (text, sets_option) in [(texts[0], false), (texts[1], false), (texts[1], true)] {
+        let mut session = Wire::login(proxy, USER, PASSWORD, "shop")?;
+        session.exchange(code::SET_OPTION, &[0, 0], Shape::Single)?;
+        // It has an id that its next connection has not.
+        for text in ["INSERT INTO ids VALUES ()", "BEGIN", "UPDATE v SET v = 1"] {
+            ensure!(matches!(session.one(text)?, Outcome::Ok { .. }), "{text}");
+        }
+        other.sql("UPDATE shop.v SET v = v + 100")?;
+        wait_until("the other node's write", SOON, || {
+            let seen = one.value("SELECT v FROM shop.v")?;
+            Ok((seen != Some("0".to_owned())).then_some(()))
+        })?;
+        if sets_option {
+            session.exchange(code::SET_OPTION, &[1, 0], Shape::Single)?;
+        }
+        let error = session.fails(text)?;
+        ensure!([1213, LOST].contains(&error.code), "{text}: {error:?}");
+        let found = one.value("SELECT COUNT(*) FROM shop.t WHERE id = 20")?;
+        ensure!(found == Some("0".to_owned()), "{text}: it ran outside of its transaction");
+        one.sql("UPDATE shop.v SET v = 0")?;
+        wait_until("the same row", SOON, || {
+            Ok((other.value("SELECT v FROM shop.v")? == Some("0".to_owned())).then_some(()))
+        })?;
+    }
+    one.sql("DROP TABLE shop.v, shop.ids; DROP FUNCTION shop.f").map(drop)
+}
+
 #[test]
 fn nodes_of_galera_write_back_up_and_go() -> Result<()> {
     if let Err(reason) = galera_available() {
@@ -157,6 +203,23 @@ fn nodes_of_galera_write_back_up_and_go() -> Result<()> {
     wait_running(&mut admin, &begin)?;
     let mut session = client(&proxy, "shop")?;
     session.sql("INSERT INTO t VALUES (1)")?;
+    is_rolled_back_as_a_whole(&proxy, [&**one, &**two])?;
+
+    // A writer that is replaced while it is well finishes transactions, and holds nothing else.
+    let mut holding = client(&proxy, "shop")?;
+    holding.sql("SELECT GET_LOCK('job', 0)")?;
+    let mut open = client(&proxy, "shop")?;
+    open.sql("BEGIN; INSERT INTO t VALUES (10)")?;
+    set_weight(&mut admin, two, 1_000)?;
+    let replaced = [&[(10, &**two)][..], &backs_up(&**one), &backs_up(&**three)].concat();
+    wait_running(&mut admin, &replaced)?;
+    fails(&mut holding, "DO 1", LOST)?;
+    open.sql("INSERT INTO t VALUES (11)")?;
+    open.sql("COMMIT")?;
+    ensure!(open.value("SELECT COUNT(*) FROM t WHERE id > 9")? == Some("2".to_owned()));
+    session.sql("DELETE FROM t WHERE id > 9")?;
+    set_weight(&mut admin, two, 10)?;
+    wait_running(&mut admin, &begin)?;
 
     // A node that is taken out of flow control for a backup serves no more.
     three.sql("SET GLOBAL wsrep_desync = ON")?;
@@ -222,18 +285,28 @@ fn the_primary_of_a_group_is_followed() -> Result<()> {
     metadata::a_cluster_is_followed_by_its_metadata(&group)?;
     client(&proxy, "shop")?.sql("INSERT INTO t VALUES (1)")?;
     let id = two.value("SELECT @@server_uuid")?.context("no id")?;
+    let mut holding = client(&proxy, "shop")?;
+    holding.sql("SELECT GET_LOCK('job', 0)")?;
+    let mut free = client(&proxy, "shop")?;
+    free.sql("DO 1")?;
     one.sql(&format!("SELECT group_replication_set_as_primary('{id}')"))?;
     wait_role(&proxy, two, "writer")?;
     wait_role(&proxy, one, "reader")?;
-    client(&proxy, "shop")?.sql("INSERT INTO t VALUES (2)")?;
+    // What a session held on the former primary is lost; others go on on the new one.
+    fails(&mut holding, "DO 1", LOST)?;
+    free.sql("INSERT INTO t VALUES (2)")?;
     // The proxy has the group appoint another one, while clients write.
     let members = [Arc::clone(two), Arc::clone(one), Arc::clone(three)];
     switchover::switch_and_compare(&proxy, &members)?;
     wait_role(&proxy, two, "writer")?;
-    // The group elects another one by itself.
-    two.kill_hard()?;
+    // The primary leaves its group, and takes writes: the group elects another one by itself.
+    let mut holding = client(&proxy, "shop")?;
+    holding.sql("SELECT GET_LOCK('job', 0)")?;
+    two.sql("STOP GROUP_REPLICATION; SET GLOBAL super_read_only = 0, read_only = 0")?;
     let written = client(&proxy, "shop")?.sql("INSERT INTO t VALUES (3)");
     written.context("a write waits for the next primary")?;
     wait_role(&proxy, two, "standby")?;
+    fails(&mut holding, "INSERT INTO t VALUES (4)", LOST)?;
+    ensure!(two.value("SELECT COUNT(*) FROM shop.t WHERE id > 2")? == Some("0".to_owned()));
     Ok(())
 }

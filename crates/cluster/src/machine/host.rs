@@ -64,6 +64,8 @@ pub(super) struct Marks {
     pub(super) is_writer: bool,
     /// It would write if one of them failed.
     pub(super) is_backup: bool,
+    /// It does not serve its group.
+    pub(super) is_out: bool,
     /// It takes writes, and must not get any.
     pub(super) is_fenced: bool,
     /// It has been the writer.
@@ -78,7 +80,12 @@ pub(super) struct Marks {
 
 impl Marks {
     pub(super) fn places(self) -> Places {
-        Places { writes: self.is_writer, backs_up: self.is_backup, reads: self.is_reader }
+        Places {
+            writes: self.is_writer,
+            backs_up: self.is_backup,
+            reads: self.is_reader,
+            is_out: self.is_out,
+        }
     }
 }
 

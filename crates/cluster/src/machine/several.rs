@@ -14,6 +14,8 @@ pub struct Places {
     pub backs_up: bool,
     /// It takes reads.
     pub reads: bool,
+    /// It does not serve its group, or cannot be reached: nothing goes on there.
+    pub is_out: bool,
 }
 
 /// How many servers of a group write, and which read.
@@ -31,8 +33,10 @@ enum Fitness {
     Writes,
     /// To read.
     Reads,
-    /// Nothing, and why.
-    None(String),
+    /// Nothing new, and why.
+    Nothing(String),
+    /// Nothing at all, and why.
+    Out(String),
 }
 
 /// Where a member goes; `None` where it stays as it is.
@@ -44,14 +48,15 @@ impl Cluster {
     pub(super) fn place_by_read_only(&mut self, out: &mut Vec<Output>) {
         let writer_reads = self.policy.writer_reads != WriterReads::No;
         let place = |host: &Host| {
-            let (backs_up, was_reader) = (false, host.marks.is_reader || host.listed.reads);
+            let was_reader = host.marks.is_reader || host.listed.reads;
             match host.is_writable()? {
                 true => {
                     let reads = writer_reads && was_reader;
-                    Some((Places { writes: true, backs_up, reads }, "it takes writes".to_owned()))
+                    let places = Places { writes: true, reads, ..Places::default() };
+                    Some((places, "it takes writes".to_owned()))
                 }
                 false => {
-                    let places = Places { writes: false, backs_up, reads: true };
+                    let places = Places { reads: true, ..Places::default() };
                     Some((places, "it is read-only".to_owned()))
                 }
             }
@@ -87,7 +92,10 @@ impl Cluster {
                     let places = Places { reads: true, ..Places::default() };
                     Some((places, "it is read-only".to_owned()))
                 }
-                Some(Fitness::None(why)) => Some((Places::default(), why)),
+                Some(Fitness::Nothing(why)) => Some((Places::default(), why)),
+                Some(Fitness::Out(why)) => {
+                    Some((Places { is_out: true, ..Places::default() }, why))
+                }
             };
             wanted.push((*id, places));
         }
@@ -100,11 +108,11 @@ impl Cluster {
             let places = match u32::try_from(place).is_ok_and(|it| it < group.writers_max) {
                 true => {
                     let reads = reads == WriterReads::Yes;
-                    (Places { writes: true, backs_up: false, reads }, "it takes writes")
+                    (Places { writes: true, reads, ..Places::default() }, "it takes writes")
                 }
                 false => {
                     let reads = reads != WriterReads::No;
-                    (Places { writes: false, backs_up: true, reads }, "others write")
+                    (Places { backs_up: true, reads, ..Places::default() }, "others write")
                 }
             };
             wanted.push((id, Some((places.0, places.1.to_owned()))));
@@ -138,6 +146,7 @@ impl Cluster {
             host.marks.is_writer = places.writes;
             host.marks.is_backup = places.backs_up;
             host.marks.is_reader = places.reads;
+            host.marks.is_out = places.is_out;
             self.has_had_writer |= places.writes;
             out.push(Output::SetPlaces(id, places));
             let kind = match (before, places) {
@@ -157,20 +166,20 @@ impl Cluster {
 /// What a member is good for; `None` when it has not told yet.
 fn fitness(host: &Host, group: Group) -> Option<Fitness> {
     if host.marks.alias_of.is_some() {
-        return Some(Fitness::None("it is a member under another name already".to_owned()));
+        return Some(Fitness::Nothing("it is a member under another name already".to_owned()));
     }
     if host.reach == Reach::Down {
-        return Some(Fitness::None("it can't be reached".to_owned()));
+        return Some(Fitness::Out("it can't be reached".to_owned()));
     }
     let facts = host.facts.as_ref()?;
     let membership = facts.membership.clone().unwrap_or_default();
     let behind_max = group.behind_max;
     Some(match membership.refusal {
-        Some(why) => Fitness::None(why),
+        Some(why) => Fitness::Out(why),
         None if facts.is_writable => Fitness::Writes,
         None if behind_max > 0 && membership.behind > behind_max => {
             let behind = membership.behind;
-            Fitness::None(format!("it is {behind} write sets behind, more than {behind_max}"))
+            Fitness::Nothing(format!("it is {behind} write sets behind, more than {behind_max}"))
         }
         None => Fitness::Reads,
     })

@@ -75,10 +75,16 @@ impl Entries {
     }
 
     /// Sets what the member does. Whether it is the only writer is not among it.
-    fn set(&self, places: Places) {
-        give(&self.writer, places.writes);
-        give(&self.reader, places.reads);
-        self.backup.iter().for_each(|backup| give(backup, places.backs_up));
+    fn set(&self, places: Places, reach: Reach) {
+        let (writing, other) = match (places.is_out, reach) {
+            (false, _) => (End::Leave, End::Retire),
+            (true, Reach::Up) => (End::Depose, End::Depose),
+            (true, Reach::Unknown | Reach::Suspect | Reach::Down) => (End::Sever, End::Retire),
+        };
+        let give = |server, is_given, end| give(server, is_given, (end, places.is_out));
+        give(&self.writer, places.writes, writing);
+        give(&self.reader, places.reads, other);
+        self.backup.iter().for_each(|backup| give(backup, places.backs_up, other));
     }
 }
 
@@ -160,10 +166,10 @@ impl Following {
         }
         // Workers may still have the configuration that has them.
         let left = before.iter().filter(|(host, _)| !self.servers.contains_key(host));
-        left.for_each(|(_, entries)| entries.set(Places::default()));
+        left.for_each(|(_, entries)| entries.set(Places::default(), Reach::Up));
         // A role that several may have is its entry's, which may be new.
         for (host, entries) in &self.servers {
-            entries.set(self.cluster.places(*host));
+            entries.set(self.cluster.places(*host), self.cluster.reach(*host));
         }
     }
 
@@ -265,12 +271,12 @@ impl Following {
                 }
                 Output::SetReader(host, is_reader) => {
                     if let Some(Entries { reader, .. }) = self.servers.get(&host) {
-                        give(reader, is_reader);
+                        give(reader, is_reader, (End::Retire, false));
                     }
                 }
                 Output::SetPlaces(host, places) => {
                     if let Some(entries) = self.servers.get(&host) {
-                        entries.set(places);
+                        entries.set(places, self.cluster.reach(host));
                     }
                 }
                 Output::Discovered(endpoint) => {
@@ -355,14 +361,31 @@ impl Following {
     }
 }
 
-/// Gives or takes a role that several may have.
-fn give(server: &Server, is_given: bool) {
+/// What becomes of a server's connections when it loses a role.
+#[derive(Clone, Copy)]
+enum End {
+    /// Nothing begins there; what is held there goes on.
+    Retire,
+    /// Transactions that are open there may end. What else is held there is lost then.
+    Leave,
+    /// Nothing more runs there.
+    Depose,
+    /// Not even the answers to what runs there are told: nobody hears of the server.
+    Sever,
+}
+
+/// Gives or takes a role that several may have. `is_out`: whatever it had before, and may have
+/// kept, ends as well.
+fn give(server: &Server, is_given: bool, (end, is_out): (End, bool)) {
     if let Some(Role::Shared { is_given: role, ends_statements }) = server.health.role() {
         let before = role.swap(is_given, std::sync::atomic::Ordering::Relaxed);
-        match (before && !is_given, ends_statements) {
-            (false, _) => {}
-            (true, true) => server.health.depose_connections(),
-            (true, false) => server.health.retire_connections(),
+        let health = &server.health;
+        match (end, ends_statements) {
+            _ if is_given || !before && !is_out => {}
+            (End::Retire, false) => health.retire_connections(),
+            (End::Leave, false) => drop(health.leave_connections()),
+            (End::Retire | End::Leave, true) | (End::Depose, _) => health.depose_connections(),
+            (End::Sever, _) => health.sever_connections(),
         }
     }
 }

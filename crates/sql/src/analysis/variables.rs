@@ -10,8 +10,8 @@ use crate::{
 pub struct Variables {
     /// In lower case, without quotes.
     pub names: Vec<Vec<u8>>,
-    /// It reads no others: none with quotes around its name, and none that a table or a function
-    /// shows.
+    /// It reads no others: none whose name servers may find under another spelling, and none that a
+    /// table or a function shows.
     pub is_whole: bool,
 }
 
@@ -23,6 +23,12 @@ const NAMES_MAX: usize = 32;
 const SHOWING: [&[u8]; 4] =
     [b"USER_VARIABLES", b"USER_VARIABLES_BY_THREAD", b"EXTRACTVALUE", b"UPDATEXML"];
 
+/// Whether a variable has one spelling, but for the case of its letters: servers compare others
+/// without their accents, and a backslash may or may not stand for itself.
+fn is_plain(text: &[u8]) -> bool {
+    text.len() > 1 && text.is_ascii() && !text.contains(&b'\\')
+}
+
 impl Default for Variables {
     fn default() -> Self {
         Self { names: Vec::new(), is_whole: true }
@@ -33,10 +39,11 @@ impl Variables {
     pub(super) fn in_text(tokens: Tokens<'_>) -> Self {
         let mut all = Self::default();
         for token in tokens {
-            let is_quoted = || matches!(token.text.get(1), Some(b'\'' | b'"' | b'`') | None);
             match token.kind {
-                TokenKind::UserVariable if is_quoted() => all.is_whole = false,
-                TokenKind::UserVariable => all.add(user_variable_name(token.text)),
+                TokenKind::UserVariable if is_plain(token.text) => {
+                    all.add(user_variable_name(token.text));
+                }
+                TokenKind::UserVariable => all.is_whole = false,
                 _ => {
                     let name = crate::token::unquote(token.text);
                     all.is_whole &= !SHOWING.iter().any(|it| name.eq_ignore_ascii_case(it));
@@ -73,8 +80,10 @@ mod tests {
             ("SELECT @a, @B, @a + 1", &["a", "b"][..], true),
             ("SELECT @a := @b", &["a", "b"], true),
             ("SET @a = 1", &[], true),
-            ("SELECT @'a', @b", &["b"], false),
-            ("SELECT @`a`", &[], false),
+            ("SELECT @'a', @b", &["a", "b"], true),
+            ("SELECT @`A`, @\"b c\", @`d``e`", &["a", "b c", "d`e"], true),
+            ("SELECT @é, @b", &["b"], false),
+            ("SELECT @'a\\n'", &[], false),
             ("SELECT @a; SELECT @b", &["a", "b"], true),
             ("SELECT EXTRACTVALUE('<a/>', '$@x')", &[], false),
             ("SELECT @a /*! , @b */", &["a", "b"], true),

@@ -33,7 +33,7 @@ use crate::{
     compressed::Packing,
     mirror::{CopyOf, MirrorSide},
     outbox::Outbox,
-    prepared::{Came, ClientStmt, ClientStmts, Entry, Reading},
+    prepared::{Came, ClientStmt, ClientStmts, Contents, Entry, Reading},
     routing::directives::Directives,
     routing::route::Route,
     session_past::LastStatement,
@@ -493,8 +493,10 @@ pub(crate) struct Preparation {
     pub(crate) server_stmt: u32,
     /// It is run as the statement that its connection prepares just before.
     pub(crate) runs_last: bool,
-    /// A view that it names may concatenate groups.
-    pub(crate) concatenates: bool,
+    /// What may be in the views that it names.
+    pub(crate) in_views: Contents,
+    /// A view that it names looks at what its session's statements have left.
+    pub(crate) is_own: bool,
     /// Why it could not be prepared: the client's answer, in place of the reply to come.
     pub(crate) prepare_error: Option<Box<ServerError>>,
 }
@@ -560,7 +562,8 @@ impl Statement {
                 came: None,
                 server_stmt: 0,
                 runs_last: false,
-                concatenates: false,
+                in_views: Contents::NOTHING,
+                is_own: false,
                 prepare_error: None,
             },
             target: Target {

@@ -58,8 +58,8 @@ impl Exchange {
             return Err(UNCHANGED.into());
         }
         let session = client.session.as_mut().ok_or(UNCHANGED)?;
-        // A view of the new text may concatenate groups.
-        let contents = entry.contents.or(Contents::of(&text, &entry.modes, true));
+        // The new text may name any view.
+        let contents = entry.contents.or(Contents::of(&text, &entry.modes, Contents::ALL));
         let reading = entry.reading_with(contents, &session.settings.state);
         let reading = self.core.servers.states.intern(reading);
         let account = session.login.account;

@@ -55,8 +55,8 @@ pub(crate) fn fit_of<'a>(stmt: &'a ClientStmt, statement: &'a Statement) -> Fit<
     let Some(execution) = execution.filter(|_| statement.prepared.entry.is_none()) else {
         return Fit::Unused;
     };
-    if concatenates_since(&stmt.entry, statement) {
-        // Nobody else runs it: they may have another length.
+    if views_since(&stmt.entry, statement) != Contents::NOTHING {
+        // Nobody else runs it: they may have another length or time zone.
         return Fit::Unused;
     }
     match &stmt.types {
@@ -66,9 +66,14 @@ pub(crate) fn fit_of<'a>(stmt: &'a ClientStmt, statement: &'a Statement) -> Fit<
     }
 }
 
-/// Whether a name has become a view that concatenates groups since the text was read.
-pub(crate) fn concatenates_since(entry: &Entry, statement: &Statement) -> bool {
-    statement.meaning.proof.hidden.has(Hidden::CONCATENATES) && !entry.contents.concatenates
+/// What may be in names that have become views since the text was read, or of which nobody has said
+/// that they have not.
+pub(crate) fn views_since(entry: &Entry, statement: &Statement) -> Contents {
+    let hidden = statement.meaning.proof.hidden;
+    match hidden.has(Hidden::UNTOLD) {
+        true => Contents::ALL.beyond(entry.contents),
+        false => Contents::of_views(hidden).beyond(entry.contents),
+    }
 }
 
 /// Whether a statement is an execution for many rows.
@@ -179,7 +184,8 @@ impl Commands {
             self.exchange.core.statement(&frames, ResponseShape::Prepare, Purpose::Prepare);
         statement.prepared.stmt_id = Some(stmt_id);
         statement.prepared.came = came;
-        statement.prepared.concatenates = proven.proof.hidden.may(Hidden::CONCATENATES);
+        statement.prepared.in_views = Contents::in_views(proven.proof.hidden);
+        statement.prepared.is_own = proven.proof.hidden.has(Hidden::READS_SESSION);
         match may_compute(&known, proven.proof, self.exchange.core.env.greeting.flavor()) {
             true => statement.meaning.proof = Proof { reads: false, ..proven.proof },
             // Nothing runs, so it can be tried twice.

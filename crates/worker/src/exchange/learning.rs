@@ -143,7 +143,7 @@ impl Core {
                 && !is_clean,
             has_computed: match statement.command.purpose {
                 Purpose::Prepare => !statement.meaning.is_read,
-                Purpose::Other => !statement.meaning.proof.hidden.is_empty(),
+                Purpose::Other => !statement.meaning.proof.hidden.is_plain(),
                 _ => false,
             },
             // One that fails leaves its own error.

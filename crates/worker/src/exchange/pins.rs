@@ -360,7 +360,7 @@ pub(super) fn ends_session(
 /// with whatever code. Its session holds the connection then: where the error is the server's own,
 /// the end of the connection follows, and is the session's.
 fn may_be_signalled(session: &Session, conn: ConnId, statement: &Statement) -> bool {
-    let hides = !statement.meaning.proof.hidden.is_empty();
+    let hides = !statement.meaning.proof.hidden.is_plain();
     let runs_code = |known: &Known| runs_unseen_code(&known.analysis);
     let holds =
         |lease: &Lease| lease.conn == conn && lease.pins.has_other_than(&[PinReason::Warnings]);

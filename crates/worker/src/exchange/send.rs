@@ -4,7 +4,7 @@
 use std::{hash::BuildHasher, sync::Arc};
 
 use foldhash::fast::FixedState;
-use trunkline_pool::{AccountId, ConnId, Slot};
+use trunkline_pool::{AccountId, ConnId};
 use trunkline_protocol::{
     capability::Capabilities,
     codec::{
@@ -99,6 +99,24 @@ pub(crate) fn may_leave(session: &Session, statement: &Statement, conn_id: ConnI
     is_over || lease.is_some_and(|lease| lease.is_in_doubt) || goes_on_behind(session, statement)
 }
 
+/// Whether a session has a transaction open on a connection.
+pub(crate) fn has_transaction(client: &Client, conn: ConnId) -> bool {
+    let has = |lease: &Lease| {
+        lease.conn == conn && (lease.is_in_trans || lease.pins.has(PinReason::Transaction))
+    };
+    client.session.as_ref().is_some_and(|session| session.leases.iter().any(has))
+}
+
+/// Whether a statement waits for the answers to what the proxy has sent of its own accord. A server
+/// that has rolled the transaction back meanwhile, as one of Galera does for another node's sake,
+/// says so to the first that comes; what comes behind it is outside of the transaction.
+fn awaits_own(client: &Client, conn: &Conn) -> bool {
+    let is_own = |it: &InFlight| !matches!(it.owner, Owner::Client(_) | Owner::Nobody);
+    matches!(&client.phase, Phase::Running(statement) if !statement.meaning.is_read)
+        && conn.in_flight.iter().any(is_own)
+        && has_transaction(client, conn.id)
+}
+
 /// Whether a statement ends the transaction that is open and does more: begins another one, or
 /// runs outside of it.
 fn goes_on_behind(session: &Session, statement: &Statement) -> bool {
@@ -172,6 +190,9 @@ impl Exchange {
         }
         if has_plant!(self.core, DrainCutsTransaction) && self.core.is_drained(client, conn) {
             return self.core.fx.wake(Wake::Lost(conn.id, "drained"));
+        }
+        if !conn.in_flight.is_empty() && awaits_own(client, conn) {
+            return client.set_stage(Stage::Synchronising(conn.id));
         }
         let Some(past) = self.core.past_here(client, conn) else { return };
         if self.awaits_past(client, conn, &past) || !self.is_prepared(client, conn) {
@@ -385,7 +406,11 @@ impl Core {
                     && is_for_all()
         });
         !statement.meaning.is_read
-            && (awaits_reset || chooses_schema || sync.may_fail || !is_proven)
+            && (awaits_reset
+                || chooses_schema
+                || sync.may_fail
+                || !is_proven
+                || has_transaction(client, conn.id))
     }
 
     /// Whether a session in a transaction is on a server that takes no new statements; only a
@@ -408,10 +433,13 @@ impl Core {
         else {
             return false;
         };
-        let slot = self.servers.pool.slot(conn.slot);
-        let is_out = slot.is_some_and(Slot::is_out);
-        self.is_deposed(conn)
-            || (is_out || session.has_left(conn.id)) && may_leave(session, statement, conn.id)
+        let Some(slot) = self.servers.pool.slot(conn.slot) else { return false };
+        let health = &slot.server.health;
+        let is_left = conn.server.epoch < health.left();
+        health.is_deposed()
+            || is_left && conn.server.epoch < health.deposed()
+            || (is_left || slot.is_out() || session.has_left(conn.id))
+                && may_leave(session, statement, conn.id)
     }
 
     /// Whether a connection's server does not write in its cluster any more, or another one has
@@ -423,13 +451,20 @@ impl Core {
         })
     }
 
+    /// Whether sessions leave a connection when they have no transaction open there: its server was
+    /// replaced as a writer since it was opened.
+    pub(crate) fn is_behind(&self, conn: &Conn) -> bool {
+        let slot = self.servers.pool.slot(conn.slot);
+        slot.is_some_and(|slot| conn.server.epoch < slot.server.health.left())
+    }
+
     /// The server is out of its hostgroup, or the user has been given another one: it may be
     /// another one's replica by now. What is held there is lost, as with its connection.
     pub(crate) fn leave_removed(&mut self, client: &mut Client, conn: &Conn) {
         client.set_stage(Stage::Synchronising(conn.id));
         let has_left = client.session.as_ref().is_some_and(|session| session.has_left(conn.id));
         let why = match has_left {
-            _ if self.is_deposed(conn) => DEPOSED,
+            _ if self.is_deposed(conn) || self.is_behind(conn) => DEPOSED,
             true => MOVED,
             false => REMOVED,
         };
@@ -558,8 +593,8 @@ fn looks_back(client: &Client, conn: &Conn) -> bool {
 
 /// What a session is told whose server is out of its hostgroup.
 const REMOVED: &str = "its server was taken out of the hostgroup";
-/// What a session is told that held something on a server which another one has taken over from.
-pub(crate) const DEPOSED: &str = "its server is not the writer of its cluster any more";
+/// What a session is told that held something on a server which has lost its role.
+pub(crate) const DEPOSED: &str = "its server has lost its role in its cluster";
 /// What a session is told whose user was given another default hostgroup by a reload.
 pub(crate) const MOVED: &str = "its user's default hostgroup is another one now";
 /// What a client is told when the connection that ran its statement has gone.

@@ -33,8 +33,11 @@ impl Statements {
         read: (Rc<Known>, Modes),
         prepared: Prepared,
     ) -> Rc<Entry> {
-        // The type of a user variable's value becomes part of what is prepared.
-        match read.0.analysis.depends.contains(Depends::USER_VARIABLE_READ) {
+        // The type of a user variable's value becomes part of what is prepared, and on MySQL the
+        // value of a count that a column is compared with.
+        const OWN: [Depends; 3] =
+            [Depends::USER_VARIABLE_READ, Depends::ROW_COUNT, Depends::FOUND_ROWS];
+        match OWN.iter().any(|own| read.0.analysis.depends.contains(*own)) {
             true => Entries::own(&key, read, prepared),
             false => self.entries.share(key, read, prepared),
         }
@@ -85,15 +88,17 @@ impl Exchange {
         let session = client.session.as_mut()?;
         let known = Rc::clone(statement.meaning.known.as_ref()?);
         let text = prepared_text(statement);
-        let in_views = statement.prepared.concatenates;
-        let contents = Contents::of(&text, &modes, in_views);
+        let contents = Contents::of(&text, &modes, statement.prepared.in_views);
         let reading = session.settings.reading.of(
             &session.settings.state,
             contents,
             &mut self.core.servers.states,
         );
         let key = EntryKey { account: session.login.account, reading, contents, text };
-        Some(self.statements.share_entry(key, (known, modes), prepared))
+        Some(match statement.prepared.is_own {
+            true => Entries::own(&key, (known, modes), prepared),
+            false => self.statements.share_entry(key, (known, modes), prepared),
+        })
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use trunkline_catalog::Hidden;
 use trunkline_session::tracker::{Schema, SessionState, StateTable};
 use trunkline_sql::token::{Modes, TokenKind, Tokens};
 
@@ -51,6 +52,8 @@ const WITHOUT_PART: [&str; 28] = [
 /// Has a part in texts with literals only: servers may compute what depends on literals alone
 /// once and for all when they prepare.
 const OF_LITERALS: &str = "time_zone";
+/// Words that are as constant as literals.
+const LITERAL_WORDS: [&[u8]; 3] = [b"TRUE", b"FALSE", b"PI"];
 /// Has a part only where groups are concatenated: MySQL keeps the length of the preparation.
 const OF_CONCATENATION: &str = "group_concat_max_len";
 
@@ -58,25 +61,52 @@ const OF_CONCATENATION: &str = "group_concat_max_len";
 /// texts without.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Contents {
-    /// Numbers or strings.
+    /// Numbers or strings, in the text itself or perhaps in a view that it names.
     pub(super) literals: bool,
     /// `GROUP_CONCAT`, in the text itself or perhaps in a view that it names.
-    pub(crate) concatenates: bool,
+    pub(super) concatenates: bool,
 }
 
 impl Contents {
-    /// What is in a text. `in_views`: a view that it names may concatenate groups.
-    pub(crate) fn of(text: &[u8], modes: &Modes, in_views: bool) -> Self {
-        let mut contents = Self { literals: false, concatenates: in_views };
+    /// What is in a text, and in the views that it names.
+    pub(crate) fn of(text: &[u8], modes: &Modes, in_views: Self) -> Self {
+        let mut contents = in_views;
         let mut tokens = Tokens::new(text, modes);
         for token in tokens.by_ref() {
-            contents.literals |= matches!(token.kind, TokenKind::Number | TokenKind::String);
+            contents.literals |= matches!(token.kind, TokenKind::Number | TokenKind::String)
+                || LITERAL_WORDS.iter().any(|word| token.is_word(word));
             contents.concatenates |= token.is_word(b"GROUP_CONCAT");
         }
         // Another server may see more in it.
         contents.concatenates |= tokens.has_versioned() || tokens.is_ambiguous();
         contents
     }
+
+    /// What may be in the views that a text names.
+    #[inline]
+    pub(crate) fn in_views(hidden: Hidden) -> Self {
+        let literals = hidden.may(Hidden::DEFINED);
+        Self { literals, concatenates: hidden.may(Hidden::CONCATENATES) }
+    }
+
+    /// What is in the views that a text names, as far as they are known.
+    #[inline]
+    pub(crate) fn of_views(hidden: Hidden) -> Self {
+        let literals = hidden.has(Hidden::DEFINED);
+        Self { literals, concatenates: hidden.has(Hidden::CONCATENATES) }
+    }
+
+    /// What is in `self` and not in `other`.
+    #[inline]
+    pub(crate) fn beyond(self, other: Self) -> Self {
+        Self {
+            literals: self.literals && !other.literals,
+            concatenates: self.concatenates && !other.concatenates,
+        }
+    }
+
+    /// Nothing.
+    pub(crate) const NOTHING: Self = Self { literals: false, concatenates: false };
 
     /// All that may be in a text.
     pub(crate) const ALL: Self = Self { literals: true, concatenates: true };
@@ -206,16 +236,16 @@ fn reads_alike<'a>(one: &'a SessionState, other: &'a SessionState, keeps_modes: 
 pub(super) struct Beside {
     /// The types of user variables' values.
     pub(super) values: bool,
-    /// The length of concatenated groups: a name has become a view that has some since the text
-    /// was first read.
-    pub(super) length: bool,
+    /// What may be in names that have become views since the text was first read.
+    pub(super) views: Contents,
 }
 
 impl Beside {
     fn is_alike(self, one: &SessionState, other: &SessionState) -> bool {
-        let length = OF_CONCATENATION;
+        let is_same =
+            |name| !self.views.has_part(name) || one.variable(name) == other.variable(name);
         (!self.values || one.user_variables() == other.user_variables())
-            && (!self.length || one.variable(length) == other.variable(length))
+            && [OF_LITERALS, OF_CONCATENATION].into_iter().all(is_same)
     }
 }
 
@@ -268,18 +298,22 @@ mod tests {
         state
     }
 
-    const PLAIN: Contents = Contents { literals: false, concatenates: false };
+    const PLAIN: Contents = Contents::NOTHING;
     const LITERALS: Contents = Contents { literals: true, ..PLAIN };
 
     #[test]
-    fn only_texts_with_literals_are_read_in_a_time_zone() {
+    fn only_texts_with_literals_or_views_are_read_in_a_time_zone() {
         let session = state("app", &[("sql_mode", "''"), ("time_zone", "'+01:00'")]);
         let session_of = |contents| reading_of(&session, contents).variables().len();
         assert_eq!((session_of(PLAIN), session_of(LITERALS)), (1, 2));
-        let has_literals = |text: &[u8]| Contents::of(text, &Modes::default(), false).literals;
+        let has_literals = |text: &[u8]| Contents::of(text, &Modes::default(), PLAIN).literals;
         assert!(!has_literals(b"SELECT a1 FROM t2 WHERE id IN (?, ?)"));
-        assert!(has_literals(b"SELECT 'a'"));
+        assert!(has_literals(b"SELECT 'a'") && has_literals(b"SELECT FROM_UNIXTIME(true)"));
         assert!(has_literals(b"SELECT ? LIMIT 1"));
+        let view = Contents::in_views(Hidden::DEFINED);
+        assert!(Contents::of(b"SELECT a FROM v", &Modes::default(), view).literals);
+        assert_eq!(Contents::in_views(Hidden::UNKNOWN), Contents::ALL);
+        assert_eq!(Contents::in_views(Hidden::VARIES | Hidden::WRITES), PLAIN);
     }
 
     #[test]
@@ -287,6 +321,7 @@ mod tests {
         let one = state("app", &[("group_concat_max_len", "9"), ("sql_select_limit", "5")]);
         let other = state("app", &[("group_concat_max_len", "7")]);
         let alike = |text: &[u8], in_views| {
+            let in_views = Contents { concatenates: in_views, ..PLAIN };
             let contents = Contents::of(text, &Modes::default(), in_views);
             reading_of(&one, contents) == reading_of(&other, contents)
         };
@@ -355,12 +390,17 @@ mod tests {
     }
 
     #[test]
-    fn a_view_that_has_come_since_is_read_by_the_sessions_own_length() {
-        let then = reading_of(&state("app", &[("group_concat_max_len", "9")]), PLAIN);
-        let (now, there) = (state("app", &[("group_concat_max_len", "7")]), state("app", &[]));
-        let to = |beside| state_for(&then, PLAIN, beside, &now, &there);
-        assert_eq!(to(Beside::default()), None);
-        assert_eq!(to(Beside { length: true, ..Beside::default() }), Some(now.clone()));
+    fn a_view_that_has_come_since_is_read_by_the_sessions_own_length_and_time_zone() {
+        let concatenates = Contents { concatenates: true, ..PLAIN };
+        for (name, views) in [("group_concat_max_len", concatenates), ("time_zone", LITERALS)] {
+            let then = reading_of(&state("app", &[(name, "9")]), PLAIN);
+            let (now, there) = (state("app", &[(name, "7")]), state("app", &[]));
+            let to = |beside| state_for(&then, PLAIN, beside, &now, &there);
+            assert_eq!(to(Beside::default()), None);
+            assert_eq!(to(Beside { views, ..Beside::default() }), Some(now.clone()));
+        }
+        let known = Contents { literals: true, concatenates: false };
+        assert_eq!(Contents::ALL.beyond(known), concatenates);
     }
 
     #[test]

@@ -27,7 +27,7 @@ use crate::{
 };
 
 use super::{Beside, ClientStmt, Entry, Fit, Last, ServerStmts, state_for};
-use crate::commands::prepared::{concatenates_since, execution_in, fit_of};
+use crate::commands::prepared::{execution_in, fit_of, views_since};
 
 /// What preparing takes on one connection.
 pub(crate) struct Missing {
@@ -103,7 +103,7 @@ impl Core {
             && execution_in(&statement.command.frames, stmt.entry.params).is_some();
         let beside = Beside {
             values: entry.known.analysis.depends.contains(Depends::USER_VARIABLE_READ),
-            length: concatenates_since(entry, statement),
+            views: views_since(entry, statement),
         };
         let (contents, session_state) = (entry.contents, &session.settings.state);
         let state = state_for(&entry.reading, contents, beside, session_state, &conn.state);

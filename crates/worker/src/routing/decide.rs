@@ -41,7 +41,7 @@ use crate::{
     env::Env,
     routing::{
         follow::{Follows, does_not_write, followed},
-        kept::{keeping_lease, variables_elsewhere},
+        kept::{keeping_lease, runs_other_text, variables_elsewhere},
         read_only::{Leaving, leaves_reader, only_looks},
         ruling::{By, Ruling},
         several::{commits_implicitly, ended, ends_transactions},
@@ -569,7 +569,8 @@ impl Case<'_> {
     #[inline]
     fn lacks_variable(&self, session: &Held<'_>, place: Place) -> Option<Refusal> {
         let analysis = &self.known.filter(|_| self.aim == Aim::Run)?.analysis;
-        if !analysis.depends.contains(Depends::USER_VARIABLE_READ) {
+        let may_read = analysis.depends.contains(Depends::USER_VARIABLE_READ);
+        if session.leases.is_empty() || !may_read && !runs_other_text(analysis) {
             return None;
         }
         let held = variables_elsewhere(session, place.hostgroup(), analysis)?;

@@ -59,47 +59,69 @@ pub(super) fn keeping_lease<'a>(
     })
 }
 
-/// The hostgroup that has a user variable of a session which a statement reads that goes to another
-/// one, where it would find `NULL`. One that it assigns itself it reads as its own, most often.
+/// The hostgroup that has a user variable of a session which a statement reads, or may read, that
+/// goes to another one, where it would find `NULL`. One that it assigns itself it reads as its own,
+/// most often.
 pub(super) fn variables_elsewhere(
     session: &Held<'_>,
     goes_to: HostgroupId,
     analysis: &Analysis,
 ) -> Option<HostgroupId> {
-    let mut assigned = analysis.effects.iter().filter_map(|effect| match effect {
-        Effect::UserVariableAssigned(name) => Some(name.as_deref()),
-        _ => None,
-    });
-    let set = analysis.effects.iter().flat_map(|effect| match effect {
-        Effect::Set(assignments) => assignments.as_slice(),
-        _ => &[],
-    });
-    let set = set.filter_map(|assignment| match assignment {
-        Assignment::Variable { scope: Scope::UserVariable, name, .. } => Some(name),
-        _ => None,
-    });
-    let holding = session.leases().filter(|it| it.pins.has(PinReason::UserVariable));
-    let mut elsewhere = holding.clone().filter(|lease| lease.hostgroup != goes_to);
-    let mut here = holding.filter(|lease| lease.hostgroup == goes_to);
-    if !analysis.variables.is_whole {
-        let is_lacking = assigned.next().is_none() && here.next().is_none();
-        return elsewhere.next().filter(|_| is_lacking).map(|lease| lease.hostgroup);
+    const REASON: PinReason = PinReason::UserVariable;
+    let holding = session.leases().filter(|it| it.pins.has(REASON));
+    let elsewhere = holding.clone().filter(|lease| lease.hostgroup != goes_to);
+    let here = holding.filter(|lease| lease.hostgroup == goes_to);
+    let is_named_here =
+        |name: &[u8]| here.clone().any(|lease| lease.pins.names(REASON).any(|held| held == name));
+    let has_unnamed_here = here.clone().any(|lease| lease.pins.has_unnamed(REASON));
+    if !analysis.variables.is_whole || runs_other_text(analysis) {
+        let has_any_here = here.clone().next().is_some();
+        let is_lacking = |lease: &&Lease| {
+            lease.pins.names(REASON).any(|name| !is_named_here(name))
+                || lease.pins.has_unnamed(REASON) && !has_any_here
+        };
+        return elsewhere.clone().find(is_lacking).map(|lease| lease.hostgroup);
     }
-    let mut read = analysis.variables.names.clone();
-    for name in assigned {
-        let name = name?;
-        read.retain(|other| other != name);
-    }
-    set.for_each(|name| read.retain(|other| other != name));
-    read.retain(|name| !here.clone().any(|lease| has_variable(&lease.pins, name)));
-    let has_one = |lease: &&Lease| read.iter().any(|name| has_variable(&lease.pins, name));
-    elsewhere.find(has_one).map(|lease| lease.hostgroup)
+    let read = analysis.variables.names.iter().filter(|name| !assigns(analysis, name));
+    let is_lacking = |lease: &&Lease| {
+        read.clone().filter(|name| !is_named_here(name)).any(|name| {
+            has_named(&lease.pins, name) || lease.pins.has_unnamed(REASON) && !has_unnamed_here
+        })
+    };
+    elsewhere.clone().find(is_lacking).map(|lease| lease.hostgroup)
+}
+
+/// Whether a statement gives this variable a value, or one that has no name here.
+fn assigns(analysis: &Analysis, name: &[u8]) -> bool {
+    analysis.effects.iter().any(|effect| match effect {
+        Effect::UserVariableAssigned(assigned) => assigned.as_ref().is_none_or(|it| it == name),
+        Effect::Set(assignments) => assignments.iter().any(|assignment| {
+            matches!(assignment, Assignment::Variable { scope: Scope::UserVariable, name: set, .. }
+                if **set == *name)
+        }),
+        _ => false,
+    })
+}
+
+/// Whether a statement runs what is in it and is not looked at: a text that is executed at once, a
+/// block.
+pub(super) fn runs_other_text(analysis: &Analysis) -> bool {
+    analysis.effects.iter().any(|effect| match effect {
+        Effect::ExecuteStatement(name) => name.is_empty(),
+        Effect::OtherSession(_) => true,
+        _ => false,
+    })
 }
 
 /// Whether a user variable has, or may have, a value there that no literal says.
 fn has_variable(pins: &Pins, name: &[u8]) -> bool {
-    pins.has_unnamed(PinReason::UserVariable)
-        || pins.names(PinReason::UserVariable).any(|held| held == name)
+    pins.has_unnamed(PinReason::UserVariable) || has_named(pins, name)
+}
+
+/// Whether a variable that is held by its name is this one, or may be: servers compare names
+/// without their accents.
+fn has_named(pins: &Pins, name: &[u8]) -> bool {
+    pins.names(PinReason::UserVariable).any(|held| held == name || !held.is_ascii())
 }
 
 /// Whether a statement asks for something that is held.
@@ -207,7 +229,8 @@ mod tests {
         pins.pin_name(PinReason::UserVariable, b"a");
         for text in [
             "SELECT @A",
-            "SELECT @`b`",
+            "SELECT @`a`",
+            "SELECT @é",
             "INSERT INTO t VALUES (@a)",
             "SET @a = 1",
             "SELECT 1 INTO @a",
@@ -218,6 +241,8 @@ mod tests {
         {
             assert!(!asks_for(&pins, text), "{text}");
         }
+        pins.pin_name(PinReason::UserVariable, "é".as_bytes());
+        assert!(asks_for(&pins, "SELECT @b"), "it may be the same");
     }
 
     #[test]

@@ -16,9 +16,9 @@ impl Core {
     }
 
     /// Connections on which something is under way to servers that nobody hears of and from which
-    /// another one has taken over. Of servers that do not write in their cluster any more, those of
+    /// another one has taken over. Of servers that have lost their role in their cluster, those of
     /// users with `fast_forward`, and those that sessions hold and send nothing on: an open
-    /// transaction would hold up replication.
+    /// transaction would hold up replication. Where transactions may end, only the former.
     pub(crate) fn severed_conns(&mut self) -> Vec<ConnId> {
         let slots = self.servers.pool.slots().filter(|(_, slot)| is_news(slot));
         let slots: Vec<SlotId> = slots.map(|(id, _)| id).collect();
@@ -32,7 +32,9 @@ impl Core {
         }
         let is_lost = |conn: &&Conn| {
             slots.contains(&conn.slot)
-                && (self.is_severed(conn) || is_held(conn) && self.is_deposed(conn))
+                && (self.is_severed(conn)
+                    || is_held(conn) && self.is_deposed(conn)
+                    || matches!(conn.phase, ConnPhase::Forward(_)) && self.is_behind(conn))
         };
         self.servers.conns.values().filter(is_lost).map(|conn| conn.id).collect()
     }
@@ -50,6 +52,10 @@ fn is_held(conn: &Conn) -> bool {
 /// Whether there may be such connections to a server that were not looked at.
 fn is_news(slot: &Slot) -> bool {
     let held = [ConnState::Forwarding, ConnState::Pinned].map(|state| slot.counts().of(state));
+    let [forwarding, _] = held;
     let health = &slot.server.health;
-    slot.severed != health.severed() || held != [0, 0] && health.is_deposed()
+    let may_be_deposed = || health.is_deposed() || health.is_standby() && health.deposed() != 0;
+    slot.severed != health.severed()
+        || held != [0, 0] && may_be_deposed()
+        || forwarding != 0 && health.left() != 0
 }

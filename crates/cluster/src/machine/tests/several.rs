@@ -79,6 +79,27 @@ fn a_role_is_lost_before_another_server_gets_it() {
 }
 
 #[test]
+fn nothing_goes_on_at_a_member_that_does_not_serve() {
+    let mut stage = of_group(group(1, WriterReads::No));
+    let outs = |stage: &Stage| [1, 2, 3].map(|id| stage.cluster.places(HostId(id)).is_out);
+    // One that is well and writes no more finishes what is under way.
+    let listed = Listed { weight: 9, ..NAMED };
+    stage.on(Input::Member { host: HostId(3), listed, endpoint: endpoint(3) });
+    assert_eq!(stage.cluster.standing(HostId(1)), Standing::BackupWriter);
+    let membership = Some(Membership { behind: 11, ..Membership::default() });
+    stage.told(2, Facts { membership, is_writable: false, ..writable(2) });
+    assert_eq!(outs(&stage), [false, false, false]);
+    // One that is too far behind takes nothing new, and then it leaves its group.
+    stage.told(2, refusing(2, "its member_state is OFFLINE"));
+    assert_eq!(outs(&stage), [false, true, false]);
+    stage.refused(1, 3);
+    assert_eq!(outs(&stage), [true, true, false]);
+    stage.told(2, member(2));
+    stage.told(1, member(1));
+    assert_eq!(outs(&stage), [false, false, false]);
+}
+
+#[test]
 fn as_many_members_of_a_group_write_as_may() {
     let backup = Standing::BackupWriter;
     assert_eq!(of_group(group(1, WriterReads::No)).standings(), [Standing::Writer, backup, backup]);

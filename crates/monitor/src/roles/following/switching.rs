@@ -196,7 +196,11 @@ impl Following {
         let is_group = match entry.kind {
             ClusterKind::Replication => false,
             ClusterKind::GroupReplication => true,
-            ClusterKind::ReadOnly | ClusterKind::Galera => {
+            ClusterKind::ReadOnly
+            | ClusterKind::Galera
+            | ClusterKind::InnodbCluster
+            | ClusterKind::Aurora
+            | ClusterKind::RdsMultiAz => {
                 let kind = entry.kind;
                 return Err(format!("cluster {name} is of the kind {kind}: nothing is switched"));
             }

@@ -284,6 +284,37 @@ fn of_two_places_with_variables_each_is_asked_for_its_own() {
     ]);
 }
 
+#[test]
+fn what_may_read_a_variable_elsewhere_is_refused_as_well() {
+    let (writer, reader) = (HostgroupId(10), HostgroupId(20));
+    let given = || {
+        let one = app().mariadb().holding_named(20, Pin::UserVariable, b"a");
+        one.holding_named(10, Pin::UserVariable, b"b")
+    };
+    let lacks = || refused(Refusal::VariablesElsewhere(reader, writer));
+    check([
+        (given(), "INSERT INTO t VALUES (@`a`)", lacks()),
+        (given(), "INSERT INTO t VALUES (@'A')", lacks()),
+        (given(), "INSERT INTO t VALUES (@á)", lacks()),
+        (given(), "INSERT INTO t SELECT EXTRACTVALUE('<a/>', '$@a')", lacks()),
+        (given(), "EXECUTE p USING @b, @a", lacks()),
+        (given(), "EXECUTE IMMEDIATE 'DO @a'", lacks()),
+        (given(), "BEGIN NOT ATOMIC SET @c = @a; END", lacks()),
+        (given(), "INSERT INTO t VALUES (@`b`, @c)", held(10, HELD)),
+    ]);
+    // One whose variables have no names has perhaps this one, and the other has it for certain.
+    let into = || {
+        let one = app().holding(20, &[Pin::UserVariable]).with(rule(20));
+        one.holding_named(10, Pin::UserVariable, b"d")
+    };
+    check([
+        (into(), "SELECT @c", held(20, RULE)),
+        (into(), "SELECT @c + @d", refused(Refusal::VariablesElsewhere(writer, reader))),
+    ]);
+    let accent = app().holding_named(20, Pin::UserVariable, "é".as_bytes());
+    check([(accent, "INSERT INTO t VALUES (@e)", lacks())]);
+}
+
 /// A transaction that only reads, on a reader.
 fn reading(given: Given) -> Given {
     given.holding(20, &[Pin::Transaction]).reading_only()
