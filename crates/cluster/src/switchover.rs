@@ -2,8 +2,8 @@
 //! server, and before the promotion each with its inverse.
 //!
 //! The old writer is read-only before another server takes writes, whatever fails or is cut short.
-//! What servers are asked and told is done by the caller ([`Order::Do`]), which says what came of it
-//! ([`Switchover::done`]); time is a parameter.
+//! What servers are asked and told is done by the caller ([`Order::Do`]), which says what came of
+//! it ([`Switchover::done`]); time is a parameter.
 //!
 //! Reading order: [`check`](mod@check) (what is in the way, and who is promoted), [`gtid`] (who has
 //! which transactions), [`Switchover`].

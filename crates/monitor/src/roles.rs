@@ -2,8 +2,8 @@
 //! the cells that workers read.
 //!
 //! Reading order: [`board`] (what is shown), `following` (one cluster), `questions` (what a server
-//! is asked, and what its answer means); for switchovers `survey` (what is asked beforehand), `talk`
-//! (the connection to a server) and `actions` (what each step says).
+//! is asked, and what its answer means); for switchovers `survey` (what is asked beforehand),
+//! `talk` (the connection to a server) and `actions` (what each step says).
 
 mod actions;
 pub mod board;
