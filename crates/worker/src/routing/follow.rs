@@ -107,7 +107,8 @@ fn holds_reads_only(lease: &Lease) -> bool {
     lease.pins.reasons().all(|reason| reason == PinReason::Cursor || is_of_reads(reason))
 }
 
-/// Whether it is a count or a warning that a read left.
+/// Whether it is a count or a warning that a read left, or only a doubt about its names: nothing
+/// goes elsewhere for that.
 pub(super) fn is_of_reads(reason: PinReason) -> bool {
-    matches!(reason, PinReason::FoundRows | PinReason::Warnings)
+    matches!(reason, PinReason::FoundRows | PinReason::Warnings | PinReason::UnknownName)
 }

@@ -21,7 +21,8 @@ use crate::{
 
 /// What holds a session and is nothing that it has said of itself: transactions have a setting of
 /// their own (`transaction_persistent`), and what reads left is fetched from elsewhere.
-const NO_STATE: [PinReason; 5] = [
+const NO_STATE: [PinReason; 6] = [
+    PinReason::UnknownName,
     PinReason::Transaction,
     PinReason::Warnings,
     PinReason::FoundRows,
