@@ -135,9 +135,10 @@ impl Driver {
         self.links.knock(link, peer);
     }
 
-    /// Logins that have succeeded so far.
+    /// Logins that have taken a place so far, though some were refused for their user's limit.
     pub fn logins(&mut self) -> u64 {
-        self.shell.worker_mut().counters_mut().clients_authenticated
+        let counters = self.shell.worker_mut().counters_mut();
+        counters.clients_authenticated + counters.clients_refused_user_limit
     }
 
     /// Bytes or an end came.
