@@ -307,6 +307,13 @@ impl Item for HostgroupEntry {
     }
 }
 
+fn split(split: ReadWriteSplit) -> &'static str {
+    match split {
+        ReadWriteSplit::Auto => "auto",
+        ReadWriteSplit::Rules => "rules",
+    }
+}
+
 impl Item for ReplicationGroup {
     type Key = HostgroupId;
 
@@ -320,11 +327,11 @@ impl Item for ReplicationGroup {
 
     fn compare(&self, new: &Self, columns: &mut Columns) {
         columns.plain("reader_hostgroup", self.reader_hostgroup, new.reader_hostgroup);
-        let split = |group: &Self| match group.read_write_split {
-            ReadWriteSplit::Auto => "auto",
-            ReadWriteSplit::Rules => "rules",
-        };
-        columns.plain("read_write_split", split(self), split(new));
+        columns.plain(
+            "read_write_split",
+            split(self.read_write_split),
+            split(new.read_write_split),
+        );
     }
 }
 
@@ -355,6 +362,19 @@ impl Item for ClusterEntry {
         columns.plain("max_writers", self.max_writers, new.max_writers);
         let behind = (self.max_transactions_behind, new.max_transactions_behind);
         columns.plain("max_transactions_behind", behind.0, behind.1);
+        columns.plain("max_lag_ms", self.max_lag_ms, new.max_lag_ms);
+        columns.text("domain_name", Some(&self.domain_name), Some(&new.domain_name));
+        columns.plain("port", self.port, new.port);
+        let check = |it: &Self| {
+            it.check_ms.map(|(interval, timeout)| format!("every {interval} ms, within {timeout}"))
+        };
+        columns.optional("check_interval_ms", check(self), check(new));
+        columns.optional("new_weight", self.new_weight, new.new_weight);
+        columns.plain(
+            "read_write_split",
+            split(self.read_write_split),
+            split(new.read_write_split),
+        );
         let also = (self.writer_is_also_reader, new.writer_is_also_reader);
         columns.optional("writer_is_also_reader", also.0, also.1);
         columns.plain("failover", self.failover, new.failover);

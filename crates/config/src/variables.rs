@@ -623,7 +623,7 @@ settings! {
 
     /// As whom servers replicate from each other behind a `SWITCHOVER`: a user of the configuration
     /// with a password in clear text, which may be inactive for clients. Its account needs
-    /// `REPLICATION SLAVE` on each server. Without it, nothing is switched.
+    /// `REPLICATION SLAVE` on each server. Without it, no replication is switched; groups are.
     replication_account: String = String::new(), Range::Text(512), "", Live, "0.1.0";
 
     /// How long a `SWITCHOVER` waits for what is open on the writer: transactions that have not

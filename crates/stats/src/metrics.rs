@@ -187,7 +187,7 @@ metrics! {
     CLUSTER_WRITERS: Gauge "trunkline_cluster_writers" ["cluster"]
         "Servers that write in the cluster now; 0 while there is no writer."
     CLUSTER_WRITER_CHANGES: Counter "trunkline_cluster_writer_changes_total" ["cluster"]
-        "How often the cluster's writers have changed."
+        "How often a server has become the cluster's writer."
     CLUSTER_EVENTS: Counter "trunkline_cluster_events_total" ["cluster", "event"]
         "What has happened to the cluster, as in SHOW TOPOLOGY."
     CLUSTER_SERVER_ROLE: Gauge "trunkline_cluster_server_role" ["cluster", "server", "role"]

@@ -180,6 +180,18 @@ fn token_needed(control: &ControlFigures) -> String {
     )
 }
 
+/// How long the proxy may take to answer.
+fn time_max(order: &Order) -> Duration {
+    match order {
+        Order::Switchover { .. } => SWITCHOVER_TIME_MAX,
+        Order::Kill { .. }
+        | Order::Pause { .. }
+        | Order::Resume { .. }
+        | Order::Drain
+        | Order::Reload => ANSWER_TIME_MAX,
+    }
+}
+
 fn ask_socket(path: &Path, request: Request) -> Result<String> {
     let name = path.display();
     let stream = UnixStream::connect(path);
@@ -189,15 +201,7 @@ fn ask_socket(path: &Path, request: Request) -> Result<String> {
              or root?)"
         )
     })?;
-    let time_max = match &request.order {
-        Order::Switchover { .. } => SWITCHOVER_TIME_MAX,
-        Order::Kill { .. }
-        | Order::Pause { .. }
-        | Order::Resume { .. }
-        | Order::Drain
-        | Order::Reload => ANSWER_TIME_MAX,
-    };
-    stream.set_read_timeout(Some(time_max))?;
+    stream.set_read_timeout(Some(time_max(&request.order)))?;
     let mut line = serde_json::to_vec(&request)?;
     line.push(b'\n');
     // Who refuses at once may have closed already, and its answer says why.
@@ -216,7 +220,8 @@ fn ask_socket(path: &Path, request: Request) -> Result<String> {
 fn ask_api(reach: &ReachArgs, token: &str, order: &Order) -> Result<String> {
     let url = status::url_of(&reach.proxy)?;
     let body = json!({ "sql": order.statement() }).to_string();
-    let (code, answer) = status::post(&url, "/api/v1/statement", token, &body)?;
+    let time_max = time_max(order);
+    let (code, answer) = status::post(&url, "/api/v1/statement", token, &body, time_max)?;
     let answer: Value =
         serde_json::from_str(&answer).with_context(|| format!("{url} answers no JSON"))?;
     if code != 200 {

@@ -112,23 +112,29 @@ fn reachable(listen: SocketAddr) -> SocketAddr {
 /// The body of the answer to a GET. Plain HTTP only.
 pub fn fetch(url: &str, path: &str) -> Result<String> {
     let request = format!("GET {path} HTTP/1.0\r\nAccept: application/json\r\n");
-    match send(url, &request, "")? {
+    match send(url, &request, "", ANSWER_TIME_MAX)? {
         (200, body) => Ok(body),
         (code, body) => bail!("{url}{path} answers {code}: {}", body.trim_end()),
     }
 }
 
 /// The status and the body of the answer to a POST of JSON.
-pub fn post(url: &str, path: &str, token: &str, body: &str) -> Result<(u16, String)> {
+pub fn post(
+    url: &str,
+    path: &str,
+    token: &str,
+    body: &str,
+    time_max: Duration,
+) -> Result<(u16, String)> {
     let request = format!(
         "POST {path} HTTP/1.0\r\nContent-Type: application/json\r\n\
          Authorization: Bearer {token}\r\nContent-Length: {}\r\n",
         body.len()
     );
-    send(url, &request, body)
+    send(url, &request, body, time_max)
 }
 
-fn send(url: &str, request: &str, body: &str) -> Result<(u16, String)> {
+fn send(url: &str, request: &str, body: &str, time_max: Duration) -> Result<(u16, String)> {
     let host = url
         .strip_prefix("http://")
         .map(|rest| rest.trim_end_matches('/'))
@@ -136,6 +142,7 @@ fn send(url: &str, request: &str, body: &str) -> Result<(u16, String)> {
         .with_context(|| format!("`{url}` must be http://HOST:PORT"))?;
     let hint = "is trunkline running, and is its http_listen this address?";
     let stream = connect(host).with_context(|| format!("nothing answers at {url} ({hint})"))?;
+    stream.set_read_timeout(Some(time_max))?;
     let answer = exchange(stream, host, request, body);
     let answer = answer.with_context(|| format!("no answer from {url}"))?;
     let (head, body) =
@@ -169,7 +176,6 @@ fn connect(host: &str) -> Result<TcpStream> {
 
 /// HTTP/1.0, so that the answer ends with the connection and is not cut into chunks.
 fn exchange(mut stream: TcpStream, host: &str, request: &str, body: &str) -> Result<String> {
-    stream.set_read_timeout(Some(ANSWER_TIME_MAX))?;
     stream.set_write_timeout(Some(ANSWER_TIME_MAX))?;
     let request = format!("{request}Host: {host}\r\n\r\n{body}");
     stream.write_all(request.as_bytes())?;

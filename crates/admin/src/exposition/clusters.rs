@@ -23,7 +23,8 @@ pub(super) fn clusters(out: &mut Exposition<'_>, monitor: &MonitorFigures) {
     let series =
         |value: fn(&ClusterRow) -> u64| clusters.iter().map(move |it| (it.name.clone(), value(it)));
     out.labelled(&metrics::CLUSTER_WRITERS, series(writers));
-    out.labelled(&metrics::CLUSTER_WRITER_CHANGES, series(|it| it.epoch.into()));
+    let changes = clusters.iter().map(|it| (it.name.clone(), new_writers(monitor, &it.name)));
+    out.labelled(&metrics::CLUSTER_WRITER_CHANGES, changes);
     out.head(&metrics::CLUSTER_EVENTS);
     for sum in &monitor.events {
         out.sample(&[("cluster", sum.cluster.as_str()), ("event", sum.event.as_str())], sum.count);
@@ -51,6 +52,13 @@ pub(super) fn clusters(out: &mut Exposition<'_>, monitor: &MonitorFigures) {
 fn writers(cluster: &ClusterRow) -> u64 {
     let writers = cluster.servers.iter().filter(|server| server.role == "writer");
     u64::try_from(writers.count()).unwrap_or(u64::MAX)
+}
+
+/// How often a server has become the writer of a cluster.
+fn new_writers(monitor: &MonitorFigures, cluster: &str) -> u64 {
+    let mut sums = monitor.events.iter();
+    let found = sums.find(|sum| sum.cluster == cluster && sum.event == "new_master");
+    found.map_or(0, |sum| sum.count)
 }
 
 fn members(clusters: &[ClusterRow]) -> impl Iterator<Item = (&ClusterRow, &MemberRow)> {

@@ -103,6 +103,7 @@ fn series_have_the_numbers_of_the_report() {
     check("trunkline_command_latency_seconds_bucket{command=\"SELECT\",le=\"0.0005\"}", 8_000.0);
     check("trunkline_command_latency_seconds_bucket{command=\"SELECT\",le=\"0.001\"}", 8_038.0);
     check("trunkline_command_latency_seconds_count{command=\"SELECT\"}", 8_040.0);
+    check("trunkline_cluster_writer_changes_total{cluster=\"shop\"}", 2.0);
     check("trunkline_cluster_writers{cluster=\"shop\"}", 1.0);
     check("trunkline_cluster_events_total{cluster=\"shop\",event=\"new_master\"}", 2.0);
     let member = "cluster=\"shop\",server=\"10.0.0.2:3306\"";

@@ -51,7 +51,7 @@ impl Cluster {
     /// Nobody writes before a server has told anew that it takes writes.
     fn forget_writers(&mut self, now_ms: u64, out: &mut Vec<Output>) {
         for host in self.hosts.values_mut() {
-            host.due_ms = now_ms;
+            host.due_ms = now_ms + 1;
             if let Some(facts) = host.facts.as_mut().filter(|facts| facts.is_writable) {
                 facts.is_writable = false;
                 host.writable_ms = None;

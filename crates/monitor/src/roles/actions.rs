@@ -68,7 +68,7 @@ const PRIVILEGED: &str = "SELECT ID FROM information_schema.PROCESSLIST WHERE \
     ID <> CONNECTION_ID() AND COMMAND NOT IN ('Daemon', 'Binlog Dump', 'Slave_IO', 'Slave_SQL', \
     'Slave_worker') AND USER NOT IN ('system user', 'event_scheduler') AND \
     USER <> SUBSTRING_INDEX(CURRENT_USER(), '@', 1) AND USER IN (SELECT \
-    SUBSTRING_INDEX(SUBSTRING_INDEX(GRANTEE, '@', 1), '''', -2) FROM \
+    SUBSTRING_INDEX(SUBSTRING_INDEX(GRANTEE, '''', 2), '''', -1) FROM \
     information_schema.USER_PRIVILEGES WHERE PRIVILEGE_TYPE IN ('READ_ONLY ADMIN', \
     'READ ONLY ADMIN', 'SUPER'))";
 
@@ -282,11 +282,12 @@ async fn follow(
     talk.execute(&change).await?;
     talk.execute(words.start).await?;
     connected(talk, words).await?;
+    let mut said = format!("it replicates from {}:{port}", job.source.0);
     if had.is_some() && job.old.runs_events {
-        // Its events are the new writer's by now, and disabled here as soon as that is replicated.
-        talk.execute("SET GLOBAL event_scheduler = ON").await?;
+        // Its events are enabled here until the new writer's word for them is replicated.
+        said.push_str("; its event_scheduler stays off");
     }
-    Ok(done(format!("it replicates from {}:{port}", job.source.0)))
+    Ok(done(said))
 }
 
 /// What the old writer has committed since it was demoted.

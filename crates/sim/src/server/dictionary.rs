@@ -172,7 +172,8 @@ mod tests {
                 assert_eq!((object.reading, object.writing), (Hidden::empty(), Hidden::UNKNOWN));
             }
             let view = object(shown, "audited").expect("it is there");
-            assert_eq!((view.kind, view.reading), (Kind::View, Hidden::OPAQUE));
+            let opaque = Hidden::OPAQUE | Hidden::DEFINED;
+            assert_eq!((view.kind, view.reading), (Kind::View, opaque));
             let view = object(hidden, "audited").expect("it is there");
             assert_eq!(view.reading, Hidden::OPAQUE);
             for table in ["marked0", "refused1", "guarded4"] {

@@ -21,6 +21,8 @@ use super::reporter::Reporter;
 
 /// How long a `KILL` may take; workers give up a little earlier.
 const KILL_TIME_MAX: Duration = Duration::from_secs(25);
+/// The longest that a hostgroup may be paused.
+const PAUSE_MAX: Duration = Duration::from_secs(3_600);
 /// How long workers may take to pause a hostgroup.
 const PAUSE_TIME_MAX: Duration = Duration::from_secs(2);
 /// The most sessions that are looked at for those that hold connections there.
@@ -272,6 +274,13 @@ impl Runtime for Control {
                 }
                 HostgroupTraffic::Pause(_) if !is_there => {
                     return Err(format!("hostgroup {hostgroup} has no server"));
+                }
+                HostgroupTraffic::Pause(Some(length)) if length > PAUSE_MAX => {
+                    return Err(format!(
+                        "a pause lasts for at most {} s, not {}",
+                        PAUSE_MAX.as_secs(),
+                        length.as_secs()
+                    ));
                 }
                 HostgroupTraffic::Pause(length) => {
                     length.unwrap_or(Duration::from_millis(default_ms))

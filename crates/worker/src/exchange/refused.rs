@@ -11,6 +11,7 @@ use trunkline_topology::Seen;
 
 use crate::{
     clients::client::{Awaits, Client, Phase, Purpose, Session, Stage, Statement},
+    commands::prepared::is_bulk,
     rooms::{Core, Exchange},
     routing::route::Route,
     servers::conn::Conn,
@@ -97,6 +98,8 @@ impl Core {
             && !client.is_mirror
             && statement.ending.is_none()
             && statement.stage == Stage::Sent(conn.id)
+            // Who was told that it is killed does not see it run.
+            && !conn.may_be_hit()
             && is_simple_write(statement)
             && statement.is_unchanged(self.env.shared.catalog());
         match () {
@@ -174,7 +177,9 @@ fn is_simple_write(statement: &Statement) -> bool {
         Depends::TRACKERS,
         Depends::LAST_GTID,
     ];
-    let is_run = matches!(statement.command.purpose, Purpose::Query | Purpose::Execute);
+    // Of an execution for many rows, the server commits each, and refuses what is left.
+    let is_run = matches!(statement.command.purpose, Purpose::Query | Purpose::Execute)
+        && !is_bulk(statement);
     let Some(known) = statement.meaning.known.as_ref().filter(|_| is_run) else { return false };
     let analysis = &known.analysis;
     let hidden = statement.meaning.proof.hidden;

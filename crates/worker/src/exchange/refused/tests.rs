@@ -1,6 +1,9 @@
 use std::sync::Arc;
 
-use trunkline_protocol::packet::{ok::OkPacket, status};
+use trunkline_protocol::{
+    Capabilities,
+    packet::{ok::OkPacket, status},
+};
 use trunkline_topology::WriterCell;
 
 use crate::tests::{OK, Reply, TestWorker};
@@ -133,6 +136,39 @@ fn what_may_have_done_something_is_told() {
     check(None, WRITE, 1290, &READ_ONLY.replace("only", "only=NO_LOCK"), [0, 0]);
     check(None, WRITE, 1047, "Unknown command", [0, 0]);
     check(None, WRITE, 1062, "Duplicate entry", [0, 0]);
+}
+
+#[test]
+fn an_execution_for_many_rows_is_told_as_some_may_be_there() {
+    for (payload, is_withheld) in [
+        (&b"\xFA\x01\0\0\0\x80\0\x03\0\0\x05\0\0\0"[..], false),
+        (b"\x17\x01\0\0\0\0\x01\0\0\0\0\x01\x03\0\x05\0\0\0", true),
+    ] {
+        let (mut world, _) = start();
+        let client = world.log_in();
+        world.session(client).login.capabilities.insert(Capabilities::STMT_BULK_OPERATIONS);
+        let text = "INSERT INTO s.t VALUES (?)";
+        world.send(client, &[b"\x16", text.as_bytes()].concat());
+        world.reply(&format!("PREPARE {text}"), Reply::Prepared(77, 1));
+        world.send(client, payload);
+        let asked = world.asked();
+        world.reply(&asked[0], Reply::Error(1290, READ_ONLY));
+        let counters = world.core().fx.stats.counters;
+        let found = (counters.refusals_withheld, counters.refusals_told_unproven);
+        assert_eq!(found, if is_withheld { (1, 0) } else { (0, 1) });
+    }
+}
+
+#[test]
+fn one_that_is_killed_meanwhile_is_told() {
+    let (mut world, _) = start();
+    let client = world.log_in();
+    world.ask(client, WRITE);
+    let conn = world.conn_asked(WRITE);
+    world.core().servers.conns.get_mut(conn).expect("a connection").holder.kills += 1;
+    world.reply(WRITE, Reply::Error(1290, READ_ONLY));
+    let counters = world.core().fx.stats.counters;
+    assert_eq!((counters.refusals_withheld, counters.refusals_told_unproven), (0, 1));
 }
 
 #[test]
