@@ -4,7 +4,7 @@
 //! program that takes longer than `script_time_max` is ended. Events that leave the list of the
 //! last 1,000 before their turn are left out, and that is said.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use tokio::sync::watch;
 use trunkline_config::Snapshot;
@@ -13,7 +13,7 @@ use trunkline_stats::{
     topology::{EventRow, MemberRow},
 };
 
-use crate::scripts::{Account, run};
+use crate::scripts::run_and_tell;
 
 /// Runs the program for each event for as long as somebody may tell one. `told`: the number of
 /// events so far; `topology`: clusters and events as they are now.
@@ -43,19 +43,7 @@ pub async fn keep_running(
         let Some(program) = words.next() else { continue };
         let arguments: Vec<String> = words.collect();
         let name = format!("cluster_event_script, {} of {}", event.event, event.cluster);
-        let limit = Duration::from_millis(settings.script_time_max);
-        match Account::of(settings) {
-            Err(reason) => tracing::error!("{name}: {reason}"),
-            Ok(account) => match run(&program, &arguments, account, limit).await {
-                Ok(ended) if ended.code == Some(0) => {}
-                Ok(ended) => {
-                    let code = ended.code.map_or("a signal".to_owned(), |code| code.to_string());
-                    let said = ended.complaint.lines().next().unwrap_or_default();
-                    tracing::warn!("{name}: ended with {code}: {said}");
-                }
-                Err(error) => tracing::warn!("{name}: {error}"),
-            },
-        }
+        run_and_tell(&name, &program, &arguments, settings).await;
     }
 }
 

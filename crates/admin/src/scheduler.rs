@@ -13,10 +13,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use crate::{
-    scripts::{Account, run},
-    service::AdminService,
-};
+use crate::{scripts::run_and_tell, service::AdminService};
 
 /// How long nothing is looked for when there is nothing to run.
 const REST: Duration = Duration::from_secs(3_600);
@@ -98,22 +95,9 @@ pub async fn keep_scheduling(service: Arc<AdminService>, mut jobs: watch::Receiv
 
 fn start(service: &AdminService, job: Job, running: Arc<Mutex<HashSet<i64>>>) {
     let snapshot = service.snapshot();
-    let limit = Duration::from_millis(snapshot.settings.script_time_max);
-    let account = Account::of(&snapshot.settings);
     tokio::spawn(async move {
         let name = format!("scheduler {}, {}", job.id, job.filename);
-        match account {
-            Err(reason) => tracing::error!("{name}: {reason}"),
-            Ok(account) => match run(&job.filename, &job.arguments, account, limit).await {
-                Ok(ended) if ended.code == Some(0) => {}
-                Ok(ended) => {
-                    let code = ended.code.map_or("a signal".to_owned(), |code| code.to_string());
-                    let said = ended.complaint.lines().next().unwrap_or_default().to_owned();
-                    tracing::warn!("{name}: ended with {code}: {said}");
-                }
-                Err(error) => tracing::warn!("{name}: {error}"),
-            },
-        }
+        run_and_tell(&name, &job.filename, &job.arguments, &snapshot.settings).await;
         running.lock().unwrap_or_else(PoisonError::into_inner).remove(&job.id);
     });
 }

@@ -134,6 +134,30 @@ pub async fn run(
     ended
 }
 
+/// Runs a script as the account that settings name, and says in the log how it ended, if not well.
+/// `name` is what it is called there.
+pub(crate) async fn run_and_tell(
+    name: &str,
+    script: &str,
+    arguments: &[String],
+    settings: &Settings,
+) {
+    let limit = Duration::from_millis(settings.script_time_max);
+    let account = match Account::of(settings) {
+        Ok(account) => account,
+        Err(reason) => return tracing::error!("{name}: {reason}"),
+    };
+    match run(script, arguments, account, limit).await {
+        Ok(Ended { code: Some(0), .. }) => {}
+        Ok(ended) => {
+            let code = ended.code.map_or("a signal".to_owned(), |code| code.to_string());
+            let said = ended.complaint.lines().next().unwrap_or_default();
+            tracing::warn!("{name}: ended with {code}: {said}");
+        }
+        Err(error) => tracing::warn!("{name}: {error}"),
+    }
+}
+
 async fn outcome(child: &mut Child) -> Result<Ended, NotRun> {
     let (output, complaint) = (child.stdout.take(), child.stderr.take());
     let read = tokio::join!(read(output, OUTPUT_MAX), read(complaint, COMPLAINT_MAX));

@@ -555,8 +555,8 @@ settings! {
         "0.1.0";
 
     /// How long a statement waits for what its names mean when they are met first. After that it
-    /// goes the careful way: to the writer, alone on its connection, which is reset or closed
-    /// behind it.
+    /// goes the careful way: to the writer, alone on its connection. Its session keeps that until
+    /// the answer is there, at most for `catalog_age_max` after its last statement.
     catalog_wait_ms: u64 = 100, Range::Numbers(0, 10_000), "ms", Live, "0.1.0";
 
     /// The most memory that the result cache takes, keys and records included. One result takes no

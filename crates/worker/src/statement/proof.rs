@@ -5,7 +5,8 @@
 //! the catalog's version: a known statement costs a comparison. Names that are met first are asked
 //! for by the control plane; the statement waits for the answer for a moment, once. What is not
 //! known then is taken for the worst: to the writer, alone on its connection, never sent twice,
-//! and the connection is reset behind it, or closed where nobody could say what a name means.
+//! and the connection is reset behind it. Where nobody could say what a name means, its session
+//! keeps the connection until somebody can, and it is closed then.
 
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc, sync::Arc};
 
