@@ -5,11 +5,9 @@
 //! What servers are asked and told is done by the caller ([`Order::Do`]), which says what came of
 //! it ([`Switchover::done`]); time is a parameter.
 //!
-//! Reading order: [`check`](mod@check) (what is in the way, and who is promoted), [`gtid`] (who has
-//! which transactions), [`Switchover`].
+//! Reading order: [`check`](mod@check) (what is in the way, and who is promoted), [`Switchover`].
 
 pub mod check;
-pub mod gtid;
 #[cfg(test)]
 mod tests;
 

@@ -1,6 +1,7 @@
 //! What is in the way of a switchover, and who is promoted.
 
-use super::gtid::Position;
+use trunkline_topology::gtid::Position;
+
 use crate::HostId;
 
 /// Seconds that a candidate may be behind.

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
-use trunkline_cluster::switchover::{Action, Done, check::Family, gtid::Position};
-use trunkline_topology::Secret;
+use trunkline_cluster::switchover::{Action, Done, check::Family};
+use trunkline_topology::{Secret, gtid::Position};
 
 use super::{
     questions::{Table, sources_of},
