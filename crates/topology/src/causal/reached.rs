@@ -41,8 +41,8 @@ pub struct Reached {
     has_more: AtomicBool,
     /// What has gaps, and origins without a lane.
     more: Mutex<Arc<Vec<Shown>>>,
-    /// How often something was published, or taken back.
-    changes: AtomicU64,
+    /// Whether its own writes have numbers.
+    numbers: AtomicBool,
 }
 
 impl Reached {
@@ -71,7 +71,6 @@ impl Reached {
             *self.more.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(more);
             self.has_more.store(has_more, Release);
         }
-        self.changes.fetch_add(1, Release);
     }
 
     /// Nobody knows what it shows: it is not followed any more.
@@ -111,9 +110,14 @@ impl Reached {
         })
     }
 
-    /// How often something was published, or taken back.
-    pub fn changes(&self) -> u64 {
-        self.changes.load(Acquire)
+    /// Says whether its own writes have numbers: whether it logs them, with GTIDs.
+    pub fn set_numbers(&self, numbers: bool) {
+        self.numbers.store(numbers, Release);
+    }
+
+    /// Whether its own writes have numbers. As long as nobody has looked, they have none.
+    pub fn numbers(&self) -> bool {
+        self.numbers.load(Acquire)
     }
 }
 

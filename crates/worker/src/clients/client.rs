@@ -20,7 +20,7 @@ use trunkline_sql::{
     analysis::{Analysis, Depends},
     token::Modes,
 };
-use trunkline_topology::{HostgroupId, ServerKey, TlsFacts, User};
+use trunkline_topology::{HostgroupId, ServerKey, TlsFacts, User, causal::Token};
 
 use crate::{
     accept::address_limits::AddressPlace,
@@ -268,6 +268,8 @@ pub(crate) struct Session {
     pub(crate) begins_read_only: bool,
     /// Why a lease with state was lost; the next command is answered with it, and the end.
     pub(crate) lost: Option<String>,
+    /// What it has written.
+    pub(crate) token: Token,
 }
 
 /// As whom, and with what agreed on, a client has logged in.
@@ -391,6 +393,7 @@ impl Session {
             has_asked_names: false,
             begins_read_only: false,
             lost: None,
+            token: Token::default(),
         }
     }
 
@@ -518,6 +521,10 @@ pub(crate) struct Target {
     pub(crate) was_lost: bool,
     /// Shares no connection any more: it was sent on one before.
     pub(crate) never_share: bool,
+    /// It runs on replicas only that show what its session has written.
+    pub(crate) is_causal: bool,
+    /// When it began to wait for one, µs; 0 before.
+    pub(crate) causal_since_us: u64,
 }
 
 /// What a statement does beside being answered.
@@ -575,6 +582,8 @@ impl Statement {
                 lost_unsent: 0,
                 was_lost: false,
                 never_share: false,
+                is_causal: false,
+                causal_since_us: 0,
             },
             beside: Beside { fill: None, mirrored: None, copy_of: None, upload: Upload::None },
             sent: Sent::default(),
@@ -633,6 +642,8 @@ pub(crate) enum Awaits {
     Past,
     /// That the hostgroup is paused no more.
     Resume,
+    /// That a replica shows what its session has written, or its client's timer.
+    Position,
     /// Its client's timer: a server has refused it as it is read-only, and another one may write by
     /// then.
     Writer,
