@@ -234,7 +234,11 @@ fn what_is_logged_and_not_visible_is_not_read() -> Result<()> {
         replication.primary().sql("INSERT INTO mark.note (id, text) VALUES (1, 'begin')")?;
         replication.wait_caught_up(SOON)?;
         if flavour == Flavour::MySql {
-            replica.sql("INSTALL PLUGIN rpl_semi_sync_source SONAME 'semisync_source.so'")?;
+            replica.sql(
+                "SET GLOBAL super_read_only = 0; SET sql_log_bin = 0;
+                 INSTALL PLUGIN rpl_semi_sync_source SONAME 'semisync_source.so';
+                 SET GLOBAL super_read_only = 1",
+            )?;
         }
         let causal = proxy(&replication, "causal_reads = \"session\"\ncausal_wait_ms = 500")?;
         wait_followed(&causal)?;
