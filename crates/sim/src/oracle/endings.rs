@@ -211,6 +211,8 @@ fn ending(
             && has_any_wait_cause(index, since_us, at_us)
         // Nor does anything run behind what a `KILL QUERY` met before it was sent.
         || told.is_some_and(|session| met_unsent(index, session)) && has_open_exchange(session)
+        // That is told, and may be lost with the connection when the client sends something just then.
+        || told.is_none() && lost_ahead(index, session, at_us)
         // A server that is taken out takes those along whose bytes go straight to it.
         || is_forwarded(index, session, at_us) && has_new_setting(index, at_us);
     if !is_true {
@@ -327,6 +329,13 @@ fn has_new_setting(index: &Index<'_>, at_us: Micros) -> bool {
 /// Whether commands of its were not answered that it had sent behind others.
 fn has_sent_ahead(session: &SessionHistory) -> bool {
     session.exchanges.iter().filter(|exchange| is_open(exchange)).count() > 1
+}
+
+/// Whether a statement was interrupted behind which the session had sent others.
+fn lost_ahead(index: &Index<'_>, session: &SessionHistory, at_us: Micros) -> bool {
+    let first = session.exchanges.iter().find(|exchange| is_open(exchange));
+    has_sent_ahead(session)
+        && first.is_some_and(|first| is_killed(index, session, first.sent_us, at_us))
 }
 
 fn is_open(exchange: &Exchange) -> bool {
