@@ -93,7 +93,8 @@ kinds! {
     UnknownCommand = 1047 b"08S01" Client Useless,
     /// The session's schema is on no server.
     UnknownSchema = 1049 b"42000" Client Useless,
-    /// `stop_timeout` is over while the command is under way; the session ends.
+    /// `stop_timeout` is over while the command is under way; the session ends. The text says
+    /// whether a server had got it.
     ShuttingDown = 1053 b"08S01" Operator MayBeDone,
     /// `KILL` of a number that no session has.
     UnknownThread = 1094 b"HY000" Client Useless,

@@ -49,7 +49,7 @@ fn check_session(
                 || is_ahead
                 || hiding.contains(&ran.link)
                 || place.said.held
-                    && visited.contains(&ran.link)
+                    && (visited.contains(&ran.link) || has_left_unseen(session, ran))
                     && (wished.contains(&ran.link) || may_follow(index, session, &place, ran));
             if !is_held && !is_allowed(index, session, &place, ran) {
                 let evidence = format!(
@@ -84,6 +84,16 @@ fn prepared_on(index: &Index<'_>, client: &ClientHistory, session: &SessionHisto
     };
     let prepares = index.facts().prepares.iter().filter(|(at_us, tag, _)| is_own(*at_us, *tag));
     prepares.map(|(.., link)| *link).collect()
+}
+
+/// Whether something without a number of its own failed before, nobody knows where, that may hold
+/// the session there.
+fn has_left_unseen(session: &SessionHistory, ran: &Execution) -> bool {
+    session.exchanges.iter().any(|exchange| {
+        exchange.statements.iter().all(|said| said.tag.is_repeated())
+            && exchange.error().is_some()
+            && exchange.answered_us().is_some_and(|at_us| at_us <= ran.at_us)
+    })
 }
 
 /// Whether a statement may follow the session to a connection that holds it. A write does not
