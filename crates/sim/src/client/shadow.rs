@@ -16,7 +16,7 @@ use trunkline_protocol::packet::{greeting::Flavor, status};
 use super::{
     access::{access_of, is_of_tables, pins_for_good, reads_traces},
     login::COLLATION,
-    reply::{Done, Part, Refused},
+    reply::{Done, LOST_TRANSACTION, Part, Refused},
     rows::{KEYS_PER_CLIENT, OwnRows, is_own, row_of},
 };
 use crate::{
@@ -127,8 +127,16 @@ impl Shadow {
     }
 
     /// A command that is no statement failed: that is what is told of from now on, if anything.
-    pub(super) fn command_failed(&mut self, error: &Refused) {
-        self.session.fail(failure_of(error));
+    pub(super) fn command_failed(&mut self, error: &Refused, rows: &mut OwnRows) {
+        match error.is_lost_transaction() {
+            true => {
+                self.lose_transaction(failure_of(error));
+                if let Some(unit) = self.unit.take() {
+                    rows.end_unit(unit, true);
+                }
+            }
+            false => drop(self.session.fail(failure_of(error))),
+        }
         self.forget_traces();
     }
 
@@ -409,6 +417,7 @@ impl Shadow {
     ) {
         let is_in_transaction = self.session.is_in_transaction();
         let has_failed = matches!(answer, Answer::Failed(_));
+        let is_lost = matches!(answer, Answer::Failed(failure) if is_lost_transaction(failure));
         let mut new_unit = || {
             *next_unit += 1;
             Some(*next_unit)
@@ -419,7 +428,7 @@ impl Shadow {
             if begins_next || !is_in_transaction {
                 said.ends = Some(match (&statement.act, has_failed) {
                     // It commits before it waits for the tables.
-                    (Act::LockTables { .. }, true) => Ends::Commit,
+                    (Act::LockTables { .. }, true) if !is_lost => Ends::Commit,
                     (Act::Rollback, _) | (_, true) => Ends::Rollback,
                     _ => Ends::Commit,
                 });
@@ -565,6 +574,11 @@ pub(super) fn answer_of(part: &Part) -> Answer {
         Part::Error(error) => Answer::Failed(failure_of(error)),
         Part::Prepared { .. } | Part::Text(_) => Answer::Done(statement::Done::default()),
     }
+}
+
+/// Whether the proxy says by this error that a transaction was lost with its connection.
+fn is_lost_transaction(failure: &Failure) -> bool {
+    failure.code == 1213 && failure.message.starts_with(LOST_TRANSACTION)
 }
 
 fn failure_of(error: &Refused) -> Failure {

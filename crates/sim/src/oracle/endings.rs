@@ -8,6 +8,7 @@
 //! | any | the client expects it: `KILL`, an unknown statement id, a rule |
 //! | any | a server refused what the proxy sent of its own (state, login) with it |
 //! | 2013 | a connection to a server was lost, this session's or on the way to it |
+//! | 1213 | the same, where it says that it is for that |
 //! | 9001 | the cause in its text was true while the statement waited |
 //! | 1907 | it took as long as a statement may |
 //! | 1040, 1226 | so many clients or sessions were there |
@@ -430,7 +431,7 @@ impl Look<'_, '_> {
 
     /// The connection that served it, or the session before it, is gone.
     fn is_lost(&self, error: &Refused, at_us: Micros) -> bool {
-        if error.code != 2013 {
+        if error.code != 2013 && !error.is_lost_transaction() {
             return false;
         }
         // A server's nonsense shows when the connection is used next, however late that is.
@@ -536,7 +537,9 @@ fn is_true_everywhere(
             has(CauseKind::Lost) || index.any_lost(from_us, until_us.saturating_add(SLACK_US))
         }
         // Closed by the proxy itself, as an operator wants it.
-        2013 if error.message.contains("taken out of the hostgroup") => has(CauseKind::Offline),
+        2013 | 1213 if error.message.contains("taken out of the hostgroup") => {
+            has(CauseKind::Offline)
+        }
         2013 => index.any_lost(from_us.saturating_sub(SLACK_US), until_us),
         _ => false,
     };
