@@ -48,8 +48,8 @@ fn check_session(
             let is_held = unit == Some(&ran.link)
                 || is_ahead
                 || hiding.contains(&ran.link)
-                || place.said.held
-                    && (visited.contains(&ran.link) || has_left_unseen(session, ran))
+                || (place.said.held && visited.contains(&ran.link)
+                    || has_left_unseen(session, ran))
                     && (wished.contains(&ran.link) || may_follow(index, session, &place, ran));
             if !is_held && !is_allowed(index, session, &place, ran) {
                 let evidence = format!(
