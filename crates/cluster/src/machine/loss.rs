@@ -89,6 +89,11 @@ impl Cluster {
         sources.all(|source| source == first).then_some(first)
     }
 
+    /// Whether a member refuses connections.
+    pub fn refuses(&self, id: HostId) -> bool {
+        self.hosts.get(&id).is_some_and(Host::refuses)
+    }
+
     fn witnesses(&self, lost: HostId, host: &Host) -> Witnesses {
         let mut found = Witnesses::default();
         for (id, replica) in &self.hosts {

@@ -58,6 +58,41 @@ impl fmt::Display for Position {
     }
 }
 
+/// What a MariaDB server has logged: the last transaction of each server in each domain.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct BinlogState(BTreeMap<(u32, u32), u64>);
+
+impl BinlogState {
+    /// Reads a value of `gtid_binlog_state`; `None` if it is none.
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut state = Self::default();
+        for gtid in text.split(',').map(str::trim).filter(|gtid| !gtid.is_empty()) {
+            let mut parts = gtid.split('-');
+            let domain = parts.next()?.parse().ok()?;
+            let server = parts.next()?.parse().ok()?;
+            let sequence: u64 = parts.next()?.parse().ok()?;
+            if parts.next().is_some() {
+                return None;
+            }
+            let last: &mut u64 = state.0.entry((domain, server)).or_default();
+            *last = sequence.max(*last);
+        }
+        Some(state)
+    }
+
+    /// The transactions here that another server has not logged.
+    pub fn beyond(&self, other: &Self) -> Vec<String> {
+        let known = |key: &(u32, u32)| other.0.get(key).copied().unwrap_or_default();
+        let beyond = self.0.iter().filter(|(key, sequence)| **sequence > known(key));
+        beyond
+            .map(|((domain, server), sequence)| match known(&(*domain, *server)) {
+                0 => format!("{domain}-{server}-{sequence} and those of that server before it"),
+                known => format!("{domain}-{server}-{sequence} and back to {}", known + 1),
+            })
+            .collect()
+    }
+}
+
 /// A set of MySQL's transactions: by `uuid` or `uuid:tag` the numbers, as ranges that neither touch
 /// nor overlap, in order; both ends belong to them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -225,6 +260,17 @@ mod tests {
         for text in ["a", "a:", "a:0", "a:5-3", "x y:1", "a:1-x", "a:tag"] {
             assert_eq!(GtidSet::parse(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn what_a_server_logged_alone_is_found_though_others_are_further() {
+        let parse = |text| BinlogState::parse(text).expect("a state");
+        let (old, new) = (parse("0-1-100,1-1-4"), parse("0-1-98,0-2-105,1-1-4"));
+        assert_eq!(old.beyond(&new), ["0-1-100 and back to 99"]);
+        assert!(parse("0-1-98").beyond(&new).is_empty());
+        assert!(parse("").beyond(&new).is_empty());
+        assert_eq!(new.beyond(&old), ["0-2-105 and those of that server before it"]);
+        assert_eq!(BinlogState::parse("0-1"), None);
     }
 
     #[test]
