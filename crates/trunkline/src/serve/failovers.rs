@@ -1,7 +1,10 @@
-//! What failovers need beside the servers: the operator's program for fencing, and the file in which
-//! they are noted.
+//! What failovers need beside the servers: the operator's program for fencing, and the file that
+//! notes them.
 
-use std::{path::Path, path::PathBuf, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use trunkline_admin::event_script;
 use trunkline_monitor::{Aids, FenceRequest};
