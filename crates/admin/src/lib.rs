@@ -27,7 +27,8 @@ pub mod status;
 pub use http::{keep_ports, serve};
 pub use source::{
     Answer, ApplyFuture, Ending, FailedLogins, Health, HostgroupTraffic, KillFuture, NotKilled,
-    PausedHostgroup, ReportFuture, Runtime, SessionsFuture, StatusSource, Switched, Traffic,
+    OfCluster, PausedHostgroup, ReportFuture, Runtime, SessionsFuture, StatusSource, Switched,
+    Traffic,
 };
 pub use status::{sessions::sessions_text, status_text, topology::topology_text};
 

@@ -649,6 +649,20 @@ settings! {
     /// than what statements may wait.
     switchover_timeout: u64 = 8_000, Range::Numbers(100, 600_000), "ms", Live, "0.1.0";
 
+    /// The program that sees to it that a lost writer takes no more writes, with its arguments, as
+    /// in `cluster_event_script`: `$EVENT` is `fence`, `$INITIATOR` the lost writer. It is run in a
+    /// failover when that is neither read-only nor refuses connections. Only if it ends with 0,
+    /// within `script_time_max`, another server is promoted. Empty: see `promote_unreachable`.
+    fence_script: String = String::new(), Range::Text(1_024), "", Live, "0.1.0";
+
+    /// Whether a failover promotes a server although the lost writer could not be fenced: it may
+    /// still take writes of clients that reach it by another way, and these are lost.
+    promote_unreachable: bool = false, Range::All, "", Live, "0.1.0";
+
+    /// How long after a failover no other one of that cluster begins by itself; `CLEAR FAILOVER`
+    /// ends that time.
+    failover_block: u64 = 3_600_000, Range::Numbers(0, DAY_MS), "ms", Live, "0.1.0";
+
     /// How often servers with a `max_replication_lag` are asked.
     monitor_replication_lag_interval: u64 = 10_000, Range::Numbers(100, 604_800_000), "ms", Live,
         "0.1.0";

@@ -533,6 +533,10 @@ impl AdminService {
                     }
                 }
             }
+            Command::OfCluster(order) => match self.runtime.cluster_order(order).await {
+                Ok(lines) => Ok(Reply::said(lines.join("; "))),
+                Err(error) => Err(Refused::new(error)),
+            },
             Command::Hostgroup(id, change) => {
                 match self.runtime.hostgroup_traffic(id, change).await {
                     Ok(lines) => Ok(Reply::said(lines.join("; "))),

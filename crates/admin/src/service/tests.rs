@@ -18,7 +18,7 @@ use crate::{
     sample,
     source::{
         Answer, ApplyFuture, Ending, FailedLogins, Health, HostgroupTraffic, KillFuture, NotKilled,
-        PausedHostgroup, ReportFuture, SessionsFuture, StatusSource, Switched, Traffic,
+        OfCluster, PausedHostgroup, ReportFuture, SessionsFuture, StatusSource, Switched, Traffic,
     },
 };
 
@@ -116,6 +116,10 @@ impl Runtime for Kept {
 
     fn forget_failed_logins(&self) -> u64 {
         1
+    }
+
+    fn cluster_order(&self, order: OfCluster) -> ApplyFuture<'_> {
+        Box::pin(async move { Ok(vec![format!("{order:?}")]) })
     }
 
     fn switchover(

@@ -257,7 +257,9 @@ impl Exchange {
         let Some((statement, route)) = client.waits_for_position() else { return false };
         let readers = statement.target.hostgroup;
         let has_online = self.core.servers.pool.has_online(readers, self.core.env.now.ms());
-        if self.core.misses(client, route) && has_online {
+        // What it was to be a part of may have gone: then its client's timer says so.
+        let has_lost = client.session.as_ref().is_some_and(|session| session.lost.is_some());
+        if has_lost || self.core.misses(client, route) && has_online {
             return true;
         }
         let Phase::Running(statement) = &mut client.phase else { return false };

@@ -52,9 +52,10 @@ fn writes(world: &mut TestWorker, client: ClientId, gtid: &str) {
 }
 
 /// Where the read goes that the client has under way.
-fn goes_to(world: &mut TestWorker) -> String {
+fn goes_to(world: &mut TestWorker, client: ClientId) -> String {
     let address = world.address_asked(READ).to_owned();
     world.reply(READ, Reply::Rows(&["1"]));
+    assert_eq!(world.answer(client), "rows 1");
     address
 }
 
@@ -70,13 +71,13 @@ fn a_read_waits_until_the_replica_shows_what_its_session_has_written() {
     assert!(world.core().env.shared.causal().is_waited());
     shows(&mut world, 5);
     world.pass_ms(10);
-    assert_eq!(goes_to(&mut world), READER);
+    assert_eq!(goes_to(&mut world, client), READER);
     assert!(!world.core().env.shared.causal().is_waited());
     // Who has written nothing waits for nothing.
     let other = world.log_in();
     shows(&mut world, 0);
     world.ask(other, READ);
-    assert_eq!(goes_to(&mut world), READER);
+    assert_eq!(goes_to(&mut world, other), READER);
 }
 
 #[test]
@@ -88,12 +89,12 @@ fn a_read_that_has_waited_in_vain_goes_to_the_writer_and_the_next_ones_at_once()
     world.pass_ms(190);
     assert_eq!(world.asked(), [""; 0]);
     world.pass_ms(20);
-    assert_eq!(goes_to(&mut world), WRITER);
+    assert_eq!(goes_to(&mut world, client), WRITER);
     world.ask(client, READ);
-    assert_eq!(goes_to(&mut world), WRITER);
+    assert_eq!(goes_to(&mut world, client), WRITER);
     shows(&mut world, 5);
     world.ask(client, READ);
-    assert_eq!(goes_to(&mut world), READER);
+    assert_eq!(goes_to(&mut world, client), READER);
     let counters = &world.core().fx.stats.counters;
     assert_eq!((counters.causal_writer, counters.causal_reached), (2, 1));
 }
@@ -107,7 +108,7 @@ fn a_read_that_no_replica_can_answer_fails_or_is_stale_where_that_is_wished() {
         world.ask(client, READ);
         match expected {
             "" => assert!(world.answer(client).contains("hostgroup 20 shows what this session")),
-            expected => assert_eq!(goes_to(&mut world), expected),
+            expected => assert_eq!(goes_to(&mut world, client), expected),
         }
     }
 }
@@ -148,7 +149,7 @@ fn what_was_written_is_in_doubt_after_an_error_until_the_next_write() {
     world.run(client, WRITE, Reply::Error(1062, "it is there"));
     assert!(in_doubt(&mut world));
     world.ask(client, READ);
-    assert_eq!(goes_to(&mut world), WRITER);
+    assert_eq!(goes_to(&mut world, client), WRITER);
     writes(&mut world, client, "0-1-6");
     assert!(!in_doubt(&mut world));
     // It has met what others have written.
@@ -167,7 +168,7 @@ fn a_writer_whose_writes_have_no_numbers_is_read_from() {
     let client = world.log_in();
     world.run(client, WRITE, Reply::Ok);
     world.ask(client, READ);
-    assert_eq!(goes_to(&mut world), WRITER);
+    assert_eq!(goes_to(&mut world, client), WRITER);
 }
 
 #[test]

@@ -31,6 +31,7 @@ use crate::{
     clients::memory::ClientMemory,
     clients::session::ClientSession,
     compressed::Packing,
+    exchange::rolled_back::Lost,
     mirror::{CopyOf, MirrorSide},
     outbox::Outbox,
     prepared::{Came, ClientStmt, ClientStmts, Contents, Entry, Reading},
@@ -266,8 +267,8 @@ pub(crate) struct Session {
     /// Its transaction, which only reads, is to leave a reader: it begins anew on the writer before
     /// the statement under way.
     pub(crate) begins_read_only: bool,
-    /// Why a lease with state was lost; the next command is answered with it, and the end.
-    pub(crate) lost: Option<String>,
+    /// What was lost with a lease; the next command is answered with it.
+    pub(crate) lost: Option<Lost>,
     /// What it has written.
     pub(crate) token: Token,
 }
@@ -322,6 +323,8 @@ pub(crate) struct Lease {
     pub(crate) only_reads: bool,
     /// Its transaction began with an access mode or isolation level of its own.
     pub(crate) begun_apart: bool,
+    /// The last reply was no error, and told of an open transaction.
+    pub(crate) is_sure: bool,
     /// An error has ended its transaction, or may have, and no reply has said since whether one is
     /// open.
     pub(crate) is_in_doubt: bool,

@@ -170,6 +170,7 @@ impl Given {
             is_in_trans: pins.has(PinReason::Transaction),
             pins,
             only_reads: false,
+            is_sure: false,
             begun_apart: false,
             is_left: false,
             is_in_doubt: false,
