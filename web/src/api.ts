@@ -12,7 +12,8 @@ export type Session = {
 /** A value of a table. */
 export type Cell = string | number | null;
 export type Row = Record<string, Cell>;
-export type Rows = { columns: string[]; rows: Row[] };
+/** `version` is that of the configuration that ran when it was asked. */
+export type Rows = { columns: string[]; rows: Row[]; version: number };
 export type Done = { affected: number; info: string; warnings: string[] };
 
 /** p50, p95 and p99 in µs. */

@@ -102,6 +102,7 @@ function Console(props: { session: Session; theme: string; changeTheme: () => vo
   useEffect(() => {
     document.title = `${page.title} – Trunkline`;
     lookAt(page.topics);
+    setSaid("");
     main.current?.scrollTo(0, 0);
   }, [page.name]);
   useEffect(() => {

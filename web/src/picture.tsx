@@ -32,7 +32,9 @@ export function Picture({ now, topology }: { now: Now; topology: Topology | unde
 
 function Drawing({ now, topology, width }: { now: Now; topology: Topology | undefined; width: number }) {
   const groups = new Map<number, Server[]>();
-  for (const server of now.servers.slice(0, SERVERS_MAX)) {
+  // A cluster's servers are entries of both of its hostgroups, and stand by in one of them.
+  const drawn = now.servers.filter((server) => server.state !== "STANDBY" || server.rate);
+  for (const server of drawn.slice(0, SERVERS_MAX)) {
     groups.set(server.hostgroup, [...(groups.get(server.hostgroup) ?? []), server]);
   }
   const isNarrow = width < 640;

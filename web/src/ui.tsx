@@ -4,6 +4,7 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useId, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
 import type { Cell, Rows } from "./api";
+import { moment } from "./text";
 
 export function Badge({ kind, children }: { kind: string; children: ComponentChildren }) {
   return <span class={`badge ${kind}`}>{children}</span>;
@@ -178,6 +179,11 @@ function colour(name: string): string {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
+/** `hh:mm:ss` of seconds since 1970. */
+function clock(unixSec: number): string {
+  return moment(unixSec).slice(11);
+}
+
 export type Line = { name: string; colour: string; fill?: boolean };
 
 /** Lines over the last minutes. `data` has the times first, in s. */
@@ -209,11 +215,11 @@ export function Chart(props: {
         cursor: { y: false, drag: { x: false, y: false } },
         scales: { y: { range: (_, __, most) => [0, most > 0 ? most * 1.1 : 1] } },
         axes: [
-          axis,
+          { ...axis, values: (_, times) => times.map((time) => clock(time)) },
           { ...axis, size: 62, values: (_, values) => values.map((value) => show.current(value)) },
         ],
         series: [
-          { label: "time" },
+          { label: "time", value: (_: uPlot, time: number | null) => (time === null ? "–" : clock(time)) },
           ...props.lines.map((line) => ({
             label: line.name,
             stroke: colour(line.colour),

@@ -76,7 +76,7 @@ function Layers({ session, say }: PageProps) {
     columns.push({ name: "DISK and MEMORY", show: (row) => <Difference rows={row.toSave} />, isWide: true });
     const press = (title: string, sql: string, module: string, layers: string, text: string) => (
       <button type="button" class="small" onClick={() => setOrder({ title, sql, module, layers, text })}
-        aria-label={`${title} ${module}`}>
+        aria-label={`${title} … ${module}`}>
         {title} …
       </button>
     );
@@ -125,7 +125,7 @@ function Layers({ session, say }: PageProps) {
       <Table label="Modules of the configuration" columns={columns} rows={found.told ?? []}
         rowKey={(row) => row.module} empty="Comparing …" />
       {order && (
-        <Move order={order} version={version} say={say}
+        <Move order={order} say={say}
           close={() => {
             setOrder(undefined);
             found.again();
@@ -155,43 +155,45 @@ function Difference({ rows }: { rows: Rows }) {
 }
 
 /** Moves a module, if it is still what was shown. */
-function Move(props: { order: Order; version: number; say: (text: string) => void; close: () => void }) {
+function Move(props: { order: Order; say: (text: string) => void; close: () => void }) {
   const { order } = props;
-  // What was decided on: the version that ran, and what differed, when the dialog was opened.
-  const [version, setVersion] = useState(props.version);
   const [turn, setTurn] = useState(0);
+  // What is decided on: what differs, and the version that runs.
   const shown = useAsked(() => difference(order.module, order.layers), [turn]);
   const [failed, setFailed] = useState("");
-  const [isConflict, setConflict] = useState(false);
+  const [conflict, setConflict] = useState("");
   const [isBusy, setBusy] = useState(false);
   const run = async () => {
     setBusy(true);
     setFailed("");
+    const before = shown.told;
     try {
       const now = await difference(order.module, order.layers);
-      if (JSON.stringify(now.rows) !== JSON.stringify(shown.told?.rows)) {
-        setConflict(true);
-        return;
+      if (now.version !== before?.version) {
+        setConflict(`version ${before?.version} ran when this was shown, and version ${now.version} runs now`);
+      } else if (JSON.stringify(now.rows) !== JSON.stringify(before.rows)) {
+        setConflict("what differs is not what is shown here any more");
+      } else {
+        const done = await api.run(order.sql, before.version);
+        props.say([`${order.sql}: done.`, done.info, ...done.warnings].filter(Boolean).join(" "));
+        props.close();
       }
-      const done = await api.run(order.sql, version);
-      props.say([`${order.sql}: done.`, done.info, ...done.warnings].filter(Boolean).join(" "));
-      props.close();
     } catch (error) {
-      if ((error as { status?: number }).status === 409) setConflict(true);
+      if ((error as { status?: number }).status === 409) setConflict((error as Error).message);
       else setFailed((error as Error).message);
     } finally {
       setBusy(false);
     }
   };
   const again = () => {
-    setConflict(false);
-    setVersion(props.version);
+    setConflict("");
+    setFailed("");
     setTurn(turn + 1);
   };
   return (
     <Dialog title={`${order.title} ${order.module}?`} close={props.close}
       confirm={
-        isConflict
+        conflict
           ? { name: "Look again", run: again }
           : { name: order.title, isDangerous: order.title !== "Save", isBusy: isBusy || !shown.told, run: () => void run() }
       }>
@@ -200,10 +202,9 @@ function Move(props: { order: Order; version: number; say: (text: string) => voi
       </p>
       <p>{order.text}</p>
       {shown.told && <Difference rows={shown.told} />}
-      {isConflict && (
+      {conflict && (
         <p class="failure" role="alert">
-          Somebody else has changed the configuration meanwhile: version {version} was shown, version {props.version} runs.
-          Nothing was done. Look at what differs now, and decide again.
+          Somebody else was faster: {conflict}. Nothing was done. Look at what differs now, and decide again.
         </p>
       )}
       <Failure text={failed || shown.failed} />
@@ -283,7 +284,7 @@ function History({ say }: PageProps) {
             name: "Roll back",
             show: (row) => (
               <button type="button" class="small" onClick={() => (setFailed(""), setRow(row))}
-                aria-label={`Roll back to revision ${row.revision}`}>
+                aria-label={`To this …: roll back to revision ${row.revision}`}>
                 To this …
               </button>
             ),

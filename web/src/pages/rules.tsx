@@ -30,7 +30,7 @@ export function RulesPage({ session }: PageProps) {
       const hits = await api.rows("SELECT rule_id, hits FROM stats_mysql_query_rules ORDER BY rule_id");
       const found = mayConfigure
         ? await api.rows("SELECT * FROM runtime_mysql_query_rules ORDER BY rule_id")
-        : { columns: ["rule_id"], rows: hits.rows };
+        : hits;
       const of = new Map(hits.rows.map((row) => [row.rule_id, row.hits]));
       return found.rows.map((row): Row => ({ ...row, hits: of.get(row.rule_id ?? null) ?? 0 }));
     },

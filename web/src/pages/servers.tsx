@@ -67,15 +67,6 @@ function ClusterPanel({ cluster, session, say }: PageProps & { cluster: Cluster 
             name: "Writable",
             show: (row) => (row.writable === null ? "–" : row.writable ? "yes" : "no"),
           },
-          { name: "Lag", show: (row) => (row.lag_sec === null ? "–" : `${row.lag_sec} s`), by: (row) => row.lag_sec ?? -1, isNumber: true },
-          { name: "Replicates from", show: (row) => (row.source ? <code>{row.source}</code> : "–") },
-          { name: "Version", show: (row) => row.version || "–" },
-          { name: "Transactions", show: (row) => <code class="clip">{row.gtid || "–"}</code>, isWide: true },
-          {
-            name: "To know",
-            show: (row) => row.warnings.map((text) => <div key={text} class="warning">{text}</div>),
-            isWide: true,
-          },
           ...(mayChange
             ? [
                 {
@@ -85,15 +76,28 @@ function ClusterPanel({ cluster, session, say }: PageProps & { cluster: Cluster 
                       "writes"
                     ) : (
                       <button type="button" class="small" onClick={() => setTarget(row.address)}
-                        aria-label={`Make ${row.address} the writer`}>
+                        aria-label={`To this …: make ${row.address} the writer`}>
                         To this …
                       </button>
                     ),
                 },
               ]
             : []),
+          { name: "Lag", show: (row) => (row.lag_sec === null ? "–" : `${row.lag_sec} s`), by: (row) => row.lag_sec ?? -1, isNumber: true },
+          { name: "Replicates from", show: (row) => (row.source ? <code>{row.source}</code> : "–") },
+          { name: "Version", show: (row) => row.version || "–" },
+          { name: "Transactions", show: (row) => <code class="clip">{row.gtid || "–"}</code>, isWide: true },
         ]}
       />
+      <ul class="warnings" aria-label={`What to know of ${cluster.name}`}>
+        {cluster.servers.flatMap((row) =>
+          row.warnings.map((text) => (
+            <li key={`${row.address} ${text}`}>
+              <code>{row.address}</code> {text}
+            </li>
+          )),
+        )}
+      </ul>
       {target !== undefined && (
         <Switchover cluster={cluster.name} to={target} say={say} close={() => setTarget(undefined)} />
       )}

@@ -62,7 +62,7 @@ export function SessionsPage({ session, say }: PageProps) {
     columns.push({
       name: "End",
       show: (row) => (
-        <button type="button" class="small danger" onClick={() => setVictim(row)} aria-label={`Kill session ${row.id}`}>
+        <button type="button" class="small danger" onClick={() => setVictim(row)} aria-label={`Kill … session ${row.id}`}>
           Kill …
         </button>
       ),

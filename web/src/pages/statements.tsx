@@ -81,7 +81,7 @@ function AllDigests({ lookAt }: PageProps) {
       show: (row) => (
         <span class="with-spark">
           <Spark values={last(row)} label="executions per second" />
-          {rate(last(row).at(-1))}
+          <span>{rate(last(row).at(-1))}</span>
         </span>
       ),
       isNumber: true,
@@ -197,7 +197,8 @@ function OneDigest({ digest, session }: PageProps & { digest: string }) {
                     const rates = live.digests.get(digestKey(row))?.rates ?? [];
                     return (
                       <span class="with-spark">
-                        <Spark values={rates} label="executions per second" /> {rate(rates.at(-1))}
+                        <Spark values={rates} label="executions per second" />
+                        <span>{rate(rates.at(-1))}</span>
                       </span>
                     );
                   },

@@ -8,10 +8,11 @@ use std::{
 };
 
 use tokio::sync::watch;
-use trunkline_stats::{DigestOrder, SessionQuery};
+use trunkline_stats::{DigestOrder, DigestQuery, SessionQuery};
 
-use super::figures::{self, Clock};
+use super::figures::{Clock, point, sessions, statements};
 use crate::{
+    figures::Figures,
     http::{REPORT_TIME_MAX, rows_of_each_worker},
     source::StatusSource,
 };
@@ -59,13 +60,15 @@ pub(super) type Told = Arc<str>;
 /// All topics that are looked at.
 pub(super) struct Hub {
     source: Arc<dyn StatusSource>,
+    figures: Arc<Figures>,
     topics: Mutex<HashMap<Topic, watch::Sender<Told>>>,
     history: Mutex<VecDeque<String>>,
 }
 
 impl Hub {
-    pub(super) fn new(source: Arc<dyn StatusSource>) -> Arc<Self> {
-        Arc::new(Self { source, topics: Mutex::default(), history: Mutex::default() })
+    pub(super) fn new(source: Arc<dyn StatusSource>, figures: Arc<Figures>) -> Arc<Self> {
+        let (topics, history) = (Mutex::default(), Mutex::default());
+        Arc::new(Self { source, figures, topics, history })
     }
 
     /// Looks at a topic, for as long as the receiver is there.
@@ -126,9 +129,10 @@ impl Hub {
         let told = async {
             match topic {
                 Topic::Now => {
-                    let report = source.report(trunkline_stats::DigestQuery::NONE).await;
+                    let mut report = source.report(DigestQuery::NONE).await;
+                    self.figures.fill(&mut report.process);
                     let picture = clock.now(report);
-                    self.keep(figures::point(&picture).to_string());
+                    self.keep(point(&picture).to_string());
                     picture.to_string()
                 }
                 Topic::Topology => {
@@ -136,12 +140,12 @@ impl Hub {
                 }
                 Topic::Sessions => {
                     let query = SessionQuery { rows_max: ROWS_MAX, pinned_only: false };
-                    figures::sessions(&source.sessions(query).await).to_string()
+                    sessions(&source.sessions(query).await).to_string()
                 }
                 Topic::Statements(order) => {
                     let order = DigestOrder::from_name(order).unwrap_or(DigestOrder::SumTime);
                     let query = rows_of_each_worker(order, ROWS_MAX);
-                    figures::statements(source.report(query).await, order, ROWS_MAX).to_string()
+                    statements(source.report(query).await, order, ROWS_MAX).to_string()
                 }
             }
         };
@@ -156,9 +160,7 @@ async fn produce(hub: Arc<Hub>, topic: Topic, sender: watch::Sender<Told>) {
         if let Some(told) = hub.tell(topic, &mut clock).await {
             sender.send_replace(Told::from(told));
         }
-        tokio::select! {
-            () = tokio::time::sleep(topic.interval()) => {}
-            () = sender.closed() => {}
-        }
+        // A page that asks for other topics is away for a moment only.
+        tokio::time::sleep(topic.interval()).await;
     }
 }

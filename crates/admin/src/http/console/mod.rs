@@ -73,7 +73,7 @@ pub struct Console {
 impl Console {
     /// A console that shows what `source` tells, and changes what `service` changes.
     pub fn new(service: Arc<AdminService>, source: Arc<dyn StatusSource>) -> Arc<Self> {
-        let hub = Hub::new(Arc::clone(&source));
+        let hub = Hub::new(Arc::clone(&source), Arc::clone(service.figures()));
         let visitors = Visitors::default();
         Arc::new(Self { service, source, visitors, hub, places: Places::new() })
     }

@@ -47,8 +47,8 @@ pub(super) async fn statement(
         Some(Value::Array(given)) => given.iter().map(param).collect(),
         Some(_) => return Err(bad("`params` is no array")),
     };
+    let running = console.service.snapshot().version;
     if let Some(expected) = body.get("expect_version").and_then(Value::as_u64) {
-        let running = console.service.snapshot().version;
         if running != expected {
             let message =
                 format!("version {running} of the configuration runs, not {expected} any more");
@@ -64,7 +64,7 @@ pub(super) async fn statement(
         schema: "main".to_owned(),
         room: Room::of(console.service.budget(), visitor.access),
     };
-    let answer = match console.service.answer(&mut session, sql, &params).await {
+    let mut answer = match console.service.answer(&mut session, sql, &params).await {
         Reply::Rows(rows) => rows_as_json(&rows),
         Reply::Ok { affected, info, warnings } => {
             json!({ "affected": affected, "info": info, "warnings": warnings })
@@ -75,6 +75,10 @@ pub(super) async fn statement(
             return Ok((StatusCode::BAD_REQUEST, json_body(&body)).into_response());
         }
     };
+    if let Some(answer) = answer.as_object_mut() {
+        // What ran before: whoever decides on this answer says it again.
+        answer.insert("version".to_owned(), json!(running));
+    }
     Ok(json_body(&answer).into_response())
 }
 

@@ -314,7 +314,7 @@ async fn a_search_among_digests_finds_texts_users_and_numbers() {
 #[tokio::test]
 async fn workers_are_asked_once_for_all_who_look_and_not_at_all_for_nobody() {
     let source = Arc::new(Counting::default());
-    let hub = Hub::new(Arc::clone(&source) as _);
+    let hub = Hub::new(Arc::clone(&source) as _, Arc::default());
     let asked = || source.reports.load(Ordering::Relaxed);
     let mut lookers: Vec<_> = (0..10).map(|_| hub.look(Topic::Now)).collect();
     assert_eq!(asked(), 0);
