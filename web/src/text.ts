@@ -5,7 +5,8 @@ export function count(value: number | null | undefined): string {
   if (value >= 10_000_000) return `${(value / 1e6).toFixed(1)} M`;
   if (value >= 100_000) return `${(value / 1e3).toFixed(0)} k`;
   if (value >= 10_000) return `${(value / 1e3).toFixed(1)} k`;
-  return Number.isInteger(value) ? value.toLocaleString("en") : value.toFixed(value < 10 ? 1 : 0);
+  if (value < 10 && !Number.isInteger(value)) return value.toFixed(1);
+  return Math.round(value).toLocaleString("en");
 }
 
 export function rate(value: number | null | undefined): string {

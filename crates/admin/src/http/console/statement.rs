@@ -48,12 +48,12 @@ pub(super) async fn statement(
         Some(_) => return Err(bad("`params` is no array")),
     };
     let running = console.service.snapshot().version;
-    if let Some(expected) = body.get("expect_version").and_then(Value::as_u64) {
-        if running != expected {
-            let message =
-                format!("version {running} of the configuration runs, not {expected} any more");
-            return Err(Denied::new(StatusCode::CONFLICT, message));
-        }
+    if let Some(expected) = body.get("expect_version").and_then(Value::as_u64)
+        && running != expected
+    {
+        let message =
+            format!("version {running} of the configuration runs, not {expected} any more");
+        return Err(Denied::new(StatusCode::CONFLICT, message));
     }
     let mut session = Session {
         warnings: Vec::new(),
