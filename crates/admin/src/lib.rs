@@ -24,7 +24,10 @@ pub mod source;
 pub mod sql;
 pub mod status;
 
-pub use http::{keep_ports, serve};
+pub use http::{
+    console::{Console, serve as serve_console},
+    keep_ports, serve,
+};
 pub use source::{
     Answer, ApplyFuture, Ending, FailedLogins, Health, HostgroupTraffic, KillFuture, NotKilled,
     OfCluster, PausedHostgroup, ReportFuture, Runtime, SessionsFuture, StatusSource, Switched,

@@ -130,6 +130,17 @@ settings! {
     /// The token of who may read statistics over `/api/v1`.
     http_api_stats_token: String = String::new(), Range::Text(512), "", Live, "0.1.0";
 
+    /// Where the web console is served, over TLS: `127.0.0.1:6080`. Empty serves none. Whoever logs
+    /// in has an account of the admin port, or a token of the API.
+    console_listen: Option<SocketAddr> = None, Range::All, "", Restart, "0.1.0";
+
+    /// File of the web console's certificate, PEM, with its chain behind it. Empty shows the one of
+    /// `tls_cert`.
+    console_cert: String = String::new(), Range::Text(4_096), "", Live, "0.1.0";
+
+    /// File of that certificate's private key, PEM. Empty looks for it behind the certificate.
+    console_key: String = String::new(), Range::Text(4_096), "", Live, "0.1.0";
+
     /// The account of the system that scripts of `scheduler` and `restapi_routes` run as. Empty is
     /// the proxy's own account; a proxy that runs as root runs no script then.
     script_user: String = String::new(), Range::Text(64), "", Live, "0.1.0";
