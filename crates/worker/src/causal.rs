@@ -1,10 +1,9 @@
 //! Causal reads: a read on a replica sees what its session has written.
 //!
-//! [`collect`] takes the numbers of a session's writes from replies. [`place`] sees to it that a
-//! read goes to a replica only that shows them, waits for one, or goes to the writer.
+//! [`collect`] takes the numbers of a session's writes from replies. `acquire::position` sees to it
+//! that a read goes to a replica only that shows them, waits for one, or goes to the writer.
 
 pub(crate) mod collect;
-mod place;
 #[cfg(test)]
 mod tests;
 
@@ -22,7 +21,7 @@ const REMEMBERED_MAX: usize = 32;
 #[derive(Debug, Default)]
 pub(crate) struct CausalWaits {
     /// Clients whose read waits for a replica. Some may wait no more.
-    waiting: Vec<ClientId>,
+    pub(crate) waiting: Vec<ClientId>,
     /// Numbers of origins that were asked for.
     origins: Vec<(Origin, OriginId)>,
 }

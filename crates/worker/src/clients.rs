@@ -18,7 +18,6 @@ use foldhash::fast::FixedState;
 
 use crate::{
     ClientId,
-    causal::CausalWaits,
     clients::client::{Client, Statement},
     clients::half_open::HalfOpen,
     table::Table,
@@ -43,8 +42,6 @@ pub(crate) struct Clients {
     pub(crate) copies: Copies,
     /// Clients whose awaited answers were stored in the cache, or will not be.
     pub(crate) cache_woken: VecDeque<ClientId>,
-    /// Reads that wait for a replica.
-    pub(crate) causal: CausalWaits,
     /// What clients hold of the memory of all.
     pub(crate) memory: memory::Memory,
     /// Memory of statements that are over, for those to come.
@@ -91,7 +88,6 @@ impl Default for Clients {
             logins: Logins::default(),
             copies: Copies::default(),
             cache_woken: VecDeque::new(),
-            causal: CausalWaits::default(),
             memory: memory::Memory::default(),
             spare_statements: Vec::new(),
         }

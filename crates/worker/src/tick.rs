@@ -47,7 +47,7 @@ impl Worker {
     /// How long the driver may wait for events before it calls [`tick`](Self::tick), ms.
     pub fn tick_within_ms(&self) -> u64 {
         let is_waited_for = self.commands.exchange.core.servers.pool.waited_for().next().is_some()
-            || self.commands.exchange.core.clients.causal.has_waiting()
+            || self.commands.exchange.core.servers.sharing.causal.has_waiting()
             || !self.commands.exchange.core.clients.logins.logging_in.is_empty()
             || self.commands.exchange.core.servers.pool.slots().any(|(_, slot)| {
                 let counts = slot.counts();

@@ -95,9 +95,9 @@ impl Core {
         }
         if let Some((domain, _, sequence)) = last {
             let origin = Origin::Domain(domain);
-            match self.clients.causal.id(self.env.shared.causal(), &origin) {
-                Some(id) => session.token.raise(id, sequence, sequence),
-                None => session.token.lose_track(),
+            match self.servers.sharing.causal.id(self.env.shared.causal(), &origin) {
+                Some(id) => session.settings.token.raise(id, sequence, sequence),
+                None => session.settings.token.lose_track(),
             }
         }
         let has_run = matches!(statement.command.purpose, Purpose::Query | Purpose::Execute);
@@ -105,7 +105,7 @@ impl Core {
             return;
         }
         if UNNUMBERED.iter().any(|name| session.settings.state.variable(name).is_some()) {
-            session.token.lose_track();
+            session.settings.token.lose_track();
             // MariaDB reports a number only where it is not the last one, whatever its domain.
             conn.server.gtids = ReportsGtids::No;
         }
@@ -127,14 +127,15 @@ impl Core {
         let met_others =
             is_good && !is_numbered && has_ended_a_write(session, conn, statement, outcome);
         if !reports || failed || met_others {
-            self.fx.stats.counters.causal_doubts += u64::from(!session.token.needs_writer());
-            session.token.doubt();
+            self.fx.stats.counters.causal_doubts +=
+                u64::from(!session.settings.token.needs_writer());
+            session.settings.token.doubt();
         }
     }
 
     fn raise(&mut self, session: &mut Session, text: &[u8]) {
         let board = self.env.shared.causal();
-        let (causal, token) = (&mut self.clients.causal, &mut session.token);
+        let (causal, token) = (&mut self.servers.sharing.causal, &mut session.settings.token);
         let text = std::str::from_utf8(text).unwrap_or("not UTF-8");
         let read = each_interval(text, |origin, first, last| match causal.id(board, &origin) {
             Some(id) => token.raise(id, first, last),

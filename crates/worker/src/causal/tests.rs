@@ -141,7 +141,7 @@ fn a_connection_that_becomes_free_goes_to_no_read_that_its_server_has_nothing_fo
 fn what_was_written_is_in_doubt_after_an_error_until_the_next_write() {
     let mut world = world("");
     let client = world.log_in();
-    let in_doubt = |world: &mut TestWorker| world.session(client).token.needs_writer();
+    let in_doubt = |world: &mut TestWorker| world.session(client).settings.token.needs_writer();
     writes(&mut world, client, "0-1-5");
     assert!(!in_doubt(&mut world));
     world.run(client, WRITE, Reply::Error(1146, "no such table"));
@@ -187,7 +187,7 @@ fn mysql_is_asked_once_to_report_what_is_committed_and_the_client_is_not_told() 
     assert_eq!(world.times_heard("SET @@SESSION.session_track_gtids=OWN_GTID"), 1);
     let origin = GtidSet::parse(&gtid).expect("a set").origins().next().map(|it| it.0);
     let id = world.core().env.shared.causal().origins.id(&origin.expect("one"));
-    let wants: Vec<_> = world.session(client).token.wants().to_vec();
+    let wants: Vec<_> = world.session(client).settings.token.wants().to_vec();
     assert_eq!(wants.len(), 1);
     assert_eq!((Some(wants[0].origin), wants[0].first, wants[0].last), (id, 7, 9));
     let plain = TestWorker::of(Setup { version: MYSQL, ..Setup::default() });

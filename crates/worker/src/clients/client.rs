@@ -269,8 +269,6 @@ pub(crate) struct Session {
     pub(crate) begins_read_only: bool,
     /// What was lost with a lease; the next command is answered with it.
     pub(crate) lost: Option<Lost>,
-    /// What it has written.
-    pub(crate) token: Token,
 }
 
 /// As whom, and with what agreed on, a client has logged in.
@@ -309,6 +307,8 @@ pub(crate) struct SessionSettings {
     pub(crate) accepted_sets: Vec<u64>,
     /// A text that it has prepared by `PREPARE … FROM` may define what names mean.
     pub(crate) prepares_definitions: bool,
+    /// What it has written: its causal reads have to see that.
+    pub(crate) token: Token,
 }
 
 /// A server connection that is this session's alone.
@@ -376,6 +376,7 @@ impl SessionSettings {
             accepted_sets: Vec::new(),
             reading: Reading::default(),
             prepares_definitions: false,
+            token: Token::default(),
         }
     }
 }
@@ -396,7 +397,6 @@ impl Session {
             has_asked_names: false,
             begins_read_only: false,
             lost: None,
-            token: Token::default(),
         }
     }
 

@@ -195,7 +195,7 @@ impl Exchange {
         };
         let is_run = matches!(statement.command.purpose, Purpose::Query | Purpose::Execute);
         if was_sent && is_run && !statement.meaning.is_read {
-            session.token.doubt();
+            session.settings.token.doubt();
         }
         let begun = loss.begun && !has_plant!(self.core, RetryAfterFirstByte);
         // A default schema is chosen as well twice as once.
@@ -268,7 +268,7 @@ impl Exchange {
             _ => (None, false),
         };
         if let Some(session) = client.session.as_mut().filter(|_| may_be_done) {
-            session.token.doubt();
+            session.settings.token.doubt();
         }
         let error = match may_be_done {
             true => ErrorKind::ConnectionLost.says(format!(

@@ -163,7 +163,7 @@ impl Core {
                 status: session.settings.status,
                 next_flag: session.settings.next_flag,
                 accepted_sets: session.settings.accepted_sets,
-                token: session.token,
+                token: session.settings.token,
                 stmts: session.prepared.pack(),
             },
         });
@@ -214,7 +214,7 @@ impl Exchange {
         // Keys of the other worker's connections mean others here.
         let mut own = Session::new(login, settings);
         own.last_insert_id = session.last_insert_id;
-        own.token = session.token;
+        own.settings.token = session.token;
         own.past = session.past.elsewhere();
         own.settings.modes = self.core.servers.defaults.modes.follow(
             own.settings.modes,

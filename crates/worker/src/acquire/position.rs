@@ -31,7 +31,7 @@ impl Client {
             || self
                 .session
                 .as_ref()
-                .is_some_and(|session| server.health.reached.has(&session.token))
+                .is_some_and(|session| server.health.reached.has(&session.settings.token))
     }
 
     /// Since when its read waits for a replica, µs, and where it goes then.
@@ -53,7 +53,7 @@ impl Core {
         let snapshot = &self.env.snapshot;
         statement.target.is_causal =
             matches!(statement.command.purpose, Purpose::Query | Purpose::Execute)
-                && !session.token.is_empty()
+                && !session.settings.token.is_empty()
                 && snapshot.reader_group(readers).is_some()
                 && snapshot.causal_reads(&session.login.user, readers) == CausalReads::Session;
     }
@@ -76,7 +76,7 @@ impl Core {
     /// The replicas that show what a session has written.
     fn showing(&self, client: &Client, readers: HostgroupId) -> Only {
         let Some(session) = client.session.as_ref() else { return Only::default() };
-        let shows = |server: &Server| server.health.reached.has(&session.token);
+        let shows = |server: &Server| server.health.reached.has(&session.settings.token);
         self.servers.pool.only(readers, self.env.now.ms(), shows)
     }
 
@@ -93,9 +93,9 @@ impl Core {
                 let slot = self.servers.conns.get(*conn).map(|conn| conn.slot);
                 let slot = slot.and_then(|slot| self.servers.pool.slot(slot));
                 let session = client.session.as_ref();
-                let shows = slot
-                    .zip(session)
-                    .is_some_and(|(slot, session)| slot.server.health.reached.has(&session.token));
+                let shows = slot.zip(session).is_some_and(|(slot, session)| {
+                    slot.server.health.reached.has(&session.settings.token)
+                });
                 !shows
             }
             Route::Hostgroup(readers) | Route::Reader(readers) => {
@@ -107,7 +107,8 @@ impl Core {
 
     /// How long a read may wait for a replica, ms; 0 where it may not.
     fn wait_ms(&self, client: &Client, readers: HostgroupId) -> u64 {
-        let may_wait = client.session.as_ref().is_some_and(|session| session.token.may_wait());
+        let may_wait =
+            client.session.as_ref().is_some_and(|session| session.settings.token.may_wait());
         match may_wait && self.servers.pool.has_online(readers, self.env.now.ms()) {
             true => self.env.snapshot.settings.causal_wait_ms,
             false => 0,
@@ -118,7 +119,7 @@ impl Core {
     /// False where one does by now.
     fn hold_for_position(&mut self, client: &mut Client, route: Route, wait_ms: u64) -> bool {
         self.env.shared.causal().begin_to_wait();
-        self.clients.causal.waiting.push(client.id);
+        self.servers.sharing.causal.waiting.push(client.id);
         // What a replica has come to show before this was not told.
         if !self.misses(client, &route) {
             return false;
@@ -222,13 +223,13 @@ impl Exchange {
                 let held = leases.and_then(|all| all.iter().find(|it| it.hostgroup == writer));
                 match held.map(|lease| lease.conn) {
                     Some(conn) => self.dispatch_to(client, conn),
-                    None => self.acquire(client),
+                    None => self.core.requeue(client),
                 }
             }
             (CausalFallback::Stale, _) => {
                 target.is_causal = false;
                 self.core.fx.stats.counters.causal_stale += 1;
-                self.acquire(client);
+                self.core.requeue(client);
             }
             (CausalFallback::Error | CausalFallback::Writer, _) => self.fail_causal(client),
         }
@@ -237,16 +238,16 @@ impl Exchange {
     /// Looks at the reads that wait for a replica.
     #[inline]
     pub(crate) fn go_on_causal(&mut self) {
-        if self.core.clients.causal.has_waiting() {
+        if self.core.servers.sharing.causal.has_waiting() {
             self.look_at_waiting();
         }
     }
 
     fn look_at_waiting(&mut self) {
-        for id in std::mem::take(&mut self.core.clients.causal.waiting) {
+        for id in std::mem::take(&mut self.core.servers.sharing.causal.waiting) {
             let waits = self.with_client(id, Self::waits_on).unwrap_or_default();
             match waits {
-                true => self.core.clients.causal.waiting.push(id),
+                true => self.core.servers.sharing.causal.waiting.push(id),
                 false => self.core.env.shared.causal().end_to_wait(),
             }
         }
@@ -296,7 +297,7 @@ impl Exchange {
             return self.run_held(client, route);
         }
         if let Some(session) = client.session.as_mut() {
-            session.token.waited_in_vain();
+            session.settings.token.waited_in_vain();
         }
         self.run_held(client, route);
     }
