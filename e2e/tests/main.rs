@@ -12,6 +12,7 @@ mod auth;
 mod bad_input;
 mod binlog;
 mod cache;
+mod causal;
 mod commands;
 mod compression;
 mod config;

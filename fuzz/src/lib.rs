@@ -8,6 +8,7 @@
 mod compressed;
 mod control;
 mod file;
+mod gtids;
 mod login;
 pub mod mutate;
 mod proxy_header;
@@ -20,6 +21,7 @@ mod worker;
 pub use compressed::compressed;
 pub use control::{admin_port, http_requests};
 pub use file::{config_file, rule_patterns};
+pub use gtids::gtids;
 pub use login::{client_handshake, server_handshake};
 pub use proxy_header::proxy_header;
 pub use server_login::server_login;
@@ -31,7 +33,7 @@ pub use worker::worker;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
-pub const TARGETS: [Target; 17] = [
+pub const TARGETS: [Target; 18] = [
     ("framing", framing),
     ("compressed", compressed),
     ("packets", packets),
@@ -48,6 +50,7 @@ pub const TARGETS: [Target; 17] = [
     ("set_statement", set_statement),
     ("config_file", config_file),
     ("rule_patterns", rule_patterns),
+    ("gtids", gtids),
     ("worker", worker),
 ];
 

@@ -55,6 +55,7 @@ impl OneUser {
             require: Default::default(),
             allow_from: Default::default(),
             unix_uid: None,
+            causal_reads: None,
             host: None,
             retained_password: None,
             backend: None,

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use trunkline_admin::{
     Answer, ApplyFuture, Ending, FailedLogins, Health, HostgroupTraffic, KillFuture, NotKilled,
-    PausedHostgroup, ReportFuture, Runtime, SessionsFuture, StatusSource, Switched, Traffic,
+    OfCluster, PausedHostgroup, ReportFuture, Runtime, SessionsFuture, StatusSource, Switched,
+    Traffic,
 };
 use trunkline_budget::Budget;
 use trunkline_config::{Config, Snapshot};
@@ -80,6 +81,10 @@ impl Runtime for Still {
         _: &str,
     ) -> Result<Vec<(&'static str, String)>, String> {
         Ok(Vec::new())
+    }
+
+    fn cluster_order(&self, _: OfCluster) -> ApplyFuture<'_> {
+        Box::pin(async { panic!("a stranger does something with a cluster") })
     }
 
     fn flush_cache(&self) -> u64 {

@@ -116,5 +116,6 @@ targets!(
     set_statement: 200_000,
     config_file: 20_000,
     rule_patterns: 15_000,
+    gtids: 30_000,
     worker: 150,
 );

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use trunkline_rules::{Column, FastRoutes, Rule, RuleSet};
 use trunkline_topology::{
     Address, Balance, HostgroupId, PinnedKeys, Pipeline, ReplicationGroup, ServerCompression,
-    ServerKey, ServerState, ServerTls, TlsMode, TlsParams, User,
+    ServerKey, ServerState, ServerTls, TlsMode, TlsParams, User, causal::CausalReads,
 };
 
 use crate::{ClusterEntry, Guards, Settings, Snapshot, TcpEntry, snapshot::TlsWishes};
@@ -98,6 +98,8 @@ pub struct HostgroupEntry {
     pub pipeline: Pipeline,
     /// How a server is chosen for a statement.
     pub balance: Balance,
+    /// Which writes a read in it has to see, in place of what the settings say.
+    pub causal_reads: Option<CausalReads>,
     /// Public keys of its servers, in place of those of the settings.
     pub server_keys: Option<Arc<PinnedKeys>>,
     /// Free text.
@@ -109,6 +111,7 @@ impl HostgroupEntry {
     pub(crate) fn says_something(&self) -> bool {
         self.pipeline != Pipeline::default()
             || self.balance != Balance::default()
+            || self.causal_reads.is_some()
             || self.server_keys.is_some()
             || !self.comment.is_empty()
     }

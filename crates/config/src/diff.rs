@@ -10,6 +10,7 @@ use std::{
 use trunkline_rules::Rule;
 use trunkline_topology::{
     Address, HostgroupId, ReadWriteSplit, ReplicationGroup, ServerKey, TlsParams, User,
+    causal::CausalReads,
 };
 
 use crate::{
@@ -236,6 +237,7 @@ impl Item for Arc<User> {
             require,
             allow_from,
             unix_uid,
+            causal_reads,
             // Of servers' users, which are not in a configuration.
             host: _,
         } = &**self;
@@ -243,6 +245,9 @@ impl Item for Arc<User> {
         columns.plain("default_hostgroup", *default_hostgroup, new.default_hostgroup);
         columns.text("default_schema", default_schema.as_deref(), new.default_schema.as_deref());
         columns.plain("max_connections", *max_connections, new.max_connections);
+        let causal = |reads: Option<CausalReads>| reads.map(|reads| reads.to_string());
+        let (old, now) = (causal(*causal_reads), causal(new.causal_reads));
+        columns.text("causal_reads", old.as_deref(), now.as_deref());
         let persistent = new.transaction_persistent;
         columns.plain("transaction_persistent", *transaction_persistent, persistent);
         columns.plain("fast_forward", *fast_forward, new.fast_forward);
@@ -299,6 +304,9 @@ impl Item for HostgroupEntry {
     fn compare(&self, new: &Self, columns: &mut Columns) {
         columns.plain("pipeline", self.pipeline, new.pipeline);
         columns.plain("balance", self.balance, new.balance);
+        let causal = |reads: Option<_>| reads.map(|reads: CausalReads| reads.to_string());
+        let (old, now) = (causal(self.causal_reads), causal(new.causal_reads));
+        columns.text("causal_reads", old.as_deref(), now.as_deref());
         if self.server_keys != new.server_keys {
             let shown = |keys: &Option<_>| if keys.is_some() { "given" } else { "none" };
             columns.plain("server_public_key", shown(&self.server_keys), shown(&new.server_keys));

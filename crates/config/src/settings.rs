@@ -8,7 +8,10 @@ use std::{
 };
 
 use trunkline_sql::routine::Routines;
-use trunkline_topology::{AllowList, Origins, PinnedKeys, Secret};
+use trunkline_topology::{
+    AllowList, Origins, PinnedKeys, Secret,
+    causal::{CausalFallback, CausalReads},
+};
 
 use crate::{
     ListenAddress, ListenAllow, ListenTls,
@@ -297,6 +300,25 @@ impl SettingValue for Vec<ListenTls> {
         words.join(";")
     }
 }
+
+/// Values that are words of the crate that they belong to.
+macro_rules! word_value {
+    ($($type:ty),+) => { $(
+        impl SettingValue for $type {
+            const KIND: &'static str = "word";
+
+            fn read(given: &Given, _: Range) -> Result<Self, Wrong> {
+                Ok(read_text(given)?.parse::<Self>()?)
+            }
+
+            fn show(&self) -> String {
+                self.to_string()
+            }
+        }
+    )+ };
+}
+
+word_value!(CausalReads, CausalFallback);
 
 impl SettingValue for Origins {
     const KIND: &'static str = "list of networks";

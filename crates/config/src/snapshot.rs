@@ -12,7 +12,7 @@ use foldhash::fast::FixedState;
 use trunkline_rules::{FastRoutes, RuleSet};
 use trunkline_topology::{
     Address, AllowList, Balance, HostName, HostgroupId, Pipeline, ReplicationGroup, Server,
-    ServerHealth, ServerKey, ServerState, ServerTls, TlsMode, TlsParams, User,
+    ServerHealth, ServerKey, ServerState, ServerTls, TlsMode, TlsParams, User, causal::CausalReads,
 };
 
 use crate::{
@@ -37,6 +37,8 @@ pub struct Hostgroup {
     pub pipeline: Pipeline,
     /// How a server is chosen for a statement.
     pub balance: Balance,
+    /// Which writes a read has to see, in place of what the settings say.
+    pub causal_reads: Option<CausalReads>,
 }
 
 /// The running configuration. Workers hold it as `Arc<Snapshot>` and replace it as a whole.
@@ -60,6 +62,8 @@ pub struct Snapshot {
     pub hostgroups: BTreeMap<HostgroupId, Hostgroup>,
     /// Writer hostgroups with their readers, in the order of the configuration.
     pub replication: Vec<ReplicationGroup>,
+    /// Whether any read has to see particular writes.
+    pub has_causal_reads: bool,
     /// Clusters, in the order of the configuration.
     pub clusters: Vec<Arc<Cluster>>,
     /// TCP listeners, in the order of the configuration.
@@ -132,6 +136,10 @@ impl Snapshot {
         }
         let mut replication = config.replication.clone();
         replication.extend(config.clusters.iter().map(ClusterEntry::replication));
+        let said = config.hostgroups.iter().map(|entry| entry.causal_reads);
+        let said = said.chain(config.users.iter().map(|user| user.causal_reads));
+        let mut said = said.flatten().chain([settings.causal_reads]);
+        let has_causal_reads = said.any(|reads| reads != CausalReads::Off);
         let writers = replication.iter().enumerate();
         let writers = writers.map(|(index, group)| (group.writer_hostgroup, index)).collect();
         Self {
@@ -144,6 +152,7 @@ impl Snapshot {
             homes,
             hostgroups,
             replication,
+            has_causal_reads,
             clusters,
             tcp,
             rules,
@@ -236,6 +245,12 @@ impl Snapshot {
     /// The cluster whose writers serve in a hostgroup.
     pub fn cluster_writing_in(&self, id: HostgroupId) -> Option<&Arc<Cluster>> {
         self.clusters.iter().find(|cluster| cluster.entry.writer_hostgroup == id)
+    }
+
+    /// Which writes the reads of a user have to see on these replicas.
+    pub fn causal_reads(&self, user: &User, readers: HostgroupId) -> CausalReads {
+        let of_hostgroup = || self.hostgroup(readers)?.causal_reads;
+        user.causal_reads.or_else(of_hostgroup).unwrap_or(self.settings.causal_reads)
     }
 
     /// The group that a hostgroup is the readers of.
@@ -479,7 +494,8 @@ fn empty(id: HostgroupId, config: &Config) -> Hostgroup {
     let said = config.hostgroups.iter().find(|entry| entry.id == id);
     let pipeline = said.map(|entry| entry.pipeline).unwrap_or_default();
     let balance = said.map(|entry| entry.balance).unwrap_or_default();
-    Hostgroup { id, servers: Vec::new(), pipeline, balance }
+    let causal_reads = said.and_then(|entry| entry.causal_reads);
+    Hostgroup { id, servers: Vec::new(), pipeline, balance, causal_reads }
 }
 
 /// What the configuration says of TLS to servers.

@@ -4,7 +4,10 @@
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
 use trunkline_sql::routine::Routines;
-use trunkline_topology::{Origins, Secret};
+use trunkline_topology::{
+    Origins, Secret,
+    causal::{CausalFallback, CausalReads},
+};
 
 use crate::{
     ListenAddress, ListenAllow, ListenTls, RedisServer, WorkerCpus, Wrong,
@@ -444,6 +447,18 @@ settings! {
     /// The most statements that wait for a connection or are held, per hostgroup and worker. One
     /// more is refused at once.
     queue_max: usize = 10_000, Range::Numbers(0, 10_000_000), "statements", Live, "0.1.0";
+
+    /// Which writes a read on a replica has to see: `off` for none in particular, `session` for
+    /// those that its own session has written. A `[[user]]` or a `[[hostgroup]]` of replicas may
+    /// say otherwise.
+    causal_reads: CausalReads = CausalReads::Off, Range::All, "", Live, "0.1.0";
+
+    /// How long a read waits for a replica that has what its session wrote. 0 means not at all.
+    causal_wait_ms: u64 = 1_000, Range::Numbers(0, 60_000), "ms", Live, "0.1.0";
+
+    /// What becomes of a read for which no replica has what its session wrote in time: the
+    /// `writer` answers it, or an `error` does, or a replica with what it has (`stale`).
+    causal_fallback: CausalFallback = CausalFallback::Writer, Range::All, "", Live, "0.1.0";
 
     /// The most statements of different clients in flight on one server connection. Only reads that
     /// leave nothing behind and have been short lately share a connection. 1 switches it off.

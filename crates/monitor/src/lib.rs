@@ -5,7 +5,7 @@
 //! server), [`knowledge`] (what was learned, and the file that keeps it), [`greeting`] (what
 //! clients are greeted with because of it), [`watch`] (the two loops that keep both up to date),
 //! [`grants`] (users as servers have them), [`asking`] (passwords that only servers can check),
-//! [`lag`] (replicas that lag too much), [`roles`] (who writes and who
+//! [`lag`] (replicas that lag too much), [`follow`] (what replicas show), [`roles`] (who writes and who
 //! reads in a cluster), [`naming`] (what clients' hosts are called), [`check`]
 //! (whether servers of TCP listeners can be connected to), [`dictionary`] (what names mean).
 #![forbid(unsafe_code)]
@@ -26,6 +26,8 @@ pub mod asking;
 
 pub mod lag;
 
+pub mod follow;
+
 pub mod pings;
 
 pub mod roles;
@@ -41,6 +43,7 @@ pub mod dictionary;
 pub use asking::{Question, keep_asking};
 pub use check::keep_checking;
 pub use dictionary::{DictionaryQuestion, keep_telling};
+pub use follow::{Bell, keep_following_replicas};
 pub use grants::{NamesRead, UserQuestion, UsersRead, keep_looking_up_users, keep_reading_users};
 pub use greeting::greeting_for_clients;
 pub use knowledge::{Facts, Knowledge, StateFileError};

@@ -188,7 +188,7 @@ impl World {
         let conns = &self.conns;
         let depth = |conn: ConnId| conns.get(&conn.index).map(VecDeque::len);
         let now_ms = self.now_us / 1_000;
-        let asker = Asker { account: ACCOUNT, now_ms, source: None };
+        let asker = Asker { account: ACCOUNT, now_ms, source: None, only: None };
         match self.pool.choose_shared(GROUP, &asker, DEPTH_MAX, depth) {
             Some(SharedChoice::Join(_, conn)) => self.follow(conn.index, since_us),
             Some(SharedChoice::Idle(conn)) => {

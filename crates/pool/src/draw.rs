@@ -3,7 +3,7 @@
 use slab::Slab;
 use trunkline_topology::{Address, Ejection, HostgroupId, RefusalCause, ServerState, Servers};
 
-use crate::{Asker, Pool, Slot, SlotId};
+use crate::{Asker, Only, Pool, Slot, SlotId};
 
 /// How often shunned servers are tried where nothing else takes statements, ms.
 const TRY_EVERY_MS: u64 = 200;
@@ -19,6 +19,8 @@ struct View<'a> {
     /// Servers that are out because they did worse than their peers count as well: nothing else
     /// is left.
     is_lenient: bool,
+    /// Only these servers.
+    only: Option<Only>,
 }
 
 /// Which servers come first: those of the lowest rank, and of these the near ones.
@@ -51,6 +53,9 @@ impl Servers for View<'_> {
     #[inline]
     fn weight(&self, at: usize) -> u64 {
         let Some(slot) = self.slot(at) else { return 0 };
+        if self.only.is_some_and(|only| !only.has(at)) {
+            return 0;
+        }
         let health = &slot.server.health;
         let parts = match self.is_lenient {
             true if health.state(self.now_ms) == ServerState::Online => Ejection::PARTS,
@@ -150,8 +155,9 @@ impl<C: Copy + PartialEq> Pool<C> {
             slow_start_ms: self.slow_start_ms,
             tier: None,
             is_lenient: false,
+            only: None,
         };
-        if group.is_special {
+        if group.is_special || asker.only.is_some() {
             return match group.is_paused {
                 true => Err(RefusalCause::NoneOnline),
                 false => self.draw_by_tier(hostgroup, asker),
@@ -183,7 +189,8 @@ impl<C: Copy + PartialEq> Pool<C> {
         let (now_ms, slow_start_ms) = (asker.now_ms, *slow_start_ms);
         for is_lenient in [false, true] {
             let ids = &group.slots;
-            let view = |tier| View { slots, ids, now_ms, slow_start_ms, tier, is_lenient };
+            let only = asker.only;
+            let view = |tier| View { slots, ids, now_ms, slow_start_ms, tier, is_lenient, only };
             let first = view(None).first_tier(Tier { rank: 0, is_far: false });
             let Some(first) = first else { continue };
             let mut draw = |tier: Tier| {

@@ -71,6 +71,23 @@ pub struct Asker {
     pub now_ms: u64,
     /// The client's address; `None` over a Unix socket.
     pub source: Option<IpAddr>,
+    /// The only servers of the hostgroup that come into question; `None` for all.
+    pub only: Option<Only>,
+}
+
+/// Some servers of a hostgroup, by their places in it. Those behind the first 64 are none of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Only(u64);
+
+impl Only {
+    /// Whether none is among them.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    pub(crate) fn has(self, at: usize) -> bool {
+        u32::try_from(at).is_ok_and(|at| self.0.checked_shr(at).unwrap_or_default() & 1 != 0)
+    }
 }
 
 /// Connections and waiting sessions of one worker. `C` names a client.
@@ -274,7 +291,10 @@ impl<C: Copy + PartialEq> Pool<C> {
         {
             return Choice::Open(drawn);
         }
-        let others = self.online(hostgroup, now_ms);
+        let mut others = self.online(hostgroup, now_ms);
+        if let Some(only) = asker.only {
+            others.retain(|id| self.is_among(hostgroup, *id, only));
+        }
         for id in others.iter().copied() {
             if let Some(conn) = self.slots.get_mut(id.0).and_then(|slot| idle_of(slot, account)) {
                 return Choice::Idle(id, conn);
@@ -301,6 +321,28 @@ impl<C: Copy + PartialEq> Pool<C> {
             Some(Choice::Replace(id, conn))
         });
         replaced.unwrap_or(Choice::Wait(cause))
+    }
+
+    /// Those servers of a hostgroup that take statements and that `fits` says yes to.
+    pub fn only(
+        &self,
+        hostgroup: HostgroupId,
+        now_ms: u64,
+        fits: impl Fn(&Server) -> bool,
+    ) -> Only {
+        let slots = self.groups.get(&hostgroup).map_or(&[][..], |group| &group.slots);
+        let is_one = |id: &SlotId| {
+            let slot = self.slots.get(id.0);
+            self.is_usable(*id, now_ms) && slot.is_some_and(|slot| fits(&slot.server))
+        };
+        let bits = slots.iter().take(64).enumerate();
+        let bits = bits.filter(|(_, id)| is_one(id)).map(|(at, _)| 1 << at);
+        Only(bits.fold(0, |all, bit: u64| all | bit))
+    }
+
+    fn is_among(&self, hostgroup: HostgroupId, id: SlotId, only: Only) -> bool {
+        let slots = self.groups.get(&hostgroup).map_or(&[][..], |group| &group.slots);
+        slots.iter().position(|slot| *slot == id).is_some_and(|at| only.has(at))
     }
 
     /// Chooses for one statement that is to run on this server and no other.

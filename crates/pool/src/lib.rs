@@ -14,7 +14,7 @@ mod slot;
 mod waiters;
 mod width;
 
-pub use group::{Asker, Choice, DedicatedChoice, Pool, SharedChoice};
+pub use group::{Asker, Choice, DedicatedChoice, Only, Pool, SharedChoice};
 pub use outliers::Verdict;
 pub use slot::{AccountId, ConnId, ConnState, Counts, Slot, SlotId};
 pub use waiters::{Hold, HoldLook, Waiter, Waiters};

@@ -334,6 +334,16 @@ impl DataPlane {
         }
     }
 
+    /// Tells all workers that a replica shows more than before.
+    pub fn bell(&self) -> Arc<dyn Fn() + Send + Sync> {
+        let postboxes = self.postboxes.clone();
+        Arc::new(move || {
+            for postbox in &postboxes {
+                postbox.send(WorkerMail::PositionReached);
+            }
+        })
+    }
+
     /// Has all workers greet new clients so.
     pub fn greet(&self, greeting: &Arc<Greeting>) {
         for postbox in &self.postboxes {

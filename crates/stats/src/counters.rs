@@ -171,6 +171,20 @@ counters! {
             "Times that a connection was given a session's FOUND_ROWS() in place of another session's, before a statement that may ask for it."
         transactions_moved: "trunkline_transactions_moved_total";
             "Transactions that only read and began anew on the writer, as something was said in them that is not proven to read."
+        causal_reached: "trunkline_causal_reads_total", outcome = "reached";
+            "Reads that a replica could answer at once which shows what their session has written."
+        causal_waited: "trunkline_causal_reads_total", outcome = "waited";
+            "Reads that waited until a replica showed it."
+        causal_writer: "trunkline_causal_reads_total", outcome = "writer";
+            "Reads that no replica could answer, and that the writer did."
+        causal_failed: "trunkline_causal_reads_total", outcome = "error";
+            "Reads that no replica could answer, and that failed."
+        causal_stale: "trunkline_causal_reads_total", outcome = "stale";
+            "Reads that no replica could answer, and that one did with what it has."
+        causal_wait_us: "trunkline_causal_wait_microseconds_total";
+            "Time that reads waited for a replica in all."
+        causal_doubts: "trunkline_causal_doubts_total";
+            "Times that it became unknown what a session has written: an error, a lost connection, a server that does not number or report writes. Its reads go to the writer until its next write."
         statements_kept: "trunkline_statements_kept_total";
             "Statements that a rule, a hint or fast routing names another hostgroup for, and that stay where their session is held, or where its transaction is."
         binlog_dumps: "trunkline_binlog_dumps_total";

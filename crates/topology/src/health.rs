@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed},
 };
 
-use crate::{Circuit, Ejection, Role};
+use crate::{Circuit, Ejection, Role, causal::Reached};
 
 /// Whether a server takes statements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,6 +91,8 @@ pub struct ServerHealth {
     seen: AtomicU8,
     /// Whether it is out because it did worse than its peers.
     ejection: Ejection,
+    /// What it shows of what was written, where it is followed.
+    pub reached: Reached,
 }
 
 /// What workers have seen of a server: several of these.

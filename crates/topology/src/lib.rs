@@ -5,8 +5,10 @@
 mod address;
 mod allow;
 mod balance;
+pub mod causal;
 mod failed_logins;
 mod gate;
+pub mod gtid;
 mod health;
 mod host;
 mod lag;

@@ -4,7 +4,7 @@ use std::{borrow::Cow, fmt};
 
 use trunkline_protocol::auth::parsec;
 
-use crate::{AllowList, HostgroupId, Secret, TlsRequirement};
+use crate::{AllowList, HostgroupId, Secret, TlsRequirement, causal::CausalReads};
 
 /// A user's password as the configuration holds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -169,6 +169,8 @@ pub struct User {
     pub allow_from: AllowList,
     /// The system's number of the user whose processes need no password over a Unix socket.
     pub unix_uid: Option<u32>,
+    /// Which writes the user's reads on replicas have to see, in place of what the settings say.
+    pub causal_reads: Option<CausalReads>,
     /// The host pattern of the account in servers' grant tables; `None` for a user of the
     /// configuration.
     pub host: Option<String>,
@@ -192,6 +194,7 @@ impl User {
             require: TlsRequirement::None,
             allow_from: AllowList::default(),
             unix_uid: None,
+            causal_reads: None,
             host: None,
         }
     }

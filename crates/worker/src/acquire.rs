@@ -3,6 +3,7 @@
 mod forward;
 mod lease;
 mod past;
+mod position;
 pub(crate) mod sharing;
 mod start;
 

@@ -63,6 +63,7 @@ mod accept;
 mod routing;
 
 mod cache;
+mod causal;
 mod mirror;
 
 mod reply;

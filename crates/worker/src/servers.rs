@@ -29,6 +29,7 @@ use crate::{
     ClientId,
     acquire::sharing::Patience,
     acquire::sharing::coalesce::Coalescing,
+    causal::CausalWaits,
     kill::carriers::KillCommand,
     servers::conn::{AccountKey, Conn},
     servers::credentials::PasswordTurns,
@@ -116,11 +117,13 @@ struct Peers {
     asked_ms: HashMap<ServerKey, u64, FixedState>,
 }
 
-/// How reads share connections.
+/// How reads share connections, and wait for replicas.
 #[derive(Default)]
 pub(crate) struct Sharing {
     pub(crate) patience: Patience,
     pub(crate) coalescing: Coalescing,
+    /// Those that wait for a replica.
+    pub(crate) causal: CausalWaits,
 }
 
 /// Accounts by number, and back.

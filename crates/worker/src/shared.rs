@@ -20,7 +20,7 @@ use trunkline_session::{
     frontend::{Attribute, ProvenHash},
 };
 use trunkline_sql::{token::Modes, version::ServerVersion};
-use trunkline_topology::{Origin, Secret, User};
+use trunkline_topology::{Origin, Secret, User, causal::CausalBoard};
 
 use crate::{
     accept::address_limits::Addresses, accept::host_names::HostNames,
@@ -54,6 +54,7 @@ pub struct Shared {
     cache: Arc<Cache>,
     catalog: Arc<Catalog>,
     budget: Arc<Budget>,
+    causal: Arc<CausalBoard>,
 }
 
 #[derive(Debug, Default)]
@@ -131,6 +132,11 @@ impl Shared {
     #[must_use]
     pub fn with_catalog(self, catalog: Arc<Catalog>) -> Self {
         Self { catalog, ..self }
+    }
+
+    /// What causal reads share.
+    pub fn causal(&self) -> &Arc<CausalBoard> {
+        &self.causal
     }
 
     /// What names mean on the servers.

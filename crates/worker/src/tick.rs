@@ -47,6 +47,7 @@ impl Worker {
     /// How long the driver may wait for events before it calls [`tick`](Self::tick), ms.
     pub fn tick_within_ms(&self) -> u64 {
         let is_waited_for = self.commands.exchange.core.servers.pool.waited_for().next().is_some()
+            || self.commands.exchange.core.servers.sharing.causal.has_waiting()
             || !self.commands.exchange.core.clients.logins.logging_in.is_empty()
             || self.commands.exchange.core.servers.pool.slots().any(|(_, slot)| {
                 let counts = slot.counts();
@@ -83,6 +84,7 @@ impl Worker {
         self.commands.unpack_waiting();
         self.commands.exchange.core.weigh_clients();
         self.commands.exchange.expire_logins();
+        self.commands.exchange.go_on_causal();
         self.commands.expire_timers();
         self.commands.exchange.go_on_cached();
         self.commands.exchange.pump_mirrors();

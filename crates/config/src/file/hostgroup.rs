@@ -1,6 +1,6 @@
 //! `[[hostgroup]]`.
 
-use trunkline_topology::{Balance, HostgroupId, Pipeline};
+use trunkline_topology::{Balance, HostgroupId, Pipeline, causal::CausalReads};
 
 use crate::{
     HostgroupEntry, Wrong,
@@ -11,7 +11,7 @@ use crate::{
         row::Row,
         section::{Column, Draft, harmless, later, member_of, needed, number, text, value},
     },
-    settings::{Given, read_text},
+    settings::{Given, Range, SettingValue, read_text},
 };
 
 #[derive(Default)]
@@ -19,6 +19,7 @@ pub(super) struct HostgroupDraft {
     id: Option<HostgroupId>,
     pipeline: Pipeline,
     balance: Balance,
+    causal_reads: Option<CausalReads>,
     server_public_key: String,
     comment: String,
 }
@@ -34,6 +35,12 @@ impl Draft for HostgroupDraft {
             value("pipeline", |it, given| read_pipeline(given).map(|value| it.pipeline = value)),
         ),
         member_of("hostgroup_settings", value("balance", |it, given| it.read_balance(given))),
+        member_of(
+            "hostgroup_settings",
+            value("causal_reads", |it, given| {
+                SettingValue::read(given, Range::All).map(|reads| it.causal_reads = Some(reads))
+            }),
+        ),
         member_of("hostgroup_settings", text(keys::NAME, |it, text| it.server_public_key = text)),
         text("comment", |it, comment| it.comment = comment),
         harmless(later("max_num_online_servers")),
@@ -48,14 +55,16 @@ impl Draft for HostgroupDraft {
     ];
 
     fn finish(self, row: &mut Row<'_, '_>, entries: &mut Entries) {
-        if let Self { id: Some(id), pipeline, balance, server_public_key, comment } = self {
+        let Self { id, pipeline, balance, causal_reads, server_public_key, comment } = self;
+        if let Some(id) = id {
             let own = Some(server_public_key).filter(|text| !text.is_empty());
             let read = own.map(|text| keys::read(&text, row.files)).transpose();
             let server_keys = read.unwrap_or_else(|why| {
                 row.refuse(keys::NAME, format!("is wrong: {why}").into());
                 None
             });
-            let value = HostgroupEntry { id, pipeline, balance, server_keys, comment };
+            let value =
+                HostgroupEntry { id, pipeline, balance, causal_reads, server_keys, comment };
             entries.hostgroup_entries.push(Placed { value, index: row.index });
         }
     }

@@ -95,6 +95,13 @@ impl Draft for UserDraft {
                 SettingValue::read(given, Range::All).map(|list| it.user.allow_from = list)
             }),
         ),
+        member_of(
+            "attributes",
+            value("causal_reads", |it, given| {
+                let read = SettingValue::read(given, Range::All);
+                read.map(|reads| it.user.causal_reads = Some(reads))
+            }),
+        ),
         comment(),
         harmless(later("schema_locked")),
         later("backend"),

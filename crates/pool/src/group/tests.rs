@@ -28,7 +28,7 @@ pub(crate) fn server(port: u16, weight: u32, max_connections: u32) -> Arc<Server
 
 pub(crate) const GROUP: HostgroupId = HostgroupId(1);
 const ACCOUNT: AccountId = AccountId(0);
-pub(crate) const ASKER: Asker = Asker { account: ACCOUNT, now_ms: 0, source: None };
+pub(crate) const ASKER: Asker = Asker { account: ACCOUNT, now_ms: 0, source: None, only: None };
 pub(crate) const NEW: ConnId = ConnId { index: 0, generation: 0 };
 
 fn pool(servers: &[Arc<Server>]) -> Pool<u32> {
@@ -119,6 +119,26 @@ fn a_named_server_is_the_only_one_that_is_chosen() {
     assert_eq!(choose(&mut pool), Choice::Idle(named, idle(2)));
     pool.slot(named).expect("slot").server.health.set_state(ServerState::OfflineSoft);
     assert_eq!(choose(&mut pool), Choice::Wait(RefusalCause::NoneOnline));
+}
+
+#[test]
+fn only_servers_that_come_into_question_are_chosen() {
+    let mut pool = pool(&[server(1, 1, 10), server(2, 1, 1), server(3, 0, 10)]);
+    let (out, wanted) = (SlotId(0), SlotId(1));
+    let second = |server: &Server| server.key.address.to_string().ends_with(":2");
+    let only = pool.only(GROUP, 0, second);
+    let asker = Asker { only: Some(only), ..ASKER };
+    pool.slot_mut(out).expect("slot").relist(ACCOUNT, NEW, Unlisted, Idle);
+    assert_eq!(pool.choose(GROUP, &asker, |_| false), Choice::Open(wanted));
+    pool.slot_mut(wanted).expect("slot").relist(ACCOUNT, NEW, Unlisted, Leased);
+    for _ in 0..20 {
+        let choice = pool.choose(GROUP, &asker, |_| false);
+        assert_eq!(choice, Choice::Wait(RefusalCause::AllAtMaxConnections));
+    }
+    let none = pool.only(GROUP, 0, |server| server.weight == 0);
+    assert!(none.is_empty(), "it takes no statements");
+    let asker = Asker { only: Some(none), ..ASKER };
+    assert_eq!(pool.choose(GROUP, &asker, |_| false), Choice::Wait(RefusalCause::NoneOnline));
 }
 
 #[test]

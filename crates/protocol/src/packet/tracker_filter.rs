@@ -15,6 +15,8 @@ pub struct TrackerFilter {
     kinds: u8,
     /// The variables otherwise, in lower case; `None` for the servers' default.
     named: Option<Arc<Vec<Box<[u8]>>>>,
+    /// Whether it has said itself whether it is told of GTIDs.
+    has_said_gtids: bool,
 }
 
 /// What a tracker's variable is set to.
@@ -62,15 +64,17 @@ const DEFAULT_VARIABLES: [&[u8]; 5] = [
 const VARIABLE: u8 = 0;
 const SCHEMA: u8 = 1;
 const STATE: u8 = 2;
+const GTIDS: u8 = 3;
 const CHARACTERISTICS: u8 = 4;
 const TRANSACTION: u8 = 5;
 
 impl TrackerFilter {
     /// What servers tell by default: five variables, the schema, and, as the server is set,
     /// GTIDs and the state of transactions (on MySQL 9.7).
-    pub const DEFAULT: Self = Self { kinds: u8::MAX ^ Self::OFF_BY_DEFAULT, named: None };
+    pub const DEFAULT: Self =
+        Self { kinds: u8::MAX ^ Self::OFF_BY_DEFAULT, named: None, has_said_gtids: false };
     /// Everything.
-    pub const ALL: Self = Self { kinds: u8::MAX, named: None };
+    pub const ALL: Self = Self { kinds: u8::MAX, named: None, has_said_gtids: true };
 
     const OFF_BY_DEFAULT: u8 = (1 << VARIABLE) | (1 << STATE) | (1 << CHARACTERISTICS);
 
@@ -85,6 +89,14 @@ impl TrackerFilter {
         self.kinds & kinds == kinds
     }
 
+    /// Servers report GTIDs for the proxy's own record: a client that has not asked for them is not
+    /// told.
+    pub fn hide_gtids(&mut self) {
+        if !self.has_said_gtids {
+            self.switch(GTIDS, false);
+        }
+    }
+
     /// The session has set this variable: from now on it is told what it asked for.
     pub fn ask(&mut self, variable: &[u8], asked: TrackerSetting<'_>) {
         match variable {
@@ -96,6 +108,10 @@ impl TrackerFilter {
             }
             b"session_track_state_change" => {
                 self.switch(STATE, asked != TrackerSetting::Default && !asked.is_off());
+            }
+            b"session_track_gtids" => {
+                self.has_said_gtids = asked != TrackerSetting::Default;
+                self.switch(GTIDS, !asked.is_off());
             }
             b"session_track_schema" => self.switch(SCHEMA, !asked.is_off()),
             b"session_track_transaction_info" => {
@@ -211,6 +227,22 @@ mod tests {
         };
         assert_eq!(told.filter(&all), expected, "{settings:?}");
         letters
+    }
+
+    #[test]
+    fn gtids_that_the_proxy_asks_for_are_told_to_who_has_asked_for_them() {
+        let gtids = [3, 3, 0, 1, b'a'];
+        let is_told = |settings: &[TrackerSetting<'_>]| {
+            let mut told = TrackerFilter::DEFAULT;
+            settings.iter().for_each(|asked| told.ask(b"session_track_gtids", *asked));
+            told.hide_gtids();
+            told.filter(&gtids) == Filtered::All
+        };
+        assert!(!is_told(&[]));
+        assert!(is_told(&[TrackerSetting::Value(b"OWN_GTID")]));
+        assert!(is_told(&[TrackerSetting::Unknown]));
+        assert!(!is_told(&[TrackerSetting::Value(b"off")]));
+        assert!(!is_told(&[TrackerSetting::Value(b"1"), TrackerSetting::Default]));
     }
 
     #[test]

@@ -18,8 +18,8 @@ use trunkline_admin::{Ending, Health};
 use trunkline_config::{Config, Snapshot, difference};
 use trunkline_monitor::{
     Board, ClusterNews, Knowledge, Resolution, UsersRead, greeting_for_clients, keep_asking,
-    keep_checking, keep_following, keep_learning, keep_looking_up_users, keep_measuring_lag,
-    keep_pinging, keep_reading_users, keep_resolving, keep_telling, resolve,
+    keep_checking, keep_following, keep_following_replicas, keep_learning, keep_looking_up_users,
+    keep_measuring_lag, keep_pinging, keep_reading_users, keep_resolving, keep_telling, resolve,
 };
 use trunkline_protocol::packet::greeting::Greeting;
 use trunkline_proxy::{DataPlane, TlsSetup};
@@ -120,6 +120,11 @@ impl Supervisor {
         tokio::spawn(keep_telling(seen.clone(), works_with.clone(), catalog, names));
         let board = Arc::clone(&parts.board);
         tokio::spawn(keep_measuring_lag(seen.clone(), works_with.clone(), Arc::clone(&board)));
+        let (causal, bell) = {
+            let plane = parts.plane.read().unwrap_or_else(PoisonError::into_inner);
+            (Arc::clone(plane.shared().causal()), plane.bell())
+        };
+        tokio::spawn(keep_following_replicas(seen.clone(), works_with.clone(), causal, bell));
         tokio::spawn(keep_pinging(seen.clone(), works_with.clone(), Arc::clone(&board)));
         let (told, clusters) = mpsc::channel(OUTCOMES_MAX);
         // Nobody else asks for one.

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use trunkline_pool::{AccountId, Asker, Choice, ConnId, ConnState, Hold, Slot, SlotId, Waiter};
+use trunkline_pool::{
+    AccountId, Asker, Choice, ConnId, ConnState, Hold, Only, Slot, SlotId, Waiter,
+};
 use trunkline_protocol::packet::greeting::Flavor;
 use trunkline_topology::{HostgroupId, RefusalCause, ServerState};
 
@@ -65,7 +67,10 @@ impl Exchange {
     /// Finds a connection for the statement that a client has under way.
     pub(crate) fn acquire(&mut self, client: &mut Client) {
         self.core.prove_again(client);
-        if self.drops_copy(client, None) || self.acquire_last(client) {
+        if self.drops_copy(client, None)
+            || self.awaits_position(client)
+            || self.acquire_last(client)
+        {
             return;
         }
         let Some((hostgroup, account)) = client.wanted() else {
@@ -151,7 +156,9 @@ impl Exchange {
             let is_untouched =
                 conn.holder.turn == turn && conn.holder.last_client == Some(client.id);
             let is_paused = exchange.core.servers.pauses.contains_key(&conn.server.hostgroup);
-            let may_run_there = !is_paused && (is_read || conn.server.hostgroup == hostgroup);
+            let shows = !client.is_causal() || exchange.core.may_read_there(client, conn);
+            let may_run_there =
+                !is_paused && shows && (is_read || conn.server.hostgroup == hostgroup);
             let fits = is_untouched && may_run_there && conn.login.account == account;
             let is_taken = fits && exchange.core.servers.take_free(conn);
             if is_taken {
@@ -344,6 +351,15 @@ impl Exchange {
             passed.waiters += 1;
             return true;
         }
+        let is_causal = client.is_causal();
+        if self.core.only(client).is_some_and(Only::is_empty) {
+            // The replicas that showed it are out.
+            self.core.servers.pool.waiters(hostgroup).take(|it| it.client == client.id);
+            if !self.awaits_position(client) {
+                self.core.requeue(client);
+            }
+            return true;
+        }
         match self.core.choose(client, hostgroup, account) {
             Choice::Idle(_, conn) => {
                 self.core.servers.pool.waiters(hostgroup).take(|it| it.client == client.id);
@@ -366,11 +382,13 @@ impl Exchange {
             }
             Choice::Wait(cause) => {
                 passed.is_at_cap |= cause == RefusalCause::AllAtMaxConnections;
-                if named.is_none() {
+                if named.is_none() && !is_causal {
                     return false;
                 }
                 passed.waiters += 1;
-                passed.servers.push(named);
+                if named.is_some() {
+                    passed.servers.push(named);
+                }
                 true
             }
         }
@@ -467,7 +485,8 @@ impl Core {
     /// For whom a server is chosen.
     #[inline]
     pub(super) fn asker(&self, client: &Client, account: AccountId) -> Asker {
-        Asker { account, now_ms: self.env.now.ms(), source: client.origin.peer.client_addr }
+        let (now_ms, source) = (self.env.now.ms(), client.origin.peer.client_addr);
+        Asker { account, now_ms, source, only: self.only(client) }
     }
 
     /// The server that the statement under way is to run on, if it is one alone.
@@ -512,7 +531,8 @@ impl Core {
             let client = clients.get(id);
             let is_forward = client.is_some_and(|it| matches!(it.phase, Phase::AwaitServer(_)));
             let named = client.and_then(Client::pinned_server);
-            !is_forward && named.is_none_or(|named| *named == server.key)
+            let may_read = client.is_some_and(|client| client.may_read_on(&server));
+            !is_forward && may_read && named.is_none_or(|named| *named == server.key)
         };
         let fits = |waiter: &Waiter<ClientId>| waiter.account == account && suits(waiter.client);
         self.servers.pool.waiters(hostgroup).take(fits)

@@ -130,6 +130,7 @@ impl Core {
     fn has_room_for(&self, client: &Client, conn: &Conn, depth_max: usize) -> bool {
         let session = client.session.as_ref();
         conn.left.dirt.is_none()
+            && (!client.is_causal() || self.may_read_there(client, conn))
             && session.is_some_and(|session| Arc::ptr_eq(&conn.state, &session.settings.state))
             && conn.left.schemas_defined == self.env.shared.schemas_defined()
             && conn.in_flight.len() < depth_max

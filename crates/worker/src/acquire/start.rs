@@ -91,17 +91,30 @@ impl Exchange {
                     statement.stage = Stage::held(Awaits::Resume, route, 0);
                     return self.core.clients.begin(client, statement);
                 }
+                let is_causal = self.core.env.snapshot.has_causal_reads;
+                if is_causal {
+                    self.core.note_causal(client, &mut statement);
+                }
                 self.core.clients.begin(client, statement);
+                if is_causal && self.settle_held_position(client, conn) {
+                    return;
+                }
                 self.dispatch_to(client, conn);
             }
             Route::Hostgroup(hostgroup) => {
                 statement.target.hostgroup = hostgroup;
+                if self.core.env.snapshot.has_causal_reads {
+                    self.core.note_causal(client, &mut statement);
+                }
                 self.core.clients.begin(client, statement);
                 self.acquire(client);
             }
             Route::Reader(hostgroup) => {
                 statement.target.hostgroup = hostgroup;
                 statement.target.may_leave_reader = statement.meaning.is_read;
+                if self.core.env.snapshot.has_causal_reads {
+                    self.core.note_causal(client, &mut statement);
+                }
                 self.core.clients.begin(client, statement);
                 self.acquire(client);
             }

@@ -20,7 +20,7 @@ use trunkline_sql::{
     analysis::{Analysis, Depends},
     token::Modes,
 };
-use trunkline_topology::{HostgroupId, ServerKey, TlsFacts, User};
+use trunkline_topology::{HostgroupId, ServerKey, TlsFacts, User, causal::Token};
 
 use crate::{
     accept::address_limits::AddressPlace,
@@ -307,6 +307,8 @@ pub(crate) struct SessionSettings {
     pub(crate) accepted_sets: Vec<u64>,
     /// A text that it has prepared by `PREPARE … FROM` may define what names mean.
     pub(crate) prepares_definitions: bool,
+    /// What it has written: its causal reads have to see that.
+    pub(crate) token: Token,
 }
 
 /// A server connection that is this session's alone.
@@ -374,6 +376,7 @@ impl SessionSettings {
             accepted_sets: Vec::new(),
             reading: Reading::default(),
             prepares_definitions: false,
+            token: Token::default(),
         }
     }
 }
@@ -521,6 +524,10 @@ pub(crate) struct Target {
     pub(crate) was_lost: bool,
     /// Shares no connection any more: it was sent on one before.
     pub(crate) never_share: bool,
+    /// It runs on replicas only that show what its session has written.
+    pub(crate) is_causal: bool,
+    /// When it began to wait for one, µs; 0 before.
+    pub(crate) causal_since_us: u64,
 }
 
 /// What a statement does beside being answered.
@@ -578,6 +585,8 @@ impl Statement {
                 lost_unsent: 0,
                 was_lost: false,
                 never_share: false,
+                is_causal: false,
+                causal_since_us: 0,
             },
             beside: Beside { fill: None, mirrored: None, copy_of: None, upload: Upload::None },
             sent: Sent::default(),
@@ -636,6 +645,8 @@ pub(crate) enum Awaits {
     Past,
     /// That the hostgroup is paused no more.
     Resume,
+    /// That a replica shows what its session has written, or its client's timer.
+    Position,
     /// Its client's timer: a server has refused it as it is read-only, and another one may write by
     /// then.
     Writer,

@@ -11,6 +11,7 @@ use trunkline_session::tracker::{
     Applied, PinReason, SessionState, Trust, apply_outcome, runs_unseen_code,
 };
 use trunkline_sql::analysis::{Access, Analysis, Effect, StatementKind};
+use trunkline_sql::recall::Gtid;
 use trunkline_stats::ResetReason;
 
 use crate::{
@@ -75,7 +76,10 @@ impl Core {
         let purpose = &statement.command.purpose;
         let in_transaction = is_in_transaction(session, conn.id, purpose, over.analysis, outcome);
         self.learn_status(session, outcome);
-        learn_past(session, conn, &over);
+        let gtid = learn_past(session, conn, &over);
+        if self.env.snapshot.has_causal_reads && was_sent {
+            self.collect_written(session, conn, statement, outcome, gtid);
+        }
         let Some(applied) = self.learn_of_lease(session, conn, &over, in_transaction) else {
             return;
         };
@@ -296,7 +300,8 @@ impl Over<'_> {
 }
 
 /// What the session's next statement may ask for of this one.
-fn learn_past(session: &mut Session, conn: &mut Conn, over: &Over<'_>) {
+/// Gives the GTID that it was told, on MariaDB, if the connection has not told that before.
+fn learn_past(session: &mut Session, conn: &mut Conn, over: &Over<'_>) -> Option<Gtid> {
     let Over { statement, outcome, flavor, .. } = *over;
     let gtid = (!outcome.changes.is_empty()).then(|| conn.new_gtid(outcome)).flatten();
     let place = (conn.id, conn.holder.turn);
@@ -309,6 +314,7 @@ fn learn_past(session: &mut Session, conn: &mut Conn, over: &Over<'_>) {
     if let Some(gtid) = gtid {
         session.past.learn_gtid(gtid);
     }
+    gtid
 }
 
 /// Which connection has what the statement left to be asked for.

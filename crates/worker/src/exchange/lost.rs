@@ -193,6 +193,10 @@ impl Exchange {
         else {
             return;
         };
+        let is_run = matches!(statement.command.purpose, Purpose::Query | Purpose::Execute);
+        if was_sent && is_run && !statement.meaning.is_read {
+            session.settings.token.doubt();
+        }
         let begun = loss.begun && !has_plant!(self.core, RetryAfterFirstByte);
         // A default schema is chosen as well twice as once.
         let chooses =
@@ -263,6 +267,9 @@ impl Exchange {
             }
             _ => (None, false),
         };
+        if let Some(session) = client.session.as_mut().filter(|_| may_be_done) {
+            session.settings.token.doubt();
+        }
         let error = match may_be_done {
             true => ErrorKind::ConnectionLost.says(format!(
                 "{LOST} (before it the server refused its session's state: {})",

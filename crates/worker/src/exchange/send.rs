@@ -275,7 +275,11 @@ impl Exchange {
         if let Some((header, _, [])) = split_packet(&statement.command.frames) {
             relay = relay.numbered_from(header.seq.wrapping_add(1));
         }
-        relay.set_told(session.settings.told.clone());
+        let mut told = session.settings.told.clone();
+        if self.core.env.snapshot.has_causal_reads {
+            told.hide_gtids();
+        }
+        relay.set_told(told);
         relay.set_status(session.settings.status);
         if !statement.opens_cursor() {
             relay.set_without_cursor();
@@ -532,6 +536,9 @@ impl Core {
         let looks_back =
             !statement.meaning.is_read || known.is_none_or(|known| !known.looks_at_nothing);
         let begins_read_only = session.begins_read_only;
+        if self.env.snapshot.has_causal_reads {
+            self.have_gtids_reported(client, conn);
+        }
         if is_next {
             self.track_transactions(conn);
         }

@@ -18,6 +18,7 @@ use trunkline_topology::{HostgroupId, ServerHealth, ServerKey, TlsFacts};
 
 use crate::{
     ClientId,
+    causal::collect::ReportsGtids,
     compressed::Packing,
     outbox::Outbox,
     prepared::ServerStmts,
@@ -78,6 +79,8 @@ pub(crate) struct ConnServer {
     pub(crate) takes_attributes: bool,
     /// Whether the server was asked to report what is set for the next transaction.
     pub(super) tracks_transactions: bool,
+    /// Whether it reports the transactions that statements commit.
+    pub(crate) gtids: ReportsGtids,
     /// Whether its session tracker tells the change of each variable under that one's name.
     pub(crate) names_changes: bool,
     /// The server's epoch when it was opened.
@@ -161,6 +164,7 @@ impl Default for ConnServer {
             format: ReplyFormat::PLAIN,
             takes_attributes: false,
             tracks_transactions: false,
+            gtids: ReportsGtids::default(),
             names_changes: true,
             epoch: 0,
             last_thread: 0,

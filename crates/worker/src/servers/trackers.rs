@@ -21,6 +21,7 @@ use trunkline_sql::{
 };
 
 use crate::{
+    causal::collect::{GTID_TRACKER, REPORT_GTIDS, ReportsGtids},
     clients::client::Client,
     env::Env,
     exchange::send::put_own_query,
@@ -93,6 +94,7 @@ impl Core {
             return self.follow_modes(self.servers.defaults.modes.told(), lent);
         }
         conn.server.tracks_transactions = false;
+        conn.server.gtids = ReportsGtids::default();
         let flavor = conn.server.flavor;
         let charset = if behind == Behind::Login { CLIENT_CHARSET } else { b"" };
         let lists = LISTS_OFF.iter().zip(self.servers.lists_off);
@@ -115,6 +117,9 @@ impl Core {
     pub(crate) fn trackers_refused(&mut self, conn: &mut Conn, error: &ServerError) {
         let text = String::from_utf8_lossy(&error.message).into_owned();
         self.fx.log(true, || format!("a server refused session trackers: {text}"));
+        if text.contains(GTID_TRACKER) {
+            conn.server.gtids = ReportsGtids::No;
+        }
         let mut lacks = false;
         for ((name, _), is_known) in LISTS_OFF.iter().zip(&mut self.servers.lists_off) {
             let is_it = error.code == UNKNOWN_VARIABLE && text.contains(name);
@@ -161,6 +166,11 @@ impl Core {
         {
             self.set_up(conn, Owner::Setup, TRANSACTION_TRACKER_ON);
         }
+    }
+
+    /// Has it report the transactions that statements commit.
+    pub(crate) fn ask_for_gtids(&mut self, conn: &mut Conn) {
+        self.set_up(conn, Owner::Setup, REPORT_GTIDS);
     }
 
     fn set_up(&mut self, conn: &mut Conn, owner: Owner, text: &[u8]) {
@@ -252,6 +262,9 @@ impl Conn {
         let name = "session_track_transaction_info";
         if self.state.variable(name) != state.variable(name) {
             self.server.tracks_transactions = false;
+        }
+        if self.state.variable(GTID_TRACKER) != state.variable(GTID_TRACKER) {
+            self.server.gtids = ReportsGtids::default();
         }
     }
 }

@@ -52,6 +52,8 @@ pub enum Mail<S: Stream> {
     UserLookedUp(String, Option<u64>),
     /// What the host with this address is called.
     HostNamed(IpAddr, HostAnswer),
+    /// A replica shows more than before, and reads wait for that.
+    PositionReached,
     /// What these clients' statements name has been asked for.
     CatalogTold(Vec<ClientId>),
     /// A long text has been read.
@@ -92,6 +94,8 @@ impl<S: Stream> Shell<S> {
             Mail::UsersLookedUp => worker.users_looked_up(),
             Mail::UserLookedUp(name, asked_ms) => worker.user_looked_up(name, asked_ms),
             Mail::HostNamed(addr, answer) => worker.host_named(addr, answer),
+            // The batch looks at all that wait.
+            Mail::PositionReached => {}
             Mail::CatalogTold(clients) => worker.catalog_told(clients),
             Mail::StudyFailed(client) => worker.abandon(Side::Client(client)),
             Mail::Studied(studied) => worker.studied(*studied),

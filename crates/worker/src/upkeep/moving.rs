@@ -15,7 +15,7 @@ use trunkline_session::{
     tracker::{Charset, SessionState, StateTable},
 };
 use trunkline_sql::token::Modes;
-use trunkline_topology::{TlsFacts, User};
+use trunkline_topology::{TlsFacts, User, causal::Token};
 
 use crate::{
     Action, ClientId,
@@ -65,6 +65,7 @@ struct MovedSession {
     status: u16,
     next_flag: u32,
     accepted_sets: Vec<u64>,
+    token: Token,
     stmts: MovedStmts,
 }
 
@@ -162,6 +163,7 @@ impl Core {
                 status: session.settings.status,
                 next_flag: session.settings.next_flag,
                 accepted_sets: session.settings.accepted_sets,
+                token: session.settings.token,
                 stmts: session.prepared.pack(),
             },
         });
@@ -212,6 +214,7 @@ impl Exchange {
         // Keys of the other worker's connections mean others here.
         let mut own = Session::new(login, settings);
         own.last_insert_id = session.last_insert_id;
+        own.settings.token = session.token;
         own.past = session.past.elsewhere();
         own.settings.modes = self.core.servers.defaults.modes.follow(
             own.settings.modes,

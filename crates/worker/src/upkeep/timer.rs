@@ -77,9 +77,9 @@ impl Commands {
             return None;
         };
         let is_late = (1..=now_ms).contains(&statement.deadline_ms);
-        let awaits_writer =
-            matches!(&statement.stage, Stage::Held(held) if held.awaits == Awaits::Writer);
-        if awaits_writer && is_late {
+        let awaits_server = matches!(&statement.stage, Stage::Held(held)
+            if matches!(held.awaits, Awaits::Writer | Awaits::Position));
+        if awaits_server && is_late {
             return self.exchange.time_out(client);
         }
         let lost = client.session.as_ref().and_then(|session| session.lost.clone());
@@ -91,6 +91,9 @@ impl Commands {
                 self.exchange.fail_statement(client, error, None);
                 self.exchange.close_client(client);
             }
+            (Some(Held { awaits: Awaits::Position, route, .. }), None) => {
+                self.exchange.waited_in_vain(client, route);
+            }
             (Some(held), None) => {
                 let phase = std::mem::replace(&mut client.phase, Phase::Idle);
                 if let Phase::Running(statement) = phase {
@@ -101,7 +104,9 @@ impl Commands {
                             self.exchange.core.count_shared_timeout(&statement);
                             self.exchange.delay_or_start(client, route, statement, text_len);
                         }
-                        Awaits::Writer => self.exchange.run_on_route(client, route, statement),
+                        Awaits::Writer | Awaits::Position => {
+                            self.exchange.run_on_route(client, route, statement);
+                        }
                         Awaits::Time | Awaits::Past | Awaits::Resume => {
                             self.exchange.depart_alone(client, route, statement, text_len);
                         }

@@ -1,0 +1,187 @@
+//! What a server shows: who follows it writes that, workers read it before a statement goes out.
+
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{
+        AtomicBool, AtomicU32, AtomicU64,
+        Ordering::{Acquire, Release},
+    },
+};
+
+use super::{OriginId, Token, Want};
+use crate::gtid::Intervals;
+
+/// Origins that are looked up without a lock: those that were seen first.
+const LANES: usize = 8;
+
+/// One origin's transactions, up to the last one before the first gap.
+#[derive(Debug, Default)]
+struct Lane {
+    /// The origin's number; 0 for none. Set once.
+    origin: AtomicU32,
+    last: AtomicU64,
+}
+
+/// What a server has of one origin.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shown {
+    /// The origin.
+    pub origin: OriginId,
+    /// Its transactions up to this one are visible.
+    pub last: u64,
+    /// All that are visible, where there are more behind a gap.
+    pub apart: Option<Intervals>,
+}
+
+/// The transactions that a server shows. Nothing until somebody follows it.
+#[derive(Debug, Default)]
+pub struct Reached {
+    lanes: [Lane; LANES],
+    /// Whether there is something beyond the lanes.
+    has_more: AtomicBool,
+    /// What has gaps, and origins without a lane.
+    more: Mutex<Arc<Vec<Shown>>>,
+    /// Whether its own writes have numbers.
+    numbers: AtomicBool,
+}
+
+impl Reached {
+    /// The server shows this and nothing else.
+    pub fn publish(&self, shown: impl IntoIterator<Item = Shown>) {
+        let mut more = Vec::new();
+        let mut seen = [false; LANES];
+        for shown in shown {
+            let lane = self.lane(shown.origin);
+            if let Some((at, lane)) = lane {
+                lane.last.store(shown.last, Release);
+                lane.origin.store(shown.origin.get(), Release);
+                if let Some(seen) = seen.get_mut(at) {
+                    *seen = true;
+                }
+            }
+            if lane.is_none() || shown.apart.is_some() {
+                more.push(shown);
+            }
+        }
+        for (lane, _) in self.lanes.iter().zip(seen).filter(|(_, is_seen)| !is_seen) {
+            lane.last.store(0, Release);
+        }
+        let has_more = !more.is_empty();
+        if has_more || self.has_more.load(Acquire) {
+            *self.more.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(more);
+            self.has_more.store(has_more, Release);
+        }
+    }
+
+    /// Nobody knows what it shows: it is not followed any more.
+    pub fn clear(&self) {
+        self.publish([]);
+    }
+
+    /// The lane of an origin, or a free one, with its place.
+    fn lane(&self, origin: OriginId) -> Option<(usize, &Lane)> {
+        let mut lanes = self.lanes.iter().enumerate();
+        // Lanes are taken in order, so a free one ends those that are in use.
+        lanes.find(|(_, lane)| {
+            let taken = lane.origin.load(Acquire);
+            taken == origin.get() || taken == 0
+        })
+    }
+
+    /// Whether it shows all that a token names.
+    #[inline]
+    pub fn has(&self, token: &Token) -> bool {
+        !token.needs_writer() && token.wants().iter().all(|want| self.shows(want))
+    }
+
+    #[inline]
+    fn shows(&self, want: &Want) -> bool {
+        let is_own = |lane: &&Lane| lane.origin.load(Acquire) == want.origin.get();
+        let last = self.lanes.iter().find(is_own).map_or(0, |lane| lane.last.load(Acquire));
+        last >= want.last || self.has_more.load(Acquire) && self.shows_apart(want)
+    }
+
+    #[cold]
+    fn shows_apart(&self, want: &Want) -> bool {
+        let more = Arc::clone(&self.more.lock().unwrap_or_else(PoisonError::into_inner));
+        more.iter().filter(|shown| shown.origin == want.origin).any(|shown| {
+            let has = |apart: &Intervals| apart.has(want.first, want.last);
+            shown.last >= want.last || shown.apart.as_ref().is_some_and(has)
+        })
+    }
+
+    /// Says whether its own writes have numbers: whether it logs them, with GTIDs.
+    pub fn set_numbers(&self, numbers: bool) {
+        self.numbers.store(numbers, Release);
+    }
+
+    /// Whether its own writes have numbers. As long as nobody has looked, they have none.
+    pub fn numbers(&self) -> bool {
+        self.numbers.load(Acquire)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{causal::Origins, gtid::Origin};
+
+    fn id(origins: &Origins, domain: u32) -> OriginId {
+        origins.id(&Origin::Domain(domain)).expect("a number")
+    }
+
+    fn token(wants: &[(OriginId, u64, u64)]) -> Token {
+        let mut token = Token::default();
+        wants.iter().for_each(|(origin, first, last)| token.raise(*origin, *first, *last));
+        token
+    }
+
+    #[test]
+    fn what_a_server_has_up_to_a_number_it_shows() {
+        let (origins, reached) = (Origins::default(), Reached::default());
+        let (a, b) = (id(&origins, 1), id(&origins, 2));
+        assert!(reached.has(&Token::default()));
+        assert!(!reached.has(&token(&[(a, 1, 1)])), "nobody follows it");
+        reached.publish([Shown { origin: a, last: 5, apart: None }]);
+        assert!(reached.has(&token(&[(a, 5, 5)])));
+        assert!(!reached.has(&token(&[(a, 6, 6)])));
+        assert!(!reached.has(&token(&[(a, 5, 5), (b, 1, 1)])));
+        reached.publish([Shown { origin: b, last: 9, apart: None }]);
+        assert!(reached.has(&token(&[(b, 9, 9)])));
+        assert!(!reached.has(&token(&[(a, 5, 5)])), "it was made anew without it");
+        reached.clear();
+        assert!(!reached.has(&token(&[(b, 1, 1)])));
+    }
+
+    #[test]
+    fn what_is_behind_a_gap_is_shown_without_what_is_in_it() {
+        let (origins, reached) = (Origins::default(), Reached::default());
+        let a = id(&origins, 1);
+        let mut apart = Intervals::default();
+        apart.add(1, 5);
+        apart.add(1_000_001, 1_000_004);
+        reached.publish([Shown { origin: a, last: 5, apart: Some(apart) }]);
+        assert!(reached.has(&token(&[(a, 1_000_001, 1_000_004)])));
+        assert!(!reached.has(&token(&[(a, 1_000_005, 1_000_005)])));
+        assert!(!reached.has(&token(&[(a, 5, 1_000_001)])), "they have a gap between them");
+        reached.publish([Shown { origin: a, last: 1_000_004, apart: None }]);
+        assert!(reached.has(&token(&[(a, 5, 1_000_001)])));
+    }
+
+    #[test]
+    fn origins_beyond_the_lanes_are_known_as_well() {
+        let (origins, reached) = (Origins::default(), Reached::default());
+        let ids: Vec<OriginId> = (0..12).map(|domain| id(&origins, domain)).collect();
+        let shown = |last| {
+            let shown = move |origin: &OriginId| Shown { origin: *origin, last, apart: None };
+            ids.iter().map(shown).collect::<Vec<_>>()
+        };
+        reached.publish(shown(3));
+        let all: Vec<_> = ids.iter().map(|id| (*id, 3, 3)).collect();
+        assert!(reached.has(&token(&all)));
+        let last = *ids.last().expect("twelve");
+        assert!(!reached.has(&token(&[(last, 4, 4)])));
+        reached.publish(shown(4));
+        assert!(reached.has(&token(&[(last, 4, 4)])));
+    }
+}

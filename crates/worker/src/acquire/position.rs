@@ -1,0 +1,304 @@
+//! Where a read goes that has to see what its session has written: to a replica that shows it, at
+//! once or when one comes to; else as `causal_fallback` says.
+
+use trunkline_pool::{ConnId, Only};
+use trunkline_protocol::error::ErrorKind;
+use trunkline_session::tracker::PinReason;
+use trunkline_topology::{
+    HostgroupId, Server,
+    causal::{CausalFallback, CausalReads},
+};
+
+use crate::{
+    clients::client::{Awaits, Client, Phase, Purpose, Stage, Statement},
+    rooms::{Core, Exchange, Lender},
+    routing::route::Route,
+    servers::conn::Conn,
+};
+
+impl Client {
+    /// Whether the statement under way has to see what its session has written.
+    #[inline]
+    pub(crate) fn is_causal(&self) -> bool {
+        matches!(&self.phase, Phase::Running(statement) if statement.target.is_causal)
+    }
+
+    /// Whether the statement under way may run on this server: it has to see nothing in particular,
+    /// or the server shows that.
+    #[inline]
+    pub(crate) fn may_read_on(&self, server: &Server) -> bool {
+        !self.is_causal()
+            || self
+                .session
+                .as_ref()
+                .is_some_and(|session| server.health.reached.has(&session.settings.token))
+    }
+
+    /// Since when its read waits for a replica, µs, and where it goes then.
+    fn waits_for_position(&self) -> Option<(&Statement, &Route)> {
+        let Phase::Running(statement) = &self.phase else { return None };
+        match &statement.stage {
+            Stage::Held(held) if held.awaits == Awaits::Position => Some((statement, &held.route)),
+            _ => None,
+        }
+    }
+}
+
+impl Core {
+    /// Notes whether a statement that goes to replicas has to see what its session has written.
+    #[cold]
+    pub(crate) fn note_causal(&self, client: &Client, statement: &mut Statement) {
+        let Some(session) = client.session.as_ref() else { return };
+        let readers = statement.target.hostgroup;
+        let snapshot = &self.env.snapshot;
+        statement.target.is_causal =
+            matches!(statement.command.purpose, Purpose::Query | Purpose::Execute)
+                && !session.settings.token.is_empty()
+                && snapshot.reader_group(readers).is_some()
+                && snapshot.causal_reads(&session.login.user, readers) == CausalReads::Session;
+    }
+
+    /// The servers that the statement under way may run on, where that is not all of them.
+    #[inline]
+    pub(crate) fn only(&self, client: &Client) -> Option<Only> {
+        if !client.is_causal() {
+            return None;
+        }
+        self.only_of(client)
+    }
+
+    #[cold]
+    fn only_of(&self, client: &Client) -> Option<Only> {
+        let Phase::Running(statement) = &client.phase else { return None };
+        Some(self.showing(client, statement.target.hostgroup))
+    }
+
+    /// The replicas that show what a session has written.
+    fn showing(&self, client: &Client, readers: HostgroupId) -> Only {
+        let Some(session) = client.session.as_ref() else { return Only::default() };
+        let shows = |server: &Server| server.health.reached.has(&session.settings.token);
+        self.servers.pool.only(readers, self.env.now.ms(), shows)
+    }
+
+    /// Whether the statement under way may run on a connection's server.
+    pub(crate) fn may_read_there(&self, client: &Client, conn: &Conn) -> bool {
+        let slot = self.servers.pool.slot(conn.slot);
+        slot.is_some_and(|slot| client.may_read_on(&slot.server))
+    }
+
+    /// Whether a statement on this route would miss something now.
+    fn misses(&self, client: &Client, route: &Route) -> bool {
+        match route {
+            Route::Lease(_, conn) => {
+                let slot = self.servers.conns.get(*conn).map(|conn| conn.slot);
+                let slot = slot.and_then(|slot| self.servers.pool.slot(slot));
+                let session = client.session.as_ref();
+                let shows = slot.zip(session).is_some_and(|(slot, session)| {
+                    slot.server.health.reached.has(&session.settings.token)
+                });
+                !shows
+            }
+            Route::Hostgroup(readers) | Route::Reader(readers) => {
+                self.showing(client, *readers).is_empty()
+            }
+            Route::Error(_) | Route::Limited(_) | Route::Ok(_) => false,
+        }
+    }
+
+    /// How long a read may wait for a replica, ms; 0 where it may not.
+    fn wait_ms(&self, client: &Client, readers: HostgroupId) -> u64 {
+        let may_wait =
+            client.session.as_ref().is_some_and(|session| session.settings.token.may_wait());
+        match may_wait && self.servers.pool.has_online(readers, self.env.now.ms()) {
+            true => self.env.snapshot.settings.causal_wait_ms,
+            false => 0,
+        }
+    }
+
+    /// Keeps the statement under way until a replica shows what it has to see, or its time is over.
+    /// False where one does by now.
+    fn hold_for_position(&mut self, client: &mut Client, route: Route, wait_ms: u64) -> bool {
+        self.env.shared.causal().begin_to_wait();
+        self.servers.sharing.causal.waiting.push(client.id);
+        // What a replica has come to show before this was not told.
+        if !self.misses(client, &route) {
+            return false;
+        }
+        let Phase::Running(statement) = &mut client.phase else { return false };
+        let until_ms = self.env.now.ms() + wait_ms;
+        let until_ms = match statement.deadline_ms {
+            0 => until_ms,
+            deadline_ms => until_ms.min(deadline_ms),
+        };
+        statement.stage = Stage::held(Awaits::Position, route, 0);
+        statement.target.causal_since_us = self.env.now.us;
+        self.clients.set_timer(client, until_ms);
+        true
+    }
+}
+
+impl Exchange {
+    /// Whether the statement under way waits for a replica that shows what it has to see, or has
+    /// gone elsewhere as there is none.
+    #[inline]
+    pub(crate) fn awaits_position(&mut self, client: &mut Client) -> bool {
+        client.is_causal() && self.settle_position(client)
+    }
+
+    #[cold]
+    fn settle_position(&mut self, client: &mut Client) -> bool {
+        let Phase::Running(statement) = &mut client.phase else { return false };
+        let readers = statement.target.hostgroup;
+        let has_waited = statement.target.causal_since_us > 0;
+        let route = Route::Hostgroup(readers);
+        if !self.core.misses(client, &route) {
+            self.core.fx.stats.counters.causal_reached += u64::from(!has_waited);
+            return false;
+        }
+        match self.core.wait_ms(client, readers) {
+            0 => self.fall_back(client),
+            wait_ms => return self.core.hold_for_position(client, route, wait_ms),
+        }
+        true
+    }
+
+    /// Whether a statement for a connection that its session holds on a replica waits there for
+    /// what it has to see, or has failed. What is in a transaction sees what that sees.
+    #[cold]
+    pub(crate) fn settle_held_position(&mut self, client: &mut Client, conn: ConnId) -> bool {
+        let is_open = client.session.as_ref().is_none_or(|session| {
+            let lease = session.leases.iter().find(|lease| lease.conn == conn);
+            lease.is_some_and(|it| it.is_in_trans || it.pins.has(PinReason::Transaction))
+        });
+        let Phase::Running(statement) = &client.phase else { return false };
+        let route = Route::Lease(statement.target.hostgroup, conn);
+        if is_open || !statement.target.is_causal || !self.core.misses(client, &route) {
+            return false;
+        }
+        match self.core.wait_ms(client, statement.target.hostgroup) {
+            0 => self.fail_held(client),
+            wait_ms => self.core.hold_for_position(client, route, wait_ms),
+        }
+    }
+
+    /// Nothing that its session holds shows it, and it has to stay there. False where it runs all
+    /// the same.
+    fn fail_held(&mut self, client: &mut Client) -> bool {
+        if self.core.env.snapshot.settings.causal_fallback == CausalFallback::Stale {
+            self.core.fx.stats.counters.causal_stale += 1;
+            return false;
+        }
+        self.fail_causal(client);
+        true
+    }
+
+    fn fail_causal(&mut self, client: &mut Client) {
+        let Phase::Running(statement) = &client.phase else { return };
+        let readers = statement.target.hostgroup;
+        self.core.fx.stats.counters.causal_failed += 1;
+        let text = format!(
+            "no server of hostgroup {readers} shows what this session has written: \
+             nothing was executed, so it can be tried again"
+        );
+        self.fail_unsent(client, ErrorKind::NoConnection.says(text), None);
+    }
+
+    /// No replica shows what the statement has to see.
+    fn fall_back(&mut self, client: &mut Client) {
+        let snapshot = &self.core.env.snapshot;
+        let Phase::Running(statement) = &mut client.phase else { return };
+        let target = &mut statement.target;
+        let group = snapshot.reader_group(target.hostgroup);
+        match (snapshot.settings.causal_fallback, group) {
+            (CausalFallback::Writer, Some(group)) => {
+                target.is_causal = false;
+                target.may_leave_reader = false;
+                target.hostgroup = group.writer_hostgroup;
+                target.pinned_server = None;
+                statement.meaning.proof = statement.meaning.proof.on_writer();
+                statement.meaning.is_read &= statement.meaning.proof.reads;
+                self.core.fx.stats.counters.causal_writer += 1;
+                let writer = target.hostgroup;
+                let leases = client.session.as_ref().map(|session| &session.leases);
+                let held = leases.and_then(|all| all.iter().find(|it| it.hostgroup == writer));
+                match held.map(|lease| lease.conn) {
+                    Some(conn) => self.dispatch_to(client, conn),
+                    None => self.core.requeue(client),
+                }
+            }
+            (CausalFallback::Stale, _) => {
+                target.is_causal = false;
+                self.core.fx.stats.counters.causal_stale += 1;
+                self.core.requeue(client);
+            }
+            (CausalFallback::Error | CausalFallback::Writer, _) => self.fail_causal(client),
+        }
+    }
+
+    /// Looks at the reads that wait for a replica.
+    #[inline]
+    pub(crate) fn go_on_causal(&mut self) {
+        if self.core.servers.sharing.causal.has_waiting() {
+            self.look_at_waiting();
+        }
+    }
+
+    fn look_at_waiting(&mut self) {
+        for id in std::mem::take(&mut self.core.servers.sharing.causal.waiting) {
+            let waits = self.with_client(id, Self::waits_on).unwrap_or_default();
+            match waits {
+                true => self.core.servers.sharing.causal.waiting.push(id),
+                false => self.core.env.shared.causal().end_to_wait(),
+            }
+        }
+    }
+
+    /// Whether a client's read waits on for a replica. If not, it goes on.
+    fn waits_on(&mut self, client: &mut Client) -> bool {
+        let Some((statement, route)) = client.waits_for_position() else { return false };
+        let readers = statement.target.hostgroup;
+        let has_online = self.core.servers.pool.has_online(readers, self.core.env.now.ms());
+        // What it was to be a part of may have gone: then its client's timer says so.
+        let has_lost = client.session.as_ref().is_some_and(|session| session.lost.is_some());
+        if has_lost || self.core.misses(client, route) && has_online {
+            return true;
+        }
+        let Phase::Running(statement) = &mut client.phase else { return false };
+        let deadline_ms = statement.deadline_ms;
+        let Some(held) = statement.stage.release(|awaits| *awaits == Awaits::Position) else {
+            return false;
+        };
+        self.core.clients.set_timer(client, deadline_ms);
+        self.count_wait(client, true);
+        self.run_held(client, held.route);
+        false
+    }
+
+    /// Goes on with a statement that was held for a position.
+    fn run_held(&mut self, client: &mut Client, route: Route) {
+        let route = client.still_there(route);
+        if let Phase::Running(statement) = std::mem::replace(&mut client.phase, Phase::Idle) {
+            self.run_on_route(client, route, statement);
+        }
+    }
+
+    fn count_wait(&mut self, client: &Client, is_reached: bool) {
+        let Phase::Running(statement) = &client.phase else { return };
+        let since_us = statement.target.causal_since_us;
+        let counters = &mut self.core.fx.stats.counters;
+        counters.causal_wait_us += self.core.env.now.us.saturating_sub(since_us);
+        counters.causal_waited += u64::from(is_reached);
+    }
+
+    /// The time of a read that waits for a replica is over: it was released a moment ago.
+    pub(crate) fn waited_in_vain(&mut self, client: &mut Client, route: Route) {
+        self.count_wait(client, false);
+        if !self.core.misses(client, &route) {
+            return self.run_held(client, route);
+        }
+        if let Some(session) = client.session.as_mut() {
+            session.settings.token.waited_in_vain();
+        }
+        self.run_held(client, route);
+    }
+}

@@ -1,0 +1,173 @@
+//! Which transactions a session has written, by what servers report.
+//!
+//! MySQL is asked to report them (`session_track_gtids`), MariaDB does so (`last_gtid`). An error
+//! comes without a report, though something may have been committed before it: then the session is
+//! in doubt, and its reads go to the writer until its next write has told its number. The same
+//! holds for a write that changed nothing: it has met what others have written, which a replica may
+//! lack.
+
+use trunkline_protocol::{
+    packet::{
+        greeting::Flavor,
+        status,
+        track::{Change, Changes},
+    },
+    response::{Outcome, ServerError},
+};
+use trunkline_session::tracker::{PinReason, SessionState, runs_unseen_code};
+use trunkline_sql::{analysis::StatementKind, recall::Gtid};
+use trunkline_topology::gtid::{Origin, each_interval};
+
+use crate::{
+    clients::client::{Client, Purpose, Session, Statement},
+    rooms::Core,
+    servers::conn::Conn,
+};
+
+/// Has MySQL report the transactions that a statement has committed.
+pub(crate) const REPORT_GTIDS: &[u8] = b"SET @@SESSION.session_track_gtids=OWN_GTID";
+/// The variable, as servers' refusals name it.
+pub(crate) const GTID_TRACKER: &str = "session_track_gtids";
+
+/// Errors of what was not begun: rights, unknown names, syntax.
+const NOT_BEGUN: [u16; 10] = [1044, 1046, 1049, 1054, 1064, 1142, 1143, 1146, 1149, 1193];
+/// Variables that change how writes are numbered, or whether they are logged at all.
+const UNNUMBERED: [&str; 3] = ["sql_log_bin", "gtid_domain_id", "gtid_seq_no"];
+
+/// Whether a server reports the transactions of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum ReportsGtids {
+    /// It was not asked to.
+    #[default]
+    Unasked,
+    /// It was asked to.
+    Asked,
+    /// It can't, or what it reports may lack some.
+    No,
+}
+
+/// Whether a session has had its server report transactions itself.
+fn asks_itself(state: &SessionState) -> bool {
+    let is_off = |value: &[u8]| {
+        let value = value.trim_ascii();
+        matches!(value, b"0" | b"'0'")
+            || value.to_ascii_uppercase().ends_with(b"OFF'")
+            || value.eq_ignore_ascii_case(b"off")
+    };
+    state.variable(GTID_TRACKER).is_some_and(|value| !is_off(value))
+}
+
+impl Core {
+    /// Has the server report what the client's statement commits, where anybody's reads depend on
+    /// that. Servers refuse that within a transaction.
+    pub(crate) fn have_gtids_reported(&mut self, client: &Client, conn: &mut Conn) {
+        let is_due = conn.server.flavor == Flavor::MySql
+            && conn.server.format.session_track
+            && conn.server.gtids == ReportsGtids::Unasked
+            && conn.list != trunkline_pool::ConnState::Shared;
+        let Some(session) = client.session.as_ref().filter(|_| is_due) else { return };
+        let lease = session.leases.iter().find(|lease| lease.conn == conn.id);
+        let is_open = lease.is_some_and(|it| it.is_in_trans || it.pins.has(PinReason::Transaction));
+        if is_open {
+            return;
+        }
+        conn.server.gtids = ReportsGtids::Asked;
+        if !asks_itself(&session.settings.state) {
+            self.ask_for_gtids(conn);
+        }
+    }
+
+    /// Takes over what a reply tells of transactions that its statement has committed. `last`:
+    /// MariaDB's, where it is another one than the connection has told before.
+    pub(crate) fn collect_written(
+        &mut self,
+        session: &mut Session,
+        conn: &mut Conn,
+        statement: &Statement,
+        outcome: &Outcome,
+        last: Option<Gtid>,
+    ) {
+        let mut is_numbered = last.is_some();
+        for change in Changes::new(&outcome.changes) {
+            let Ok(Change::Gtids(text)) = change else { continue };
+            self.raise(session, text);
+            is_numbered = true;
+        }
+        if let Some((domain, _, sequence)) = last {
+            let origin = Origin::Domain(domain);
+            match self.servers.sharing.causal.id(self.env.shared.causal(), &origin) {
+                Some(id) => session.settings.token.raise(id, sequence, sequence),
+                None => session.settings.token.lose_track(),
+            }
+        }
+        let has_run = matches!(statement.command.purpose, Purpose::Query | Purpose::Execute);
+        if statement.meaning.is_read || !has_run {
+            return;
+        }
+        if UNNUMBERED.iter().any(|name| session.settings.state.variable(name).is_some()) {
+            session.settings.token.lose_track();
+            // MariaDB reports a number only where it is not the last one, whatever its domain.
+            conn.server.gtids = ReportsGtids::No;
+        }
+        let slot = self.servers.pool.slot(conn.slot);
+        let numbers = slot.is_some_and(|slot| slot.server.health.reached.numbers());
+        let is_told = match conn.server.flavor {
+            Flavor::MySql => conn.server.gtids == ReportsGtids::Asked,
+            Flavor::MariaDb => conn.server.gtids != ReportsGtids::No,
+        };
+        let reports = numbers
+            && is_told
+            && conn.server.format.session_track
+            // What ends rows otherwise has no place for it.
+            && (conn.server.format.deprecate_eof || outcome.result_sets == 0);
+        let failed = outcome.error.as_ref().is_some_and(|error| {
+            session.is_in_transaction() || may_have_committed(statement, error)
+        });
+        let is_good = outcome.error.is_none();
+        let met_others =
+            is_good && !is_numbered && has_ended_a_write(session, conn, statement, outcome);
+        if !reports || failed || met_others {
+            self.fx.stats.counters.causal_doubts +=
+                u64::from(!session.settings.token.needs_writer());
+            session.settings.token.doubt();
+        }
+    }
+
+    fn raise(&mut self, session: &mut Session, text: &[u8]) {
+        let board = self.env.shared.causal();
+        let (causal, token) = (&mut self.servers.sharing.causal, &mut session.settings.token);
+        let text = std::str::from_utf8(text).unwrap_or("not UTF-8");
+        let read = each_interval(text, |origin, first, last| match causal.id(board, &origin) {
+            Some(id) => token.raise(id, first, last),
+            None => token.lose_track(),
+        });
+        if read.is_err() {
+            token.lose_track();
+        }
+    }
+}
+
+/// Whether a statement that has succeeded is a write, or ends a transaction that wrote.
+fn has_ended_a_write(
+    session: &Session,
+    conn: &Conn,
+    statement: &Statement,
+    outcome: &Outcome,
+) -> bool {
+    use StatementKind::{Call, Commit, Delete, Execute, Insert, Load, Replace, Update};
+    let Some(known) = statement.meaning.known.as_ref() else { return false };
+    let lease = session.leases.iter().find(|lease| lease.conn == conn.id);
+    let goes_on = outcome.status.is_some_and(|flags| flags & status::IN_TRANS != 0);
+    match known.analysis.kind {
+        Commit => lease.is_some_and(|lease| lease.has_written),
+        Call | Delete | Execute | Insert | Load | Replace | Update => !goes_on,
+        _ => known.analysis.statements != 1 && !goes_on,
+    }
+}
+
+/// Whether something that a statement did may have been committed, though it failed.
+fn may_have_committed(statement: &Statement, error: &ServerError) -> bool {
+    let Some(known) = statement.meaning.known.as_ref() else { return true };
+    let is_one = known.analysis.statements == 1 && !runs_unseen_code(&known.analysis);
+    !is_one || !NOT_BEGUN.contains(&error.code)
+}
