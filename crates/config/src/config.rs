@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use trunkline_rules::{Column, FastRoutes, Rule, RuleSet};
 use trunkline_topology::{
-    Address, Balance, HostgroupId, PinnedKeys, Pipeline, ReplicationGroup, ServerCompression,
-    ServerKey, ServerState, ServerTls, TlsMode, TlsParams, User,
+    Address, Balance, HostgroupId, LazyTransactions, PinnedKeys, Pipeline, ReplicationGroup,
+    ServerCompression, ServerKey, ServerState, ServerTls, TlsMode, TlsParams, User,
 };
 
 use crate::{ClusterEntry, Guards, Settings, Snapshot, TcpEntry, snapshot::TlsWishes};
@@ -98,6 +98,8 @@ pub struct HostgroupEntry {
     pub pipeline: Pipeline,
     /// How a server is chosen for a statement.
     pub balance: Balance,
+    /// Whether its transactions begin with their first statement; `None` as the settings say.
+    pub lazy_transactions: Option<LazyTransactions>,
     /// Public keys of its servers, in place of those of the settings.
     pub server_keys: Option<Arc<PinnedKeys>>,
     /// Free text.
@@ -109,6 +111,7 @@ impl HostgroupEntry {
     pub(crate) fn says_something(&self) -> bool {
         self.pipeline != Pipeline::default()
             || self.balance != Balance::default()
+            || self.lazy_transactions.is_some()
             || self.server_keys.is_some()
             || !self.comment.is_empty()
     }

@@ -11,8 +11,9 @@ use std::{
 use foldhash::fast::FixedState;
 use trunkline_rules::{FastRoutes, RuleSet};
 use trunkline_topology::{
-    Address, AllowList, Balance, HostName, HostgroupId, Pipeline, ReplicationGroup, Server,
-    ServerHealth, ServerKey, ServerState, ServerTls, TlsMode, TlsParams, User,
+    Address, AllowList, Balance, HostName, HostgroupId, LazyTransactions, Pipeline,
+    ReplicationGroup, Server, ServerHealth, ServerKey, ServerState, ServerTls, TlsMode, TlsParams,
+    User,
 };
 
 use crate::{
@@ -37,6 +38,8 @@ pub struct Hostgroup {
     pub pipeline: Pipeline,
     /// How a server is chosen for a statement.
     pub balance: Balance,
+    /// Whether its transactions begin with their first statement; `None` as the settings say.
+    pub lazy_transactions: Option<LazyTransactions>,
 }
 
 /// The running configuration. Workers hold it as `Arc<Snapshot>` and replace it as a whole.
@@ -479,7 +482,8 @@ fn empty(id: HostgroupId, config: &Config) -> Hostgroup {
     let said = config.hostgroups.iter().find(|entry| entry.id == id);
     let pipeline = said.map(|entry| entry.pipeline).unwrap_or_default();
     let balance = said.map(|entry| entry.balance).unwrap_or_default();
-    Hostgroup { id, servers: Vec::new(), pipeline, balance }
+    let lazy_transactions = said.and_then(|entry| entry.lazy_transactions);
+    Hostgroup { id, servers: Vec::new(), pipeline, balance, lazy_transactions }
 }
 
 /// What the configuration says of TLS to servers.

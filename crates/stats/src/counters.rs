@@ -171,6 +171,10 @@ counters! {
             "Times that a connection was given a session's FOUND_ROWS() in place of another session's, before a statement that may ask for it."
         transactions_moved: "trunkline_transactions_moved_total";
             "Transactions that only read and began anew on the writer, as something was said in them that is not proven to read."
+        transactions_begun_late: "trunkline_transactions_begun_late_total";
+            "Transactions whose BEGIN was sent to a server with their first statement (lazy_transactions)."
+        transactions_ended_unsent: "trunkline_transactions_ended_unsent_total";
+            "COMMITs and ROLLBACKs that were answered by the proxy, as nothing was open on a server (lazy_transactions)."
         statements_kept: "trunkline_statements_kept_total";
             "Statements that a rule, a hint or fast routing names another hostgroup for, and that stay where their session is held, or where its transaction is."
         binlog_dumps: "trunkline_binlog_dumps_total";

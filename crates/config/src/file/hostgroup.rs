@@ -1,6 +1,6 @@
 //! `[[hostgroup]]`.
 
-use trunkline_topology::{Balance, HostgroupId, Pipeline};
+use trunkline_topology::{Balance, HostgroupId, LazyTransactions, Pipeline};
 
 use crate::{
     HostgroupEntry, Wrong,
@@ -19,6 +19,7 @@ pub(super) struct HostgroupDraft {
     id: Option<HostgroupId>,
     pipeline: Pipeline,
     balance: Balance,
+    lazy_transactions: Option<LazyTransactions>,
     server_public_key: String,
     comment: String,
 }
@@ -34,6 +35,12 @@ impl Draft for HostgroupDraft {
             value("pipeline", |it, given| read_pipeline(given).map(|value| it.pipeline = value)),
         ),
         member_of("hostgroup_settings", value("balance", |it, given| it.read_balance(given))),
+        member_of(
+            "hostgroup_settings",
+            value("lazy_transactions", |it, given| {
+                read_lazy(given).map(|value| it.lazy_transactions = Some(value))
+            }),
+        ),
         member_of("hostgroup_settings", text(keys::NAME, |it, text| it.server_public_key = text)),
         text("comment", |it, comment| it.comment = comment),
         harmless(later("max_num_online_servers")),
@@ -48,14 +55,16 @@ impl Draft for HostgroupDraft {
     ];
 
     fn finish(self, row: &mut Row<'_, '_>, entries: &mut Entries) {
-        if let Self { id: Some(id), pipeline, balance, server_public_key, comment } = self {
+        let Self { id, pipeline, balance, lazy_transactions, server_public_key, comment } = self;
+        if let Some(id) = id {
             let own = Some(server_public_key).filter(|text| !text.is_empty());
             let read = own.map(|text| keys::read(&text, row.files)).transpose();
             let server_keys = read.unwrap_or_else(|why| {
                 row.refuse(keys::NAME, format!("is wrong: {why}").into());
                 None
             });
-            let value = HostgroupEntry { id, pipeline, balance, server_keys, comment };
+            let value =
+                HostgroupEntry { id, pipeline, balance, lazy_transactions, server_keys, comment };
             entries.hostgroup_entries.push(Placed { value, index: row.index });
         }
     }
@@ -66,6 +75,11 @@ impl HostgroupDraft {
         self.balance = read_text(given)?.parse::<Balance>()?;
         Ok(())
     }
+}
+
+/// `"off"` or `"begin"`.
+pub(super) fn read_lazy(given: &Given) -> Result<LazyTransactions, Wrong> {
+    Ok(read_text(given)?.parse::<LazyTransactions>()?)
 }
 
 /// `"auto"`, `"off"` or a number.

@@ -247,6 +247,7 @@ impl Exchange {
             is_in_trans: false,
             only_reads: false,
             begun_apart: false,
+            is_begun: false,
             is_left: false,
             is_in_doubt: false,
             has_written: false,

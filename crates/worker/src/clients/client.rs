@@ -31,6 +31,7 @@ use crate::{
     clients::memory::ClientMemory,
     clients::session::ClientSession,
     compressed::Packing,
+    exchange::begun::Begun,
     mirror::{CopyOf, MirrorSide},
     outbox::Outbox,
     prepared::{Came, ClientStmt, ClientStmts, Contents, Entry, Reading},
@@ -266,6 +267,8 @@ pub(crate) struct Session {
     /// Its transaction, which only reads, is to leave a reader: it begins anew on the writer before
     /// the statement under way.
     pub(crate) begins_read_only: bool,
+    /// Its transaction of which no server knows yet, or only the one that runs its statement.
+    pub(crate) begun: Option<Begun>,
     /// Why a lease with state was lost; the next command is answered with it, and the end.
     pub(crate) lost: Option<String>,
 }
@@ -320,6 +323,9 @@ pub(crate) struct Lease {
     pub(crate) only_reads: bool,
     /// Its transaction began with an access mode or isolation level of its own.
     pub(crate) begun_apart: bool,
+    /// The `BEGIN` of the session's transaction has been sent there, and its statement has not been
+    /// answered yet.
+    pub(crate) is_begun: bool,
     /// An error has ended its transaction, or may have, and no reply has said since whether one is
     /// open.
     pub(crate) is_in_doubt: bool,
@@ -390,6 +396,7 @@ impl Session {
             soiled: Vec::new(),
             has_asked_names: false,
             begins_read_only: false,
+            begun: None,
             lost: None,
         }
     }
@@ -424,6 +431,11 @@ impl Session {
             self.settings.accepted_sets.remove(0);
         }
         self.settings.accepted_sets.push(text);
+    }
+
+    /// Whether a transaction is open, or has begun of which no server knows yet.
+    pub(crate) fn is_in_any_transaction(&self) -> bool {
+        self.begun.is_some() || self.is_in_transaction()
     }
 
     /// Whether a transaction is open.

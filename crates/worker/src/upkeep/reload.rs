@@ -123,6 +123,9 @@ impl Core {
                 }
             };
             let moves = user.default_hostgroup != former;
+            if let Some(begun) = session.begun.as_mut().filter(|it| it.hostgroup == former) {
+                begun.hostgroup = user.default_hostgroup;
+            }
             for lease in session.leases.iter_mut().filter(|_| moves) {
                 lease.is_left |= lease.hostgroup == former;
                 lease.is_left &= lease.hostgroup != user.default_hostgroup;

@@ -36,6 +36,7 @@ fn lease(hostgroup: u32, reasons: &[PinReason]) -> Lease {
         pins,
         only_reads: false,
         begun_apart: false,
+        is_begun: false,
         is_left: false,
         is_in_doubt: false,
         has_written: false,
