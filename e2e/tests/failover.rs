@@ -444,14 +444,17 @@ fn a_session_whose_state_is_lost_is_told_what() -> Result<()> {
         transaction.sql("INSERT INTO t VALUES (1)")?;
         free.sql("SET time_zone = '+02:00'")?;
         server.restart()?;
-        for (one, held) in [
-            (&mut variable, "user_variable"),
-            (&mut table, "temporary_table"),
-            (&mut transaction, "transaction"),
-        ] {
+        for (one, held) in [(&mut variable, "user_variable"), (&mut table, "temporary_table")] {
             let error = fails(one, "SELECT 1", 2013)?;
             ensure!(error.contains(held), "{held} is not named: {error}");
         }
+        // A transaction is certainly undone: its session goes on.
+        let error = fails(&mut transaction, "COMMIT", 1213)?;
+        ensure!(error.contains(&format!("127.0.0.1:{}", server.port())), "{error}");
+        ensure!(text(&mut transaction, "SELECT COUNT(*) FROM t")? == "0");
+        transaction.sql("BEGIN")?;
+        transaction.sql("INSERT INTO t VALUES (2)")?;
+        transaction.sql("ROLLBACK")?;
         ensure!(text(&mut free, "SELECT @@time_zone")? == "+02:00");
         ensure!(text(&mut free, "SELECT COUNT(*) FROM t")? == "0", "the transaction is not undone");
         wait_pins(&proxy, &[])
@@ -466,7 +469,11 @@ fn issue_16_nothing_runs_that_was_sent_ahead_behind_what_is_lost() -> Result<()>
         let schema = new_schema(server, "CREATE TABLE t (a INT PRIMARY KEY) ENGINE = InnoDB")?;
         let config = one_server(server, 1, 1);
         // No connection is free for these. Their time may be over before they are refused.
-        let firsts = ["BEGIN", "CREATE TEMPORARY TABLE t (a INT)", "SET autocommit = 0"];
+        let firsts = [
+            "START TRANSACTION WITH CONSISTENT SNAPSHOT",
+            "CREATE TEMPORARY TABLE t (a INT)",
+            "SET autocommit = 0, sql_notes = 1",
+        ];
         let hasty = "default_query_timeout = 200\n";
         let patient = Trunkline::start(&format!("connect_timeout_server_max = 500\n{config}"))?;
         let hurried = Trunkline::start(&format!("{hasty}{config}"))?;

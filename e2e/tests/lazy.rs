@@ -159,7 +159,9 @@ fn all_that_is_said_of_transactions_is_answered_as_directly() -> Result<()> {
             let mut client = Told::of(server, &proxy, capabilities)?;
             let mut eager = Told::of(server, &eager_proxy, capabilities)?;
             let mut differences = Vec::new();
-            for state in STATES {
+            // What is told of changes is all that differs with the other.
+            let step = if capabilities == PLAIN { 4 } else { 1 };
+            for state in STATES.into_iter().step_by(step) {
                 for said in SAID {
                     let all = state.iter().chain([&said]).chain(&LOOKS);
                     for (place, text) in all.enumerate() {

@@ -93,7 +93,8 @@ kinds! {
     UnknownCommand = 1047 b"08S01" Client Useless,
     /// The session's schema is on no server.
     UnknownSchema = 1049 b"42000" Client Useless,
-    /// `stop_timeout` is over while the command is under way; the session ends.
+    /// `stop_timeout` is over while the command is under way; the session ends. The text says
+    /// whether a server had got it.
     ShuttingDown = 1053 b"08S01" Operator MayBeDone,
     /// `KILL` of a number that no session has.
     UnknownThread = 1094 b"HY000" Client Useless,
@@ -116,6 +117,9 @@ kinds! {
     NotUnpackable = 1157 b"08S01" Client Useless,
     /// An execution whose parameters are not those of its statement.
     WrongArguments = 1210 b"HY000" Client Useless,
+    /// A transaction was lost with its server connection before its end was sent: it is rolled
+    /// back, and the session goes on. The transaction can be begun again.
+    RolledBack = 1213 b"40001" Server Safe,
     /// A limit on a user's connections, or on how often a statement may run.
     LimitReached = 1226 b"42000" Operator Safe,
     /// A setting of the login that is none.

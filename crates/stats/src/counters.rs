@@ -343,6 +343,8 @@ counters! {
             "Server connections begun, whether or not they came up."
         server_connections_lost: "trunkline_backend_connections_lost_total";
             "Server connections lost while a session held them."
+        transactions_rolled_back: "trunkline_session_transactions_rolled_back_total";
+            "Transactions that were rolled back with their server connection, and whose sessions went on (1213)."
         server_connections_abandoned: "trunkline_backend_connections_abandoned_total";
             "Server connections closed as the answer to a client that had gone did not end in time."
         server_connections_reset:

@@ -21,7 +21,6 @@ use trunkline_protocol::{
         Malformed,
         frame::{HEADER_LEN, Header},
     },
-    error::ErrorKind,
     packet::{
         ok::{self, OkPacket, put_result_end},
         status,
@@ -282,7 +281,7 @@ impl Exchange {
         if let Some(cause) = client.session.as_ref().and_then(|session| session.lost.clone()) {
             // What it was to be a part of has gone while it waited.
             self.core.clients.set_timer(client, 0);
-            self.fail_statement(client, ErrorKind::StateLost.says(cause), None);
+            self.fail_statement(client, cause.into_end(), None);
             return self.close_client(client);
         }
         let Phase::Running(mut statement) = std::mem::replace(&mut client.phase, Phase::Idle)

@@ -357,7 +357,10 @@ impl Core {
     fn ping_idle(&mut self, conn: &mut Conn) {
         if self.servers.take_free(conn) {
             self.close_surplus(conn);
-            self.ping(conn);
+            // Nobody can ask for what a session left there while the ping is under way.
+            if !self.fetch_before_parting(conn, None) {
+                self.ping(conn);
+            }
         }
     }
 }

@@ -313,7 +313,7 @@ fn what_is_in_the_way_of_a_switchover_is_told_and_what_fails_is_undone() -> Resu
     let mut held = client(&proxy, "")?;
     held.sql("BEGIN; INSERT INTO mark.note (text) VALUES ('lost')")?;
     admin.sql(&switch)?;
-    fails(&mut held, "COMMIT", LOST)?;
+    fails(&mut held, "COMMIT", ROLLED_BACK)?;
     writes(&proxy, two)?;
     let lost = two.value("SELECT COUNT(*) FROM mark.note WHERE text = 'lost'")?;
     ensure!(lost == Some("0".to_owned()), "{lost:?}");

@@ -74,7 +74,7 @@ impl ModelClient {
         let mut learned = Learned::default();
         if let (true, Some(error)) = (flying.statements.is_empty(), error_of(reply)) {
             // It ran nothing: an id that nobody has.
-            self.shadow.command_failed(error);
+            self.shadow.command_failed(error, &mut self.rows);
         }
         let mut parts = reply.iter().filter(|part| !matches!(part, Part::Rows { end: None, .. }));
         let is_lost = error_of(reply).is_some_and(|error| PROXY_ERRORS.contains(&error.code));
@@ -154,7 +154,7 @@ impl ModelClient {
         self.shadow.forget_traces();
         let mut learned = Learned::default();
         if let Some(error) = error_of(reply) {
-            self.shadow.command_failed(error);
+            self.shadow.command_failed(error, &mut self.rows);
             // Without a cursor: 1421. What else it may be, the oracle asks the servers.
             learned.error_expected = match self.slots.get(&slot) {
                 Some(slot) if slot.cursor.is_empty() => error_of(reply).map(|error| error.code),
@@ -209,7 +209,7 @@ impl ModelClient {
             }
             // Its connection may be lost in the middle of its definitions.
             [Part::Error(error)] | [Part::Prepared { .. }, Part::Error(error)] => {
-                self.shadow.command_failed(error);
+                self.shadow.command_failed(error, &mut self.rows);
                 let mut tried = self.shadow.session().clone();
                 let refused = tried.prepare(template).err();
                 learned.error_expected = refused
@@ -225,7 +225,7 @@ impl ModelClient {
     /// error.
     fn settles_own_answer(&mut self, reply: &Reply) -> bool {
         if let Some(error) = error_of(reply) {
-            self.shadow.command_failed(error);
+            self.shadow.command_failed(error, &mut self.rows);
             return false;
         }
         if let Some(part) = reply.first() {
@@ -294,7 +294,7 @@ impl ModelClient {
         let mut learned = Learned::default();
         self.shadow.forget_traces();
         if let Some(error) = error_of(reply) {
-            self.shadow.command_failed(error);
+            self.shadow.command_failed(error, &mut self.rows);
             return learned;
         }
         if let Some(part) = reply.first() {

@@ -53,6 +53,16 @@ pub struct Refused {
     pub message: String,
 }
 
+/// How the proxy begins to say that a transaction was lost with its connection.
+pub const LOST_TRANSACTION: &str = "the transaction was rolled back, as its connection to";
+
+impl Refused {
+    /// Whether the proxy says by it that a transaction was lost with its connection.
+    pub fn is_lost_transaction(&self) -> bool {
+        self.code == 1213 && self.message.starts_with(LOST_TRANSACTION)
+    }
+}
+
 /// One part of a reply. Most replies have one; those of multi-statements have more.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Part {

@@ -16,7 +16,7 @@ use trunkline_protocol::packet::{greeting::Flavor, status};
 use super::{
     access::{access_of, is_of_tables, pins_for_good, reads_traces},
     login::COLLATION,
-    reply::{Done, Part, Refused},
+    reply::{Done, LOST_TRANSACTION, Part, Refused},
     rows::{KEYS_PER_CLIENT, OwnRows, is_own, row_of},
 };
 use crate::{
@@ -36,10 +36,11 @@ const SESSION_FLAGS: u16 = status::IN_TRANS
     | status::NO_BACKSLASH_ESCAPES
     | status::IN_TRANS_READONLY;
 /// Errors that the proxy makes: no server has run the statement, or nobody knows.
-pub(super) const PROXY_ERRORS: [u16; 9] = [2013, 9001, 1148, 1226, 1094, 1243, 1047, 1835, 4031];
+pub(super) const PROXY_ERRORS: [u16; 10] =
+    [2013, 1053, 9001, 1148, 1226, 1094, 1243, 1047, 1835, 4031];
 /// Those of them behind which nobody knows whether a write was done. That one which was told
 /// another has not run is for the oracle to see (`writes`).
-const UNSURE: [u16; 2] = [2013, 1835];
+const UNSURE: [u16; 3] = [2013, 1053, 1835];
 /// Errors that a session's own state alone brings about: a transaction that only reads, one that
 /// is open, tables that are locked, no schema.
 const STATE_ERRORS: [u16; 5] = [1792, 1568, 1099, 1100, 1046];
@@ -126,8 +127,16 @@ impl Shadow {
     }
 
     /// A command that is no statement failed: that is what is told of from now on, if anything.
-    pub(super) fn command_failed(&mut self, error: &Refused) {
-        self.session.fail(failure_of(error));
+    pub(super) fn command_failed(&mut self, error: &Refused, rows: &mut OwnRows) {
+        match error.is_lost_transaction() {
+            true => {
+                self.lose_transaction(failure_of(error));
+                if let Some(unit) = self.unit.take() {
+                    rows.end_unit(unit, true);
+                }
+            }
+            false => drop(self.session.fail(failure_of(error))),
+        }
         self.forget_traces();
     }
 
@@ -409,6 +418,7 @@ impl Shadow {
     ) {
         let is_in_transaction = self.session.is_in_transaction();
         let has_failed = matches!(answer, Answer::Failed(_));
+        let is_lost = matches!(answer, Answer::Failed(failure) if is_lost_transaction(failure));
         let mut new_unit = || {
             *next_unit += 1;
             Some(*next_unit)
@@ -419,7 +429,7 @@ impl Shadow {
             if begins_next || !is_in_transaction {
                 said.ends = Some(match (&statement.act, has_failed) {
                     // It commits before it waits for the tables.
-                    (Act::LockTables { .. }, true) => Ends::Commit,
+                    (Act::LockTables { .. }, true) if !is_lost => Ends::Commit,
                     (Act::Rollback, _) | (_, true) => Ends::Rollback,
                     _ => Ends::Commit,
                 });
@@ -579,6 +589,11 @@ pub(super) fn answer_of(part: &Part) -> Answer {
         Part::Error(error) => Answer::Failed(failure_of(error)),
         Part::Prepared { .. } | Part::Text(_) => Answer::Done(statement::Done::default()),
     }
+}
+
+/// Whether the proxy says by this error that a transaction was lost with its connection.
+fn is_lost_transaction(failure: &Failure) -> bool {
+    failure.code == 1213 && failure.message.starts_with(LOST_TRANSACTION)
 }
 
 fn failure_of(error: &Refused) -> Failure {

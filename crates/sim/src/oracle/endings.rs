@@ -8,6 +8,7 @@
 //! | any | the client expects it: `KILL`, an unknown statement id, a rule |
 //! | any | a server refused what the proxy sent of its own (state, login) with it |
 //! | 2013 | a connection to a server was lost, this session's or on the way to it |
+//! | 1213 | the same, where it says that it is for that |
 //! | 9001 | the cause in its text was true while the statement waited |
 //! | 1907 | it took as long as a statement may |
 //! | 1040, 1226 | so many clients or sessions were there |
@@ -211,6 +212,8 @@ fn ending(
             && has_any_wait_cause(index, since_us, at_us)
         // Nor does anything run behind what a `KILL QUERY` met before it was sent.
         || told.is_some_and(|session| met_unsent(index, session)) && has_open_exchange(session)
+        // That is told, and may be lost with the connection when the client sends something just then.
+        || told.is_none() && lost_ahead(index, session, at_us)
         // A server that is taken out takes those along whose bytes go straight to it.
         || is_forwarded(index, session, at_us) && has_new_setting(index, at_us);
     if !is_true {
@@ -329,6 +332,13 @@ fn has_sent_ahead(session: &SessionHistory) -> bool {
     session.exchanges.iter().filter(|exchange| is_open(exchange)).count() > 1
 }
 
+/// Whether a statement was interrupted behind which the session had sent others.
+fn lost_ahead(index: &Index<'_>, session: &SessionHistory, at_us: Micros) -> bool {
+    let first = session.exchanges.iter().find(|exchange| is_open(exchange));
+    has_sent_ahead(session)
+        && first.is_some_and(|first| is_killed(index, session, first.sent_us, at_us))
+}
+
 fn is_open(exchange: &Exchange) -> bool {
     exchange.answered_us().is_none() && !exchange.is_unanswered
 }
@@ -421,7 +431,7 @@ impl Look<'_, '_> {
 
     /// The connection that served it, or the session before it, is gone.
     fn is_lost(&self, error: &Refused, at_us: Micros) -> bool {
-        if error.code != 2013 {
+        if error.code != 2013 && !error.is_lost_transaction() {
             return false;
         }
         // A server's nonsense shows when the connection is used next, however late that is.
@@ -527,7 +537,9 @@ fn is_true_everywhere(
             has(CauseKind::Lost) || index.any_lost(from_us, until_us.saturating_add(SLACK_US))
         }
         // Closed by the proxy itself, as an operator wants it.
-        2013 if error.message.contains("taken out of the hostgroup") => has(CauseKind::Offline),
+        2013 | 1213 if error.message.contains("taken out of the hostgroup") => {
+            has(CauseKind::Offline)
+        }
         2013 => index.any_lost(from_us.saturating_sub(SLACK_US), until_us),
         _ => false,
     };

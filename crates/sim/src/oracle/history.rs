@@ -295,17 +295,15 @@ impl Exchange {
         match parts.nth(index) {
             Some(Part::Error(error)) => Known::Failed(error),
             Some(_) => Known::Done,
-            None if error_of(reply).is_some_and(|error| is_of_connection(error.code)) => {
-                Known::Unknown
-            }
+            None if error_of(reply).is_some_and(is_of_connection) => Known::Unknown,
             None => Known::Skipped,
         }
     }
 }
 
 /// Errors that say that a connection was lost: what was under way may have been done.
-pub fn is_of_connection(code: u16) -> bool {
-    matches!(code, 2006 | 2013 | 1053 | 1927)
+pub fn is_of_connection(error: &Refused) -> bool {
+    matches!(error.code, 2006 | 2013 | 1053 | 1927)
 }
 
 impl SessionHistory {

@@ -1,7 +1,8 @@
 //! Statements went only where rules and the split let them.
 //!
 //! Workers take a configuration at different times, and a statement may wait while it changes:
-//! what any configuration between its being sent and its being run allows, is allowed.
+//! what any configuration between its being sent and its being run allows, is allowed. A statement
+//! that waits keeps its hostgroup, and runs on the servers that this has by then.
 
 use std::collections::BTreeMap;
 
@@ -55,7 +56,7 @@ fn check_session(
                 || is_ahead
                 || hiding.contains(&ran.link)
                 || place.said.held
-                    && visited.contains(&ran.link)
+                    && (visited.contains(&ran.link) || has_left_unseen(session, ran))
                     && (wished.contains(&ran.link) || may_follow(index, session, &place, ran));
             let begin = place.said.unit.and_then(|unit| begun.get(&unit));
             let may_begin = begin.is_some_and(|begin| is_allowed(index, session, begin, ran));
@@ -100,6 +101,16 @@ fn prepared_on(index: &Index<'_>, client: &ClientHistory, session: &SessionHisto
     prepares.map(|(.., link)| *link).collect()
 }
 
+/// Whether something without a number of its own failed before, nobody knows where, that may hold
+/// the session there.
+fn has_left_unseen(session: &SessionHistory, ran: &Execution) -> bool {
+    session.exchanges.iter().any(|exchange| {
+        exchange.statements.iter().all(|said| said.tag.is_repeated())
+            && exchange.error().is_some()
+            && exchange.answered_us().is_some_and(|at_us| at_us <= ran.at_us)
+    })
+}
+
 /// Whether a statement may follow the session to a connection that holds it. A write does not
 /// follow it to a server that never took writes of it.
 fn may_follow(
@@ -109,10 +120,9 @@ fn may_follow(
     ran: &Execution,
 ) -> bool {
     let from_us = session.begun_us;
-    let mut settings = index.facts().settings_between(from_us, ran.at_us);
     place.said.access != Access::Write
         || place.said.unit.is_some()
-        || settings.any(|setting| allows(index, setting, session, place, ran, from_us))
+        || is_allowed_from(index, session, place, ran, from_us)
 }
 
 /// What the configurations of the time say, in words.
@@ -144,8 +154,32 @@ fn is_allowed(
         true => session.begun_us,
         false => place.exchange.sent_us,
     };
-    let mut settings = index.facts().settings_between(from_us, ran.at_us);
-    settings.any(|setting| allows(index, setting, session, place, ran, from_us))
+    is_allowed_from(index, session, place, ran, from_us)
+}
+
+/// Whether configurations of the time since `from_us` let a statement run there.
+fn is_allowed_from(
+    index: &Index<'_>,
+    session: &SessionHistory,
+    place: &Place<'_>,
+    ran: &Execution,
+    from_us: Micros,
+) -> bool {
+    let settings: Vec<_> = index.facts().settings_between(from_us, ran.at_us).collect();
+    let mut pairs = settings.iter().flat_map(|decided| {
+        let later = settings.iter().filter(|placed| placed.until_us >= decided.until_us);
+        later.map(|placed| Settings { decided, placed })
+    });
+    pairs.any(|settings| allows(index, settings, session, place, ran, from_us))
+}
+
+/// The configurations that a statement met on its way.
+#[derive(Clone, Copy)]
+struct Settings<'a> {
+    /// Its rules chose the hostgroup.
+    decided: &'a Setting,
+    /// It has the servers of that hostgroup.
+    placed: &'a Setting,
 }
 
 /// The user as a session has it: as it was when it logged in, or is by now.
@@ -158,22 +192,22 @@ fn users<'a>(
     settings.filter_map(|setting| setting.users.get(&session.user))
 }
 
-/// Whether the configuration lets the statement, on its way since `from_us`, run there.
+/// Whether the configurations let the statement, on its way since `from_us`, run there.
 fn allows(
     index: &Index<'_>,
-    setting: &Setting,
+    settings: Settings<'_>,
     session: &SessionHistory,
     place: &Place<'_>,
     ran: &Execution,
     from_us: Micros,
 ) -> bool {
     users(index, session, ran.at_us)
-        .any(|user| allows_user(index, setting, user, session, place, ran, from_us))
+        .any(|user| allows_user(index, settings, user, session, place, ran, from_us))
 }
 
 fn allows_user(
     index: &Index<'_>,
-    setting: &Setting,
+    settings: Settings<'_>,
     user: &UserFact,
     session: &SessionHistory,
     place: &Place<'_>,
@@ -182,13 +216,13 @@ fn allows_user(
 ) -> bool {
     // Nothing begins where an operator or the monitor has taken the server out: for its lag, say.
     let takes = |hostgroup| {
-        setting.has_host(hostgroup, ran.host)
+        settings.placed.has_host(hostgroup, ran.host)
             && index.facts().was_open(hostgroup, ran.host, from_us, ran.at_us)
     };
     if user.is_forwarded {
         return takes(user.hostgroup);
     }
-    let ruled = setting.ruled(&session.user, &place.exchange.text);
+    let ruled = settings.decided.ruled(&session.user, &place.exchange.text);
     if ruled.is_answered {
         return false;
     }
@@ -202,5 +236,5 @@ fn allows_user(
         || place.said.access == Access::Read && place.said.unit.is_none();
     let is_readers =
         |split: &Split| split.is_auto && split.writer == user.hostgroup && takes(split.reader);
-    may_read && !needs_writer(place.said.access) && setting.splits.iter().any(is_readers)
+    may_read && !needs_writer(place.said.access) && settings.decided.splits.iter().any(is_readers)
 }

@@ -86,7 +86,9 @@ fn in_order(
         // What was on a connection that was lost may run there whenever it gets there.
         match place.exchange.known(place.part) {
             Known::Unknown => continue,
-            Known::Failed(error) if is_of_connection(error.code) => continue,
+            Known::Failed(error) if is_of_connection(error) || error.is_lost_transaction() => {
+                continue;
+            }
             // A read that was given up is left where it is, and runs when it is its turn; also when
             // it waited elsewhere meanwhile.
             Known::Failed(Refused { code: 1317 | 1907 | 9001, .. })

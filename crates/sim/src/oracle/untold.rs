@@ -22,7 +22,7 @@ impl Untold {
         let exchanges = index.sessions().flat_map(|(_, session)| &session.exchanges);
         let executions = exchanges.filter(|exchange| exchange.text.contains("EXECUTE "));
         let executions = executions.map(|exchange| {
-            let is_lost = exchange.error().is_some_and(|error| is_of_connection(error.code));
+            let is_lost = exchange.error().is_some_and(is_of_connection);
             let over_us = exchange.answered_us().filter(|_| !is_lost);
             (exchange.sent_us, over_us.unwrap_or(exchange.sent_us + ORPHAN_US))
         });

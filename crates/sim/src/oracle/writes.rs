@@ -168,7 +168,7 @@ fn autocommitted(index: &Index<'_>, place: &Place<'_>, found: &mut Vec<Violation
                 found.push(place.breach(Breach::WriteLost, at_us, evidence));
             }
         }
-        Known::Failed(error) if !is_of_connection(error.code) => {
+        Known::Failed(error) if !is_of_connection(error) => {
             // A fast-forward client gets what its server sends, also what only looks like an error.
             let is_nonsense =
                 is_forwarded(index, place.session, at_us) && has_garbage(index, at_us);
@@ -218,6 +218,15 @@ fn unit(index: &Index<'_>, places: &[Place<'_>], found: &mut Vec<Violation>) {
             }
         }
         Verdict::RolledBack => {
+            // What was lost with its transaction, too.
+            let is_undone = |place: &&Place<'_>| {
+                let known = place.exchange.known(place.part);
+                matches!(known, Known::Failed(error) if error.is_lost_transaction())
+            };
+            for place in places.iter().filter(is_undone).filter(|it| is_committed(index, it)) {
+                let evidence = "it was said to be rolled back, and it is committed".to_owned();
+                found.push(place.breach(Breach::WriteUncalledFor, place.at_us(), evidence));
+            }
             for place in writes.iter().filter(|place| is_committed(index, place)) {
                 let evidence = "its transaction was rolled back, and it is committed".to_owned();
                 found.push(place.breach(Breach::WriteUncalledFor, place.at_us(), evidence));
@@ -241,7 +250,7 @@ fn verdict(places: &[Place<'_>]) -> Verdict {
         match (place.said.ends, known) {
             (Some(Ends::Commit), Known::Done) => verdict = Verdict::Committed,
             // What commits before it fails has committed.
-            (Some(Ends::Commit), Known::Failed(error)) if !is_of_connection(error.code) => {
+            (Some(Ends::Commit), Known::Failed(error)) if !is_of_connection(error) => {
                 verdict = Verdict::Committed;
             }
             (Some(Ends::Rollback), Known::Done) => verdict = Verdict::RolledBack,

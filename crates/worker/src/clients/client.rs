@@ -32,6 +32,7 @@ use crate::{
     clients::session::ClientSession,
     compressed::Packing,
     exchange::begun::Begun,
+    exchange::rolled_back::Lost,
     mirror::{CopyOf, MirrorSide},
     outbox::Outbox,
     prepared::{Came, ClientStmt, ClientStmts, Contents, Entry, Reading},
@@ -267,10 +268,8 @@ pub(crate) struct Session {
     /// Its transaction, which only reads, is to leave a reader: it begins anew on the writer before
     /// the statement under way.
     pub(crate) begins_read_only: bool,
-    /// Its transaction of which no server knows yet, or only the one that runs its statement.
-    pub(crate) begun: Option<Begun>,
-    /// Why a lease with state was lost; the next command is answered with it, and the end.
-    pub(crate) lost: Option<String>,
+    /// What was lost with a lease; the next command is answered with it.
+    pub(crate) lost: Option<Lost>,
 }
 
 /// As whom, and with what agreed on, a client has logged in.
@@ -303,6 +302,8 @@ pub(crate) struct SessionSettings {
     pub(crate) told: TrackerFilter,
     /// Status flags of the last reply.
     pub(crate) status: u16,
+    /// Its transaction of which no server knows yet, or only the one that runs its statement.
+    pub(crate) begun: Option<Begun>,
     /// The flag that the next statement's rules begin with.
     pub(crate) next_flag: u32,
     /// Hashes of `SET` texts that servers accepted from it without a warning, latest last.
@@ -326,6 +327,8 @@ pub(crate) struct Lease {
     /// The `BEGIN` of the session's transaction has been sent there, and its statement has not been
     /// answered yet.
     pub(crate) is_begun: bool,
+    /// The last reply was no error, and told of an open transaction.
+    pub(crate) is_sure: bool,
     /// An error has ended its transaction, or may have, and no reply has said since whether one is
     /// open.
     pub(crate) is_in_doubt: bool,
@@ -373,6 +376,7 @@ impl SessionSettings {
             modes,
             told: TrackerFilter::DEFAULT,
             status: status::AUTOCOMMIT,
+            begun: None,
             next_flag: 0,
             accepted_sets: Vec::new(),
             reading: Reading::default(),
@@ -396,7 +400,6 @@ impl Session {
             soiled: Vec::new(),
             has_asked_names: false,
             begins_read_only: false,
-            begun: None,
             lost: None,
         }
     }
@@ -435,7 +438,7 @@ impl Session {
 
     /// Whether a transaction is open, or has begun of which no server knows yet.
     pub(crate) fn is_in_any_transaction(&self) -> bool {
-        self.begun.is_some() || self.is_in_transaction()
+        self.settings.begun.is_some() || self.is_in_transaction()
     }
 
     /// Whether a transaction is open.

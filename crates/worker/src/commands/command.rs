@@ -207,8 +207,7 @@ impl Commands {
         if session.lost.is_some() && is_unanswered(payload) {
             return;
         }
-        if let Some(cause) = session.lost.take() {
-            self.exchange.refuse(client, 1, ErrorKind::StateLost.says(cause));
+        if session.lost.is_some() && self.exchange.tells_loss(client, payload) {
             return;
         }
         self.exchange.core.fx.stats.counters.command(payload.first().copied());
@@ -225,10 +224,8 @@ impl Commands {
 
     /// A command that has waited begins its way anew; `payload` is what is in its packets.
     pub(super) fn payload_again(&mut self, client: &mut Client, frames: &[u8], payload: &[u8]) {
-        let session = client.session.as_mut();
-        if let Some(cause) = session.and_then(|session| session.lost.take()) {
-            // What it was to be a part of has gone while it waited.
-            self.exchange.refuse(client, 1, ErrorKind::StateLost.says(cause));
+        // What it was to be a part of may have gone while it waited.
+        if self.exchange.tells_loss(client, payload) {
             return;
         }
         self.run_command(client, frames, payload);

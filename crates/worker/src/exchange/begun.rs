@@ -70,7 +70,7 @@ impl Session {
     #[inline]
     pub(super) fn begins_on(&self, conn: ConnId) -> bool {
         let is_there = |lease: &Lease| lease.conn == conn && !lease.is_begun;
-        self.begun.is_some() && self.leases.iter().any(is_there)
+        self.settings.begun.is_some() && self.leases.iter().any(is_there)
     }
 
     /// Its transaction is open on the connection to which its `BEGIN` has been sent, if that is
@@ -80,7 +80,7 @@ impl Session {
         if !std::mem::take(&mut lease.is_begun) {
             return;
         }
-        let Some(begun) = self.begun.take() else { return };
+        let Some(begun) = self.settings.begun.take() else { return };
         lease.pins.set(PinReason::Transaction, true);
         lease.is_in_trans = true;
         lease.only_reads = begun.access == BegunAccess::ReadOnly;
@@ -98,7 +98,7 @@ impl Core {
         else {
             return true;
         };
-        let Some(begun) = session.begun else { return false };
+        let Some(begun) = session.settings.begun else { return false };
         let proof = (conn.slot, conn.server.incarnation, text_hash(begun.access.text()));
         let is_proven =
             begun.access != BegunAccess::ReadWrite && self.servers.accepted_sets.contains(&proof);
@@ -108,7 +108,7 @@ impl Core {
     /// Appends the `BEGIN` of the session's transaction to a connection that it holds.
     pub(super) fn put_begin(&mut self, client: &mut Client, conn: &mut Conn) {
         let Some(session) = client.session.as_mut() else { return };
-        let Some(begun) = session.begun else { return };
+        let Some(begun) = session.settings.begun else { return };
         let Some(lease) = session.lease_mut(conn.id) else { return };
         lease.is_begun = true;
         if has_plant!(self, BeginLost) {

@@ -90,6 +90,9 @@ fn autocommit_set(analysis: &Analysis) -> Option<bool> {
     (is_it && is_own_set(analysis)).then_some(is_on)
 }
 
+/// No server refuses a statement of this length for it: its packet, bytes.
+const LEN_MAX: usize = 1_024;
+
 /// Variables of a session which change what a `BEGIN` or `COMMIT` does, or tells.
 const OTHERWISE: [&str; 4] =
     ["completion_type", "session_track_transaction_info", "transaction_read_only", "tx_read_only"];
@@ -170,6 +173,7 @@ impl Core {
         mode == LazyTransactions::Begin
             && directives.is_plain()
             && !client.is_mirror
+            && statement.command.frames.len() <= LEN_MAX
             && statement.command.attributes.is_none()
             && statement.target.pinned_server.is_none()
             && statement.meaning.definition.is_none()
@@ -187,7 +191,7 @@ impl Core {
         const IN_TRANS: u16 = status::IN_TRANS | status::IN_TRANS_READONLY;
         match deed {
             // Whoever begins within a transaction commits that, and may go on with its access.
-            Deed::Begin(_) if session.begun.is_some() => None,
+            Deed::Begin(_) if session.settings.begun.is_some() => None,
             Deed::Begin(access) => {
                 let is_told = self.is_told_of_transactions(session)?;
                 let (hostgroup, may_leave_reader) = match *route {
@@ -198,19 +202,19 @@ impl Core {
                     }
                 };
                 let begun = Begun { hostgroup, may_leave_reader, access };
-                session.begun = Some(begun);
+                session.settings.begun = Some(begun);
                 session.settings.status |= begun.status();
                 Some(transaction_change(is_told, b"T_______"))
             }
             Deed::End => {
-                let is_open = session.begun.is_some();
+                let is_open = session.settings.begun.is_some();
                 let is_told = is_open && self.is_told_of_transactions(session)?;
-                session.begun = None;
+                session.settings.begun = None;
                 session.settings.status &= !IN_TRANS;
                 self.fx.stats.counters.transactions_ended_unsent += 1;
                 Some(transaction_change(is_told, b"________"))
             }
-            Deed::Autocommit(_) if session.begun.is_some() => None,
+            Deed::Autocommit(_) if session.settings.begun.is_some() => None,
             Deed::Autocommit(is_on) => {
                 let mut pins = Pins::default();
                 let (state, silent) = (&session.settings.state, Outcome::default());

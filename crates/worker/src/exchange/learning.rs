@@ -187,6 +187,8 @@ impl Core {
             lease.is_in_trans = flags & status::IN_TRANS != 0;
             lease.only_reads = flags & status::IN_TRANS_READONLY != 0;
         }
+        lease.is_sure = outcome.error.is_none()
+            && outcome.status.map_or(lease.is_sure, |flags| flags & status::IN_TRANS != 0);
         lease.is_in_doubt = match &outcome.error {
             Some(error) => lease.is_in_doubt || may_roll_back(error),
             None => lease.is_in_doubt && outcome.status.is_none(),

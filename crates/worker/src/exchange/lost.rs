@@ -13,6 +13,7 @@ use crate::{
     Action, ClientId,
     clients::client::{Client, Ending, Phase, Purpose, Session, Stage, Statement, Target},
     effects::Wake,
+    exchange::rolled_back::{Lost, LostTransaction},
     exchange::send::LOST,
     rooms::{Core, Exchange, Lender},
     routing::read_only::only_looks,
@@ -135,6 +136,7 @@ impl Exchange {
         let Some(session) = client.session.as_mut() else {
             return;
         };
+        let transaction = LostTransaction::on(session, loss.conn);
         let pins = session.lease_mut(loss.conn).map(|lease| std::mem::take(&mut lease.pins));
         session.leases.retain(|lease| lease.conn != loss.conn);
         let pins = pins.unwrap_or_default();
@@ -147,11 +149,27 @@ impl Exchange {
             Hit::Nothing | Hit::Answered(_) => holds_more,
             Hit::GoesOn | Hit::TimedOut => had_state,
             Hit::Lost { was_sent } => {
+                let undone = transaction.filter(|it| {
+                    let Phase::Running(statement) = &client.phase else { return false };
+                    !was_sent || it.undoes(session, statement)
+                });
+                if undone.is_some() && !client.has_sent_ahead() {
+                    return self.fail_rolled_back(client, loss, reason);
+                }
                 return self.lose_statement(client, loss, (had_state, was_sent), text);
             }
         };
+        // One that runs elsewhere, or waits for that, was to run beside the transaction.
+        let is_beside = matches!((&hit, &client.phase), (Hit::Nothing, Phase::Running(_)))
+            || matches!(hit, Hit::GoesOn);
         if is_told_later {
-            session.lost = Some(text);
+            session.lost = Some(match transaction.filter(|_| !is_beside) {
+                Some(_) => {
+                    session.forget_transaction();
+                    Lost::Transaction(self.core.rolled_back_text(loss.slot, reason))
+                }
+                None => Lost::Session(text),
+            });
         }
         match hit {
             Hit::Answered(error) => self.fail_statement(client, (&*error).into(), None),
@@ -194,7 +212,7 @@ impl Exchange {
         }
         // The client was told of what came before: of a transaction that has begun, perhaps.
         let is_partly_done = loss.begun && has_parts(statement);
-        let makes_state = session.begun.is_some()
+        let makes_state = session.settings.begun.is_some()
             || makes_state(statement, session)
             || !statement.meaning.is_read && has_sent_ahead;
         match loss.break_off_seq {
@@ -415,13 +433,13 @@ pub(crate) fn sets_state(analysis: &Analysis) -> bool {
 }
 
 /// What was lost with a connection.
-struct Loss {
+pub(super) struct Loss {
     conn: ConnId,
-    slot: SlotId,
+    pub(super) slot: SlotId,
     /// Whether any byte of the reply had come.
     begun: bool,
     /// How to number an error packet that breaks the reply off; `None` inside a packet.
-    break_off_seq: Option<u8>,
+    pub(super) break_off_seq: Option<u8>,
     /// Bytes that the kernel took for this connection in all.
     written: u64,
 }

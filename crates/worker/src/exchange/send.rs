@@ -609,7 +609,7 @@ pub(crate) const MOVED: &str = "its user's default hostgroup is another one now"
 /// What a client is told when the connection that ran its statement has gone.
 pub(crate) const LOST: &str = "Lost connection to MySQL server during query";
 
-pub(crate) fn text_hash(text: &[u8]) -> u64 {
+pub(super) fn text_hash(text: &[u8]) -> u64 {
     FixedState::default().hash_one(text)
 }
 

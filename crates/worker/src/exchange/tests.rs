@@ -143,32 +143,6 @@ fn a_write_whose_connection_is_lost_is_not_sent_again() {
 }
 
 #[test]
-fn a_session_that_loses_its_transaction_ends() {
-    let mut world = TestWorker::new();
-    let client = world.log_in();
-    world.run(client, "BEGIN", IN_TRANS);
-    world.ask(client, "SELECT a FROM s.t");
-    let conn = world.conn_asked("SELECT a FROM s.t");
-    world.lose(conn);
-    let answer = world.answer(client);
-    assert!(answer.starts_with("error 2013") && answer.contains("transaction"), "{answer}");
-    assert!(world.is_closed(client));
-}
-
-#[test]
-fn a_session_hears_with_its_next_command_of_a_transaction_that_was_lost() {
-    let mut world = TestWorker::new();
-    let client = world.log_in();
-    world.run(client, "BEGIN", IN_TRANS);
-    let conn = world.conns()[0];
-    world.lose(conn);
-    assert_eq!(world.answer(client), "");
-    let answer = world.answered(client, "SELECT 1");
-    assert!(answer.contains("it held the session's transaction"), "{answer}");
-    assert!(world.is_closed(client));
-}
-
-#[test]
 fn retries_have_an_end() {
     let mut world = TestWorker::with(&format!("query_retries_on_failure = 1\n{ONE_CONNECTION}"));
     let client = world.log_in();

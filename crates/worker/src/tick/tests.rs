@@ -1,7 +1,8 @@
+use trunkline_protocol::packet::ok::OkPacket;
 use trunkline_session::tracker::{Charset, Schema};
 
 use super::*;
-use crate::tests::{MYSQL, Reply, Setup, TWO_SERVERS, TestWorker};
+use crate::tests::{MYSQL, OK, Reply, Setup, TWO_SERVERS, TestWorker};
 
 fn state(wait_timeout: &str) -> SessionState {
     let mut state = SessionState::new(Schema::None, Charset::Collation(45));
@@ -100,6 +101,17 @@ fn an_idle_connection_is_kept_alive_by_pings() {
     world.pass_ms(200);
     assert_eq!(world.times_heard("PING"), 1);
     assert_eq!(world.conns().len(), 1);
+}
+
+#[test]
+fn what_a_session_left_is_fetched_before_its_connection_is_pinged() {
+    let mut world = TestWorker::with(&format!("ping_interval_server_msec = 3000\n{TWO_SERVERS}"));
+    let client = world.log_in();
+    let warned = Reply::Says(OkPacket { warnings: 1, ..OK });
+    world.run(client, "INSERT INTO s.t VALUES (1)", warned);
+    world.pass_ms(1_100);
+    world.pass_ms(3_100);
+    assert_eq!(world.heard()[2..], ["SHOW WARNINGS", "PING"]);
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! Hostgroups that an operator has paused: what is new there is held until the pause ends.
 
-use trunkline_protocol::error::ErrorKind;
 use trunkline_topology::HostgroupId;
 
 use crate::{
@@ -57,7 +56,7 @@ impl Exchange {
         self.core.fx.stats.counters.hold_time_us += waited_us;
         if let Some(cause) = lost {
             // What it was to be a part of has gone meanwhile.
-            let error = ErrorKind::StateLost.says(cause);
+            let error = cause.into_end();
             self.fail_statement(client, error, None);
             return self.close_client(client);
         }

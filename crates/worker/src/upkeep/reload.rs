@@ -12,6 +12,7 @@ use trunkline_topology::{HostgroupId, Server, User};
 use crate::{
     clients::client::{Client, Phase, Stage, Statement},
     effects::Wake,
+    exchange::rolled_back::Lost,
     exchange::send::{LOST, MOVED, may_leave},
     rooms::{Commands, Core, Exchange, Lender},
     routing::kept::has_state,
@@ -123,7 +124,8 @@ impl Core {
                 }
             };
             let moves = user.default_hostgroup != former;
-            if let Some(begun) = session.begun.as_mut().filter(|it| it.hostgroup == former) {
+            if let Some(begun) = session.settings.begun.as_mut().filter(|it| it.hostgroup == former)
+            {
                 begun.hostgroup = user.default_hostgroup;
             }
             for lease in session.leases.iter_mut().filter(|_| moves) {
@@ -132,7 +134,8 @@ impl Core {
                 if lease.hostgroup == former && has_state(lease) {
                     let held: Vec<_> = lease.pins.reasons().map(PinReason::name).collect();
                     let held = held.join(", ");
-                    session.lost = Some(format!("{LOST} ({MOVED}); it held the session's {held}"));
+                    let text = format!("{LOST} ({MOVED}); it held the session's {held}");
+                    session.lost = Some(Lost::Session(text));
                 }
             }
             session.login.user = user;

@@ -13,8 +13,10 @@ use crate::{
 
 /// How long clients may take to read why they end, ms.
 const FAREWELL_MS: u64 = 200;
-/// As servers say it.
-const SHUTTING_DOWN: &str = "Server shutdown in progress";
+/// As servers say it, and whether it is safe to try again.
+const WAS_NOT_SENT: &str = "Server shutdown in progress: this statement was not carried out";
+const WAS_SENT: &str =
+    "Server shutdown in progress: it is not known whether this statement was carried out";
 
 impl Exchange {
     /// See [`Worker::stop_gracefully`](crate::Worker::stop_gracefully).
@@ -67,9 +69,10 @@ impl Exchange {
     /// its reply can be broken off.
     fn tell_stop(&mut self, client: &mut Client) {
         if let Some(seq) = self.core.farewell_seq(client) {
+            let text = if may_be_done(client) { WAS_SENT } else { WAS_NOT_SENT };
             self.core.fx.stats.counters.errors_sent += 1;
             self.core.write_client(client, |out| {
-                ErrorKind::ShuttingDown.says(SHUTTING_DOWN).put(out, seq);
+                ErrorKind::ShuttingDown.says(text).put(out, seq);
             });
         }
         match client.phase {
@@ -115,6 +118,19 @@ impl Exchange {
                 }
             }
         }
+    }
+}
+
+/// Whether a server may have carried out what the client has under way.
+fn may_be_done(client: &Client) -> bool {
+    match &client.phase {
+        Phase::Running(statement) => matches!(statement.stage, Stage::Sent(_) | Stage::Shared(_)),
+        Phase::AwaitKill(_) | Phase::Forward(_) => true,
+        Phase::AwaitNames(_)
+        | Phase::AwaitServer(_)
+        | Phase::Login(_)
+        | Phase::Idle
+        | Phase::Closing => false,
     }
 }
 

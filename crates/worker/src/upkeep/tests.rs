@@ -67,9 +67,24 @@ fn the_deadline_of_a_stop_ends_all_the_same() {
     world.pass_ms(99);
     assert!(!world.is_closed(client));
     world.pass_ms(2);
-    assert_eq!(world.answer(client), "error 1053: Server shutdown in progress");
+    let unknown =
+        "Server shutdown in progress: it is not known whether this statement was carried out";
+    assert_eq!(world.answer(client), format!("error 1053: {unknown}"));
     assert!(world.is_closed(client) && has_stopped(&mut world));
     assert_eq!(world.conns(), []);
+}
+
+#[test]
+fn what_no_server_got_before_a_stop_was_not_carried_out() {
+    let mut world = TestWorker::with(ONE_CONNECTION);
+    let (one, other) = (world.log_in(), world.log_in());
+    world.run(one, "BEGIN", IN_TRANS);
+    world.ask(other, "INSERT INTO s.t VALUES (1)");
+    let deadline_ms = world.core().env.now.ms() + 100;
+    world.happens(|worker| worker.stop_gracefully(deadline_ms));
+    world.pass_ms(101);
+    let not_done = "Server shutdown in progress: this statement was not carried out";
+    assert_eq!(world.answer(other), format!("error 1053: {not_done}"));
 }
 
 #[test]

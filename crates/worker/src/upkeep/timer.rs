@@ -87,7 +87,7 @@ impl Commands {
             (None, _) => return self.exchange.time_out(client),
             (Some(_), Some(cause)) => {
                 // What it was to be a part of has gone while it was held back.
-                let error = ErrorKind::StateLost.says(cause);
+                let error = cause.into_end();
                 self.exchange.fail_statement(client, error, None);
                 self.exchange.close_client(client);
             }

@@ -2,7 +2,7 @@
 
 use trunkline_protocol::packet::status;
 
-use super::{PROXY_ERRORS, SESSION_FLAGS, STATE_ERRORS, Shadow};
+use super::{PROXY_ERRORS, SESSION_FLAGS, STATE_ERRORS, Shadow, is_lost_transaction};
 use crate::{
     client::reply::Done,
     oracle::history::{Mismatch, MismatchKind},
@@ -64,6 +64,14 @@ impl Shadow {
         }
     }
 
+    /// The transaction was lost with its connection, and nothing was done for what is answered so.
+    pub(super) fn lose_transaction(&mut self, failure: Failure) {
+        let answer = Answer::Failed(failure.clone());
+        self.session.leave_transaction(&mut Replied::new(&answer));
+        self.session.fail(failure);
+        self.unbegun = None;
+    }
+
     /// Whether a transaction is open that only reads.
     pub(in crate::client) fn reads_only(&self) -> bool {
         self.session.status() & status::IN_TRANS_READONLY != 0
@@ -82,6 +90,10 @@ impl Shadow {
         answer: &Answer,
         failure: &Failure,
     ) -> (Option<Mismatch>, Option<u16>) {
+        if is_lost_transaction(failure) {
+            self.lose_transaction(failure.clone());
+            return (None, None);
+        }
         let mut tried = self.session.clone();
         let expected = tried.run_in(statement, schema, &mut Replied::new(answer));
         if let Answer::Failed(expected) = &expected
