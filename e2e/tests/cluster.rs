@@ -1,5 +1,6 @@
 //! `[[cluster]]`: servers are discovered, and their roles are followed, whoever changes them.
 
+mod failover;
 mod kinds;
 mod metadata;
 mod switchover;

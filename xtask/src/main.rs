@@ -7,6 +7,7 @@ mod adversary;
 mod attack;
 mod bench;
 mod client;
+mod console;
 mod demo;
 mod drivers;
 mod functions;
@@ -48,6 +49,8 @@ enum Task {
     Suites(suites::Arguments),
     /// Runs all tests, real servers included; further arguments go to `cargo test`
     Test(test::Arguments),
+    /// Builds the web console, and drives it in a real browser before real servers
+    Console(console::Arguments),
     /// Shows Trunkline at work: a real primary, two replicas, and a live picture of the traffic
     Demo(demo::Arguments),
     /// Compares a direct connection, HAProxy, Trunkline and others under sysbench
@@ -82,6 +85,7 @@ fn main() -> ExitCode {
         Task::Functions(arguments) => functions::run(&workspace_root(), &arguments),
         Task::Suites(arguments) => suites::run(&workspace_root(), &arguments),
         Task::Test(arguments) => test::run(&workspace_root(), &arguments),
+        Task::Console(arguments) => console::run(&workspace_root(), &arguments),
         Task::Demo(arguments) => demo::run(&workspace_root(), &arguments),
         Task::Bench(arguments) => bench::run(&workspace_root(), arguments),
         Task::Admin(arguments) => admin::run(&workspace_root(), &arguments),

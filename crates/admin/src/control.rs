@@ -25,7 +25,7 @@ use tokio::{
 use trunkline_stats::ControlFigures;
 use trunkline_topology::Address;
 
-use crate::{Ending, HostgroupTraffic, Runtime};
+use crate::{Ending, HostgroupTraffic, OfCluster, Runtime};
 
 /// Connections at once; others wait in the kernel's queue.
 const CONNECTIONS_MAX: usize = 8;
@@ -72,6 +72,18 @@ pub enum Order {
         /// Only says what is in the way.
         check: bool,
     },
+    /// Has a server replicate from the writer again.
+    Rejoin {
+        /// As `host:port`.
+        server: String,
+    },
+    /// Takes a server out of a cluster, for work on it, or back.
+    Maintenance {
+        /// As `host:port`.
+        server: String,
+        /// Whether it begins.
+        on: bool,
+    },
 }
 
 impl Order {
@@ -91,6 +103,10 @@ impl Order {
                 let check = if *check { "CHECK " } else { "" };
                 let to = to.as_ref().map(|to| format!(" TO '{to}'")).unwrap_or_default();
                 format!("{check}SWITCHOVER '{cluster}'{to}")
+            }
+            Self::Rejoin { server } => format!("REJOIN '{server}'"),
+            Self::Maintenance { server, on } => {
+                format!("MAINTENANCE '{server}' {}", if *on { "ON" } else { "OFF" })
             }
         }
     }
@@ -290,6 +306,18 @@ async fn carry_out(order: &Order, runtime: &dyn Runtime) -> Outcome {
             Outcome::done("")
         }
         Order::Reload => outcome(runtime.reload().await),
+        Order::Rejoin { server } => {
+            let Ok(server) = server.parse::<Address>() else {
+                return Outcome::refused("that is not the address of a server");
+            };
+            outcome(runtime.cluster_order(OfCluster::Rejoin(server)).await)
+        }
+        Order::Maintenance { server, on } => {
+            let Ok(server) = server.parse::<Address>() else {
+                return Outcome::refused("that is not the address of a server");
+            };
+            outcome(runtime.cluster_order(OfCluster::Maintenance(server, *on)).await)
+        }
         Order::Switchover { cluster, to, check } => {
             let to = to.as_deref().map(str::parse::<Address>).transpose();
             let Ok(to) = to else {
@@ -383,6 +411,8 @@ mod tests {
             Order::Resume { hostgroup },
             Order::Drain,
             Order::Reload,
+            Order::Rejoin { server: "10.0.0.1:3306".to_owned() },
+            Order::Maintenance { server: "10.0.0.1:3306".to_owned(), on: true },
             switchover,
         ] {
             let line =

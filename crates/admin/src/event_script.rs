@@ -4,16 +4,16 @@
 //! program that takes longer than `script_time_max` is ended. Events that leave the list of the
 //! last 1,000 before their turn are left out, and that is said.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use tokio::sync::watch;
-use trunkline_config::Snapshot;
+use trunkline_config::{Settings, Snapshot};
 use trunkline_stats::{
     Topology,
     topology::{EventRow, MemberRow},
 };
 
-use crate::scripts::run_and_tell;
+use crate::scripts::{Account, Ended, run, run_and_tell};
 
 /// Runs the program for each event for as long as somebody may tell one. `told`: the number of
 /// events so far; `topology`: clusters and events as they are now.
@@ -44,6 +44,34 @@ pub async fn keep_running(
         let arguments: Vec<String> = words.collect();
         let name = format!("cluster_event_script, {} of {}", event.event, event.cluster);
         run_and_tell(&name, &program, &arguments, settings).await;
+    }
+}
+
+/// Runs `fence_script` for a lost writer, with the words of `cluster_event_script`.
+///
+/// # Errors
+/// Why it is not certain that the server was fenced: the program did not end with 0.
+pub async fn fence(
+    cluster: String,
+    server: String,
+    topology: &Topology,
+    settings: &Settings,
+) -> Result<(), String> {
+    let (event, evidence) = ("fence".to_owned(), "it is lost, and not fenced".to_owned());
+    let event = EventRow { event, cluster, server, evidence, ..EventRow::default() };
+    let mut words = words(&settings.fence_script, &event, topology).into_iter();
+    let program = words.next().ok_or("fence_script is empty")?;
+    let arguments: Vec<String> = words.collect();
+    let limit = Duration::from_millis(settings.script_time_max);
+    let account = Account::of(settings)?;
+    match run(&program, &arguments, account, limit).await {
+        Ok(Ended { code: Some(0), .. }) => Ok(()),
+        Ok(ended) => {
+            let code = ended.code.map_or("a signal".to_owned(), |code| code.to_string());
+            let said = ended.complaint.lines().next().unwrap_or_default();
+            Err(format!("fence_script ended with {code}: {said}"))
+        }
+        Err(error) => Err(format!("fence_script {error}")),
     }
 }
 

@@ -24,10 +24,14 @@ pub mod source;
 pub mod sql;
 pub mod status;
 
-pub use http::{keep_ports, serve};
+pub use http::{
+    console::{Console, serve as serve_console},
+    keep_ports, serve,
+};
 pub use source::{
     Answer, ApplyFuture, Ending, FailedLogins, Health, HostgroupTraffic, KillFuture, NotKilled,
-    PausedHostgroup, ReportFuture, Runtime, SessionsFuture, StatusSource, Switched, Traffic,
+    OfCluster, PausedHostgroup, ReportFuture, Runtime, SessionsFuture, StatusSource, Switched,
+    Traffic,
 };
 pub use status::{sessions::sessions_text, status_text, topology::topology_text};
 

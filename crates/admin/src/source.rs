@@ -134,6 +134,17 @@ pub struct Switched {
     pub failed: Option<String>,
 }
 
+/// What an operator asks of a cluster, and is answered with a line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OfCluster {
+    /// A server replicates from the writer again.
+    Rejoin(Address),
+    /// An operator works on a server, or has finished.
+    Maintenance(Address, bool),
+    /// A cluster may fail over again by itself.
+    ClearFailover(String),
+}
+
 /// The answer to [`Runtime::kill`].
 pub type KillFuture<'a> = Pin<Box<dyn Future<Output = Result<(), NotKilled>> + Send + 'a>>;
 
@@ -203,6 +214,9 @@ pub trait Runtime: StatusSource {
         to: Option<Address>,
         is_check: bool,
     ) -> Answer<'_, Switched>;
+
+    /// Does something with a cluster.
+    fn cluster_order(&self, order: OfCluster) -> ApplyFuture<'_>;
 
     /// Pauses a hostgroup, or ends that.
     fn hostgroup_traffic(&self, hostgroup: u32, change: HostgroupTraffic) -> ApplyFuture<'_>;

@@ -51,11 +51,21 @@ pub enum EventKind {
     Switchover,
     /// A step of a switchover failed; the text says what is so now, and what to do.
     SwitchoverFailed,
+    /// A step of an automatic failover was done, or would be.
+    Failover,
+    /// A step of an automatic failover failed; the text says what is so now, and what to do.
+    FailoverFailed,
+    /// A server that has written before replicates again.
+    Rejoined,
+    /// A server has transactions that the writer has not, so that it can't replicate from it.
+    Diverged,
+    /// An operator works on a server, or has finished.
+    Maintenance,
 }
 
 impl EventKind {
     /// All kinds, in the order of their declaration.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 21] = [
         Self::NewMaster,
         Self::LostMaster,
         Self::MasterDown,
@@ -72,6 +82,11 @@ impl EventKind {
         Self::SameServer,
         Self::Switchover,
         Self::SwitchoverFailed,
+        Self::Failover,
+        Self::FailoverFailed,
+        Self::Rejoined,
+        Self::Diverged,
+        Self::Maintenance,
     ];
 
     /// Its name.
@@ -93,6 +108,11 @@ impl EventKind {
             Self::SameServer => "same_server",
             Self::Switchover => "switchover",
             Self::SwitchoverFailed => "switchover_failed",
+            Self::Failover => "failover",
+            Self::FailoverFailed => "failover_failed",
+            Self::Rejoined => "rejoined",
+            Self::Diverged => "diverged",
+            Self::Maintenance => "maintenance",
         }
     }
 
@@ -107,14 +127,19 @@ impl EventKind {
             | Self::Conflict
             | Self::Trouble
             | Self::SameServer
-            | Self::SwitchoverFailed => true,
+            | Self::SwitchoverFailed
+            | Self::FailoverFailed
+            | Self::Diverged => true,
             Self::NewMaster
             | Self::MasterUp
             | Self::SlaveUp
             | Self::NewSlave
             | Self::LostSlave
             | Self::Unfenced
-            | Self::Switchover => false,
+            | Self::Switchover
+            | Self::Failover
+            | Self::Rejoined
+            | Self::Maintenance => false,
         }
     }
 }

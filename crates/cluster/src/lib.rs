@@ -5,7 +5,7 @@
 //!
 //! Reading order: [`facts`] (what a server says of itself), [`event`] (what an operator is told),
 //! [`machine`] (the decision), [`switchover`] (another server becomes the writer as an operator
-//! wishes).
+//! wishes), [`failover`] (another server becomes the writer since that one is lost).
 //!
 //! ```
 //! use trunkline_cluster::{Cluster, HostId, Input, Listed, Output, Policy};
@@ -24,6 +24,7 @@
 
 pub mod event;
 pub mod facts;
+pub mod failover;
 pub mod machine;
 #[cfg(feature = "plants")]
 pub mod plants;
@@ -31,6 +32,6 @@ pub mod switchover;
 
 pub use event::{Event, EventKind};
 pub use machine::{
-    Cluster, Evidence, Group, Guidance, HostId, Input, Kind, Listed, Miss, Output, Places, Policy,
-    Reach, Standing, WriterReads,
+    Cluster, Evidence, Group, Guidance, HostId, Input, Kind, Listed, Loss, Miss, Output, Places,
+    Policy, Reach, Standing, WriterReads,
 };

@@ -8,6 +8,7 @@
 mod decide;
 mod guided;
 mod host;
+mod loss;
 mod several;
 #[cfg(test)]
 mod tests;
@@ -22,10 +23,11 @@ use crate::{
 pub use guided::Guidance;
 use host::Host;
 pub use host::Reach;
+pub use loss::Loss;
 pub use several::{Group, Places};
 
 /// A member of a cluster, for as long as the cluster is configured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct HostId(pub u32);
 
 /// How a cluster is looked after.
@@ -131,6 +133,8 @@ pub enum Input {
     Unfence(HostId),
     /// A switchover says who writes.
     Switchover(Guidance),
+    /// An operator works on a member, or does not any more.
+    Away(HostId, bool),
     /// An operator should know of a step of a switchover.
     Tell(Event),
 }
@@ -213,6 +217,8 @@ pub struct Cluster {
     policy: Policy,
     hosts: BTreeMap<HostId, Host>,
     writer: Option<HostId>,
+    /// Who wrote last, where nobody does.
+    last_writer: Option<HostId>,
     /// Whether there has been a writer since the beginning.
     has_had_writer: bool,
     /// Endpoints that were told of and are no members.
@@ -232,6 +238,7 @@ impl Cluster {
             policy,
             hosts: BTreeMap::new(),
             writer,
+            last_writer: None,
             has_had_writer: writer.is_some(),
             discovered: BTreeSet::new(),
             conflict: Vec::new(),
@@ -346,6 +353,7 @@ impl Cluster {
                 }
             }
             Input::Switchover(guidance) => self.guide(now_ms, guidance, out),
+            Input::Away(host, is_away) => self.set_away(host, is_away),
             Input::Tell(event) => out.push(Output::Tell(event)),
         }
         self.decide(out);

@@ -10,6 +10,17 @@ pub enum Plant {
     HoldForgotten,
     /// A server that does not answer in time is taken for one that is read-only.
     ProbeTimeoutIsRole,
+    /// Of several servers the first is promoted, whatever the others have.
+    PromoteBehind,
+    /// A server is promoted without the old writer being fenced.
+    FenceSkipped,
+}
+
+impl crate::failover::Failover {
+    /// Plants a bug.
+    pub fn plant(&mut self, plant: Plant) {
+        self.plant = Some(plant);
+    }
 }
 
 impl Cluster {

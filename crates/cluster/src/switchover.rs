@@ -78,6 +78,16 @@ pub enum Action {
     },
     /// The group makes the new writer its primary.
     Appoint,
+    /// A server that shall write stops receiving, and applies all that it has received. Gives the
+    /// transactions that it has.
+    Finish,
+    /// A lost writer is made read-only if it answers, or is seen to refuse connections. Gives
+    /// `writable` if it takes writes, and anything else where it can't take any.
+    Fence,
+    /// The operator's program sees to it that a lost writer takes no writes.
+    FenceByScript,
+    /// Who will write is noted, for a proxy that begins anew.
+    Note,
 }
 
 impl Action {
@@ -93,6 +103,10 @@ impl Action {
             Self::Settle => "settle",
             Self::Follow { .. } => "repoint",
             Self::Appoint => "appoint",
+            Self::Finish => "catch up",
+            Self::Fence => "fence",
+            Self::FenceByScript => "fence_script",
+            Self::Note => "note",
         }
     }
 }
@@ -342,7 +356,12 @@ impl Switchover {
                     "{why}; it was undone, and the writer is the one before"
                 ))));
             }
-            Action::Settle | Action::Follow { .. } => debug_assert!(false, "before the promotion"),
+            Action::Settle
+            | Action::Follow { .. }
+            | Action::Finish
+            | Action::Fence
+            | Action::FenceByScript
+            | Action::Note => debug_assert!(false, "no step of a switchover's first half"),
         }
     }
 
@@ -385,7 +404,12 @@ impl Switchover {
             Action::Appoint => {
                 self.leave(format!("{why}; the writer is whom the group has as its primary"), out);
             }
-            Action::Settle | Action::Follow { .. } => debug_assert!(false, "before the promotion"),
+            Action::Settle
+            | Action::Follow { .. }
+            | Action::Finish
+            | Action::Fence
+            | Action::FenceByScript
+            | Action::Note => debug_assert!(false, "no step of a switchover's first half"),
         }
     }
 
@@ -448,13 +472,19 @@ impl Switchover {
 
     fn host_of(&self, action: &Action) -> HostId {
         match action {
-            Action::Demote | Action::Undemote | Action::Follow { .. } => self.plan.old,
+            Action::Demote
+            | Action::Undemote
+            | Action::Follow { .. }
+            | Action::Fence
+            | Action::FenceByScript => self.plan.old,
             Action::CatchUp(_)
             | Action::Promote
             | Action::LookWhetherWritable
             | Action::Reattach
             | Action::Settle
-            | Action::Appoint => self.plan.new,
+            | Action::Appoint
+            | Action::Finish
+            | Action::Note => self.plan.new,
         }
     }
 

@@ -48,6 +48,8 @@ pub struct ClusterEntry {
     pub writer_is_also_reader: Option<WriterReads>,
     /// What is done when the writer is lost.
     pub failover: Failover,
+    /// Who is preferred in a failover among servers that have equally much.
+    pub candidates: Vec<Address>,
     /// How long statements are held while there is no writer, ms; `None` is as the setting
     /// `hold_timeout` says.
     pub hold_timeout: Option<u64>,
@@ -108,6 +110,7 @@ impl ClusterEntry {
             new_weight: None,
             writer_is_also_reader: Some(WriterReads::No),
             failover: Failover::default(),
+            candidates: Vec::new(),
             hold_timeout: None,
             read_write_split: ReadWriteSplit::default(),
             section: ClusterSection::Cluster,
@@ -251,7 +254,11 @@ words! {
     /// What is done when the writer is lost.
     Failover {
         /// Somebody else promotes a server; that is followed.
-        #[default] Follow = "follow",
+        #[default] Off = "off",
+        /// It is said what would be done, too.
+        Advise = "advise",
+        /// Another server is promoted.
+        Auto = "auto",
     }
 }
 

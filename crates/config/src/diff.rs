@@ -381,6 +381,11 @@ impl Item for ClusterEntry {
         let also = (self.writer_is_also_reader, new.writer_is_also_reader);
         columns.optional("writer_is_also_reader", also.0, also.1);
         columns.plain("failover", self.failover, new.failover);
+        let candidates = |it: &Self| {
+            let candidates: Vec<String> = it.candidates.iter().map(ToString::to_string).collect();
+            candidates.join(",")
+        };
+        columns.plain("candidates", candidates(self), candidates(new));
         columns.optional("hold_timeout", self.hold_timeout, new.hold_timeout);
         columns.text("comment", Some(&self.comment), Some(&new.comment));
     }

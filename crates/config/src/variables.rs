@@ -127,6 +127,17 @@ settings! {
     /// The token of who may read statistics over `/api/v1`.
     http_api_stats_token: String = String::new(), Range::Text(512), "", Live, "0.1.0";
 
+    /// Where the web console is served, over TLS: `127.0.0.1:6080`. Empty serves none. Whoever logs
+    /// in has an account of the admin port, or a token of the API.
+    console_listen: Option<SocketAddr> = None, Range::All, "", Restart, "0.1.0";
+
+    /// File of the web console's certificate, PEM, with its chain behind it. Empty shows the one of
+    /// `tls_cert`.
+    console_cert: String = String::new(), Range::Text(4_096), "", Live, "0.1.0";
+
+    /// File of that certificate's private key, PEM. Empty looks for it behind the certificate.
+    console_key: String = String::new(), Range::Text(4_096), "", Live, "0.1.0";
+
     /// The account of the system that scripts of `scheduler` and `restapi_routes` run as. Empty is
     /// the proxy's own account; a proxy that runs as root runs no script then.
     script_user: String = String::new(), Range::Text(64), "", Live, "0.1.0";
@@ -642,6 +653,20 @@ settings! {
     /// How long a `SWITCHOVER` may take until the new writer writes; beyond it, it is undone. Less
     /// than what statements may wait.
     switchover_timeout: u64 = 8_000, Range::Numbers(100, 600_000), "ms", Live, "0.1.0";
+
+    /// The program that sees to it that a lost writer takes no more writes, with its arguments, as
+    /// in `cluster_event_script`: `$EVENT` is `fence`, `$INITIATOR` the lost writer. It is run in a
+    /// failover when that is neither read-only nor refuses connections. Only if it ends with 0,
+    /// within `script_time_max`, another server is promoted. Empty: see `promote_unreachable`.
+    fence_script: String = String::new(), Range::Text(1_024), "", Live, "0.1.0";
+
+    /// Whether a failover promotes a server although the lost writer could not be fenced: it may
+    /// still take writes of clients that reach it by another way, and these are lost.
+    promote_unreachable: bool = false, Range::All, "", Live, "0.1.0";
+
+    /// How long after a failover no other one of that cluster begins by itself; `CLEAR FAILOVER`
+    /// ends that time.
+    failover_block: u64 = 3_600_000, Range::Numbers(0, DAY_MS), "ms", Live, "0.1.0";
 
     /// How often servers with a `max_replication_lag` are asked.
     monitor_replication_lag_interval: u64 = 10_000, Range::Numbers(100, 604_800_000), "ms", Live,

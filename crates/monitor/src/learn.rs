@@ -109,16 +109,35 @@ pub struct LearnError {
     text: String,
     /// Nobody listens there, or the connection was cut.
     is_of_connection: bool,
+    /// The network does not lead there: that says nothing of the server.
+    is_unreachable: bool,
+    /// Nobody listens there.
+    is_refused: bool,
 }
 
 impl LearnError {
     pub(crate) fn new(text: impl Into<String>) -> Self {
-        Self { text: text.into(), is_of_connection: false }
+        Self {
+            text: text.into(),
+            is_of_connection: false,
+            is_unreachable: false,
+            is_refused: false,
+        }
     }
 
     /// Whether nobody listens there, or the connection was cut.
     pub(crate) fn is_of_connection(&self) -> bool {
         self.is_of_connection
+    }
+
+    /// Whether nobody listens there.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.is_refused
+    }
+
+    /// Whether the network does not lead there, which says nothing of the server.
+    pub(crate) fn is_unreachable(&self) -> bool {
+        self.is_unreachable
     }
 }
 
@@ -136,7 +155,16 @@ impl From<io::Error> for LearnError {
             io::ErrorKind::UnexpectedEof => "it closed the connection".to_owned(),
             _ => error.to_string(),
         };
-        Self { text, is_of_connection: true }
+        let is_unreachable = matches!(
+            error.kind(),
+            io::ErrorKind::HostUnreachable
+                | io::ErrorKind::NetworkUnreachable
+                | io::ErrorKind::NetworkDown
+                | io::ErrorKind::TimedOut
+        );
+        let is_refused =
+            matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound);
+        Self { text, is_of_connection: true, is_unreachable, is_refused }
     }
 }
 

@@ -49,5 +49,8 @@ pub use learn::{Account, LearnError, Learned, learn};
 pub use naming::{HostQuestion, SystemResolver, keep_naming};
 pub use pings::keep_pinging;
 pub use resolve::{Resolution, resolve};
-pub use roles::{Board, ClusterNews, SwitchoverAnswer, SwitchoverRequest, keep_following};
+pub use roles::{
+    Aids, Board, ClusterNews, ClusterOrder, ClusterRequest, FenceFuture, FenceRequest,
+    SwitchoverAnswer, SwitchoverRequest, keep_following,
+};
 pub use watch::{keep_learning, keep_resolving};

@@ -51,6 +51,10 @@ pub enum Command {
     Reload(OrderArgs),
     /// Have another server of a cluster become the writer
     Switchover(SwitchoverArgs),
+    /// Have a server of a cluster replicate from the writer again
+    Rejoin(RejoinArgs),
+    /// Take a server of a cluster out, for work on it, or back
+    Maintenance(MaintenanceArgs),
     /// Say what would become of a statement, and why; nothing needs to be running
     Explain(ExplainArgs),
     /// Fill an empty database from proxysql.cnf, proxysql.db or a file of Trunkline's
@@ -188,6 +192,40 @@ pub struct SwitchoverArgs {
     /// The cluster's name
     #[arg(value_name = "CLUSTER")]
     pub cluster: String,
+}
+
+#[derive(Debug, Args)]
+pub struct RejoinArgs {
+    #[command(flatten)]
+    pub reach: ReachArgs,
+    /// Print the answer as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// The server
+    #[arg(value_name = "HOST:PORT")]
+    pub server: String,
+}
+
+#[derive(Debug, Args)]
+pub struct MaintenanceArgs {
+    #[command(flatten)]
+    pub reach: ReachArgs,
+    /// Print the answer as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// The server
+    #[arg(value_name = "HOST:PORT")]
+    pub server: String,
+    /// Whether it is in maintenance
+    #[arg(value_name = "on|off")]
+    pub state: OnOff,
+}
+
+/// On or off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum OnOff {
+    On,
+    Off,
 }
 
 /// A shell that completes.

@@ -50,6 +50,8 @@ fn main() -> ExitCode {
         Command::Drain(args) => orders::run_drain(&args),
         Command::Reload(args) => orders::run_reload(&args),
         Command::Switchover(args) => orders::run_switchover(&args),
+        Command::Rejoin(args) => orders::run_rejoin(&args),
+        Command::Maintenance(args) => orders::run_maintenance(&args),
         Command::Completions(args) => describe::run_completions(&args),
         Command::Man(args) => describe::run_man(&args),
         Command::Explain(args) => explain::run(&args),

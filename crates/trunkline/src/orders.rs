@@ -20,7 +20,10 @@ use trunkline_stats::{ControlFigures, Report};
 use trunkline_store::open::DISK_FILE;
 
 use crate::{
-    cli::{KillArgs, OrderArgs, PauseArgs, ReachArgs, ResumeArgs, SwitchoverArgs},
+    cli::{
+        KillArgs, MaintenanceArgs, OnOff, OrderArgs, PauseArgs, ReachArgs, RejoinArgs, ResumeArgs,
+        SwitchoverArgs,
+    },
     show, status,
 };
 
@@ -60,6 +63,17 @@ pub fn run_reload(args: &OrderArgs) -> Result<ExitCode> {
 pub fn run_switchover(args: &SwitchoverArgs) -> Result<ExitCode> {
     let (cluster, to, check) = (args.cluster.clone(), args.to.clone(), args.check);
     run(&args.reach, args.json, Order::Switchover { cluster, to, check })
+}
+
+/// Has a server replicate from the writer again.
+pub fn run_rejoin(args: &RejoinArgs) -> Result<ExitCode> {
+    run(&args.reach, args.json, Order::Rejoin { server: args.server.clone() })
+}
+
+/// Takes a server out of its cluster, for work on it, or back.
+pub fn run_maintenance(args: &MaintenanceArgs) -> Result<ExitCode> {
+    let (server, on) = (args.server.clone(), args.state == OnOff::On);
+    run(&args.reach, args.json, Order::Maintenance { server, on })
 }
 
 fn run(reach: &ReachArgs, is_json: bool, order: Order) -> Result<ExitCode> {
@@ -188,6 +202,8 @@ fn time_max(order: &Order) -> Duration {
         | Order::Pause { .. }
         | Order::Resume { .. }
         | Order::Drain
+        | Order::Rejoin { .. }
+        | Order::Maintenance { .. }
         | Order::Reload => ANSWER_TIME_MAX,
     }
 }

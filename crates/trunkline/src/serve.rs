@@ -14,6 +14,7 @@ mod unproven;
 mod control;
 
 mod cpus;
+mod failovers;
 mod limits;
 mod log;
 mod notify;

@@ -7,11 +7,14 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
+use rustls::version::{TLS12, TLS13};
+use rustls::{ClientConnection, StreamOwned, pki_types::ServerName};
 use serde_json::{Value, json};
 use trunkline_testkit::{SqlClient, Trunkline, wait_until};
 
 use super::{begin, refusal};
 use crate::backends::{self, Config, PASSWORD};
+use crate::tls::certs::client;
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -177,9 +180,11 @@ fn everything_of_a_file_begins_a_database() -> Result<()> {
 fn the_ports_of_proxysql_are_answered_when_they_are_switched_on() -> Result<()> {
     let Some(server) = backends::mariadb("the_ports_of_proxysql")? else { return Ok(()) };
     let (proxy, mut admin) = begin(server, "adm_ports")?;
-    let port = trunkline_testkit::free_port()?;
+    let (port, web_port) = (trunkline_testkit::free_port()?, trunkline_testkit::free_port()?);
     let get = |path: &str| trunkline_testkit::http_get(port, path);
-    admin.sql(&format!("SET admin-web_port = {port}"))?;
+    admin.sql(&format!("SET admin-restapi_port = {port}"))?;
+    admin.sql("SET admin-restapi_enabled = true")?;
+    admin.sql(&format!("SET admin-web_port = {web_port}"))?;
     admin.sql("SET admin-web_enabled = true")?;
     ensure!(get("/").is_err(), "nothing was loaded yet");
     admin.sql("LOAD ADMIN VARIABLES TO RUNTIME")?;
@@ -188,11 +193,45 @@ fn the_ports_of_proxysql_are_answered_when_they_are_switched_on() -> Result<()> 
     ensure!(page.1.contains("trunkline") && page.1.contains("GET /metrics"), "{}", page.1);
     ensure!(get("/metrics")?.1.contains("proxysql_questions_total"));
     assert_eq!(get("/nothing")?.0, 404);
+    the_console_is_a_page_over_tls(web_port)?;
+    admin.sql("SET admin-restapi_enabled = false")?;
     admin.sql("SET admin-web_enabled = false")?;
     admin.sql("LOAD ADMIN VARIABLES TO RUNTIME")?;
-    wait_until("nobody answers", SOON, || {
-        Ok(TcpStream::connect(("127.0.0.1", port)).is_err().then_some(()))
-    })?;
+    for port in [port, web_port] {
+        wait_until("nobody answers", SOON, || {
+            Ok(TcpStream::connect(("127.0.0.1", port)).is_err().then_some(()))
+        })?;
+    }
     assert_eq!(proxy.http("/healthz")?.0, 200, "the other port goes on");
+    Ok(())
+}
+
+/// The web console: over TLS alone, and what it shows is for accounts of the admin port.
+fn the_console_is_a_page_over_tls(port: u16) -> Result<()> {
+    let ask = |request: &str, body: &str| -> Result<String> {
+        let socket = TcpStream::connect(("127.0.0.1", port))?;
+        socket.set_read_timeout(Some(SOON))?;
+        let name = ServerName::try_from("localhost")?;
+        let conn = ClientConnection::new(client(&[&TLS13, &TLS12], None)?, name)?;
+        let mut stream = StreamOwned::new(conn, socket);
+        let kind = "Content-Type: application/json";
+        let len = body.len();
+        let head = format!("{request} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
+        write!(stream, "{head}{kind}\r\nContent-Length: {len}\r\n\r\n{body}")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
+    };
+    let page = ask("GET /", "")?;
+    ensure!(page.starts_with("HTTP/1.1 200") && page.contains("<title>Trunkline"), "{page}");
+    let script = ask("GET /console.js", "")?;
+    ensure!(script.len() > 50_000, "several records: {} bytes", script.len());
+    ensure!(ask("GET /console/session", "")?.starts_with("HTTP/1.1 401"));
+    let answer = ask("POST /console/login", r#"{"user":"stats","password":"stats"}"#)?;
+    ensure!(answer.starts_with("HTTP/1.1 200") && answer.contains("__Host-trunkline="), "{answer}");
+    ensure!(answer.contains(r#""role":"look""#), "{answer}");
+    // Whoever asks without TLS gets no word of it.
+    let clear = trunkline_testkit::http_get(port, "/");
+    ensure!(clear.is_err(), "{clear:?}");
     Ok(())
 }

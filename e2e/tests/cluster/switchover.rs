@@ -11,7 +11,7 @@ use trunkline_testkit::{Row, SqlClient};
 use super::*;
 
 /// The account that switches, with what the manual says that it needs.
-const SWITCHER: &str = "switcher";
+pub(super) const SWITCHER: &str = "switcher";
 /// Clients that write; each second one in transactions.
 const CLIENTS: u32 = 8;
 /// Switchovers in a test; more are asked for by `TRUNKLINE_SWITCHOVERS`.
@@ -21,7 +21,7 @@ fn rounds() -> u32 {
     env::var("TRUNKLINE_SWITCHOVERS").ok().and_then(|text| text.parse().ok()).unwrap_or(ROUNDS)
 }
 
-fn grants(flavour: Flavour) -> String {
+pub(super) fn grants(flavour: Flavour) -> String {
     let privileges = match flavour {
         Flavour::MariaDb => {
             "PROCESS, RELOAD, CONNECTION ADMIN, READ_ONLY ADMIN, REPLICATION SLAVE ADMIN, \
@@ -60,7 +60,7 @@ pub(super) fn with_admin(kind: &str, servers: &[Arc<Server>]) -> Result<Trunklin
     ))
 }
 
-fn administrator(proxy: &Trunkline) -> Result<SqlClient> {
+pub(super) fn administrator(proxy: &Trunkline) -> Result<SqlClient> {
     SqlClient::tcp(proxy.admin_port(), "admin", "admin", "")
 }
 
@@ -231,7 +231,7 @@ fn writes_go_on_over_switchovers_and_none_is_lost_or_done_twice() -> Result<()> 
 }
 
 /// The error of a statement of the admin port.
-fn refusal(admin: &mut SqlClient, statement: &str, part: &str) -> Result<()> {
+pub(super) fn refusal(admin: &mut SqlClient, statement: &str, part: &str) -> Result<()> {
     let error = match admin.sql(statement) {
         Ok(rows) => anyhow::bail!("{statement} is answered with {rows:?}"),
         Err(error) => format!("{error:#}"),

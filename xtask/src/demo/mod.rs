@@ -20,11 +20,13 @@ use trunkline_testkit::{Report, Server, Sysbench};
 
 use crate::interrupt::Interrupt;
 use crate::{release, servers};
-use cluster::{Cluster, USER};
+use cluster::Cluster;
+pub use cluster::USER;
 use live::{Live, Look};
 use picture::{ServerView, View};
 use screen::Screen;
-use traffic::Traffic;
+pub use tour::SCHEMA;
+pub use traffic::Traffic;
 
 /// Between two pictures on a terminal.
 const REDRAW_INTERVAL: Duration = Duration::from_millis(500);

@@ -248,7 +248,7 @@ fn selection(schema: Schema, table: &Table, query: &str) -> Result<(String, Vec<
     Ok((sql, params))
 }
 
-fn rows_as_json(rows: &RowSet) -> Json {
+pub(super) fn rows_as_json(rows: &RowSet) -> Json {
     let names: Vec<&str> = rows.columns.iter().map(|column| column.name.as_str()).collect();
     let object = |row: &Vec<Value>| {
         let pairs = names.iter().zip(row);
@@ -296,7 +296,7 @@ async fn statement(
     }
 }
 
-fn param(given: &Json) -> Value {
+pub(super) fn param(given: &Json) -> Value {
     match given {
         Json::Null => Value::Null,
         Json::Bool(flag) => Value::Integer(i64::from(*flag)),

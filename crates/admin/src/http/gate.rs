@@ -42,7 +42,7 @@ impl Places {
     }
 
     /// A place for a request, where it needs one.
-    fn take(&self, path: &str) -> Result<Option<SemaphorePermit<'_>>, ()> {
+    pub(super) fn take(&self, path: &str) -> Result<Option<SemaphorePermit<'_>>, ()> {
         let places = match path {
             "/healthz" | "/readyz" => return Ok(None),
             "/metrics" => &self.metrics,
@@ -79,9 +79,17 @@ pub(super) async fn pass(
 }
 
 fn check(answering: &Answering, request: &Request) -> Result<(), (StatusCode, String)> {
-    let allowed = answering.source.http_allowed_hosts();
+    check_request(&answering.source.http_allowed_hosts(), &answering.places, request)
+}
+
+/// Whether a request may come by the names in its headers, and with its kind of body.
+pub(super) fn check_request(
+    allowed: &str,
+    places: &Places,
+    request: &Request,
+) -> Result<(), (StatusCode, String)> {
     let (uri, headers) = (request.uri(), request.headers());
-    hosts::check(uri, headers, &allowed, &answering.places.own_name).map_err(|foreign| {
+    hosts::check(uri, headers, allowed, &places.own_name).map_err(|foreign| {
         let status = match foreign {
             hosts::Foreign::Host(_) => StatusCode::MISDIRECTED_REQUEST,
             hosts::Foreign::Hosts => StatusCode::BAD_REQUEST,

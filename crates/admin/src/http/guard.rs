@@ -9,7 +9,7 @@
 use std::{
     collections::HashMap,
     io,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     pin::Pin,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -55,6 +55,12 @@ pub(super) struct Limits {
     pub(super) idle_time: Duration,
 }
 
+impl Default for Limits {
+    fn default() -> Self {
+        LIMITS
+    }
+}
+
 const LIMITS: Limits = Limits {
     connections: CONNECTIONS_MAX,
     request_bytes: REQUEST_BYTES_MAX,
@@ -66,6 +72,7 @@ const LIMITS: Limits = Limits {
 #[derive(Debug)]
 struct Doing {
     from: Origin,
+    addr: IpAddr,
     begun: Instant,
     /// Whether its request is being worked on.
     is_answered: AtomicBool,
@@ -88,6 +95,11 @@ impl Caller {
     /// Where it comes from.
     pub(super) fn origin(&self) -> Origin {
         self.0.from
+    }
+
+    /// Its address.
+    pub(super) fn addr(&self) -> IpAddr {
+        self.0.addr
     }
 
     /// Its request is being worked on until this is dropped.
@@ -187,6 +199,7 @@ impl GuardedListener {
     ) -> GuardedStream {
         let doing = Arc::new(Doing {
             from: Origin::machine(addr.ip()),
+            addr: addr.ip().to_canonical(),
             begun: self.begun,
             is_answered: AtomicBool::new(false),
             moved_ms: AtomicU64::new(0),
@@ -273,6 +286,11 @@ pub(super) struct GuardedStream {
 }
 
 impl GuardedStream {
+    /// Who is at the other end.
+    pub(super) fn caller(&self) -> Caller {
+        Caller(Arc::clone(&self.doing))
+    }
+
     fn check(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         let has_to_go = match self.told.as_mut() {
             None => true,

@@ -2,6 +2,7 @@
 //! and the API.
 
 mod api;
+pub mod console;
 mod gate;
 mod guard;
 mod hosts;

@@ -1,6 +1,10 @@
 //! Lines of the audit log, with the names of ProxySQL's.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::{
+    collections::VecDeque,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 use serde_json::json;
 
@@ -9,6 +13,37 @@ use crate::{
     control::Order,
     sql::{Command, Statement, text::Text},
 };
+
+/// Lines that are kept.
+const LINES_MAX: usize = 500;
+/// The longest line that is kept, in bytes.
+const LINE_LEN_MAX: usize = 4_096;
+
+/// The last lines, for whoever looks at the console.
+#[derive(Default)]
+pub(super) struct Audited(Mutex<VecDeque<String>>);
+
+impl Audited {
+    pub(super) fn keep(&self, line: &str) {
+        if line.len() > LINE_LEN_MAX {
+            return;
+        }
+        let mut lines = self.lock();
+        if lines.len() == LINES_MAX {
+            lines.pop_front();
+        }
+        lines.push_back(line.to_owned());
+    }
+
+    /// All of them, the oldest first.
+    pub(super) fn lines(&self) -> Vec<String> {
+        self.lock().iter().cloned().collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// Whether a statement may change something, or was meant to.
 pub(super) fn is_change(parsed: &Result<Statement, String>) -> bool {

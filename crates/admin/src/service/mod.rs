@@ -25,7 +25,7 @@ mod target;
 mod user;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::{
     collections::HashMap,
@@ -44,6 +44,7 @@ pub(crate) use audit::order_line;
 pub(crate) use numbers::host_and_port;
 #[cfg(test)]
 pub(crate) use present::MEMORY_UNMEASURED;
+pub use programs::Port;
 pub use reply::{Refused, Reply};
 pub(crate) use room::{Room, class_of};
 pub use session::{Session, VERSION};
@@ -102,10 +103,12 @@ pub struct AdminService {
     before: Before,
     /// What the scheduler runs.
     jobs: watch::Sender<Vec<Job>>,
-    /// Ports for HTTP beside `http_listen`.
-    ports: watch::Sender<Vec<u16>>,
+    /// Ports for HTTP beside `http_listen` and `console_listen`.
+    ports: watch::Sender<Vec<Port>>,
     /// Scripts that may run at once for who asks over HTTP.
     script_places: Semaphore,
+    /// The last lines of the audit log.
+    audited: audit::Audited,
 }
 
 /// What was counted until it was last reset.
@@ -136,6 +139,7 @@ impl AdminService {
             jobs: watch::channel(jobs).0,
             ports: watch::channel(ports).0,
             script_places: Semaphore::new(programs::SCRIPTS_MAX),
+            audited: audit::Audited::default(),
         }
     }
 
@@ -184,6 +188,11 @@ impl AdminService {
         .await
     }
 
+    /// Whether the configuration is a file's, and nothing is edited here.
+    pub(crate) fn is_of_file(&self) -> bool {
+        self.followed.is_some()
+    }
+
     fn refuse_edits(&self) -> Result<(), Refused> {
         match self.followed {
             None => Ok(()),
@@ -213,7 +222,7 @@ impl AdminService {
         };
         if is_change {
             let errno = answered.as_ref().err().map_or(0, |refused| refused.code);
-            self.runtime.audit(audit::statement_line(session, sql, errno));
+            self.audit(audit::statement_line(session, sql, errno));
         }
         let reply = answered.unwrap_or_else(Reply::Error);
         if !keeps_warnings {
@@ -398,9 +407,20 @@ impl AdminService {
         self.runtime.tls()
     }
 
+    /// Writes a line of the audit log, and keeps it for the console.
+    fn audit(&self, line: String) {
+        self.audited.keep(&line);
+        self.runtime.audit(line);
+    }
+
+    /// The last lines of the audit log that came from here, the oldest first.
+    pub(crate) fn audited(&self) -> Vec<String> {
+        self.audited.lines()
+    }
+
     /// Notes a login, or that it was refused.
     pub(crate) fn audit_login(&self, user: &str, peer: &str, is_encrypted: bool, is_in: bool) {
-        self.runtime.audit(audit::login_line(user, peer, is_encrypted, is_in));
+        self.audit(audit::login_line(user, peer, is_encrypted, is_in));
     }
 
     /// Other accounts run.
@@ -533,6 +553,10 @@ impl AdminService {
                     }
                 }
             }
+            Command::OfCluster(order) => match self.runtime.cluster_order(order).await {
+                Ok(lines) => Ok(Reply::said(lines.join("; "))),
+                Err(error) => Err(Refused::new(error)),
+            },
             Command::Hostgroup(id, change) => {
                 match self.runtime.hostgroup_traffic(id, change).await {
                     Ok(lines) => Ok(Reply::said(lines.join("; "))),

@@ -20,14 +20,31 @@ pub struct Route {
     pub timeout_ms: u64,
 }
 
+/// A port of the loopback that variables switch on, and what is answered there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Port {
+    /// What `http_listen` answers.
+    Http(u16),
+    /// The web console.
+    Console(u16),
+}
+
+impl Port {
+    /// Its number.
+    pub fn number(self) -> u16 {
+        let (Self::Http(number) | Self::Console(number)) = self;
+        number
+    }
+}
+
 impl AdminService {
     /// What the scheduler runs, from now on.
     pub fn jobs(&self) -> watch::Receiver<Vec<Job>> {
         self.jobs.subscribe()
     }
 
-    /// Ports of the loopback where HTTP is answered, beside `http_listen`, from now on.
-    pub fn ports(&self) -> watch::Receiver<Vec<u16>> {
+    /// Ports of the loopback beside `http_listen` and `console_listen`, from now on.
+    pub fn ports(&self) -> watch::Receiver<Vec<Port>> {
         self.ports.subscribe()
     }
 
@@ -76,15 +93,18 @@ impl AdminService {
 }
 
 /// ProxySQL's two ports for HTTP, where they are switched on.
-pub(super) fn ports(store: &Store) -> Result<Vec<u16>, SqlError> {
+pub(super) fn ports(store: &Store) -> Result<Vec<Port>, SqlError> {
     let variables: HashMap<String, String> =
         store.variables(Layer::Runtime, "admin-")?.into_iter().collect();
     let value = |name: &str| variables.get(name).map_or("", String::as_str);
     let on = |name: &str| matches!(value(name), "true" | "1");
-    let pairs =
-        [("admin-web_enabled", "admin-web_port"), ("admin-restapi_enabled", "admin-restapi_port")];
-    let found = pairs.into_iter().filter(|(switch, _)| on(switch));
-    Ok(found.filter_map(|(_, port)| value(port).parse().ok()).collect())
+    let port = |switch: &str, port: &str| match on(switch) {
+        true => value(port).parse().ok(),
+        false => None,
+    };
+    let console = port("admin-web_enabled", "admin-web_port").map(Port::Console);
+    let http = port("admin-restapi_enabled", "admin-restapi_port").map(Port::Http);
+    Ok(console.into_iter().chain(http).collect())
 }
 
 /// The active rows of `scheduler`, in a layer.

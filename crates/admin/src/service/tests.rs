@@ -18,12 +18,34 @@ use crate::{
     sample,
     source::{
         Answer, ApplyFuture, Ending, FailedLogins, Health, HostgroupTraffic, KillFuture, NotKilled,
-        PausedHostgroup, ReportFuture, SessionsFuture, StatusSource, Switched, Traffic,
+        OfCluster, PausedHostgroup, ReportFuture, SessionsFuture, StatusSource, Switched, Traffic,
     },
 };
 
 /// Keeps what it is told to serve by.
-struct Kept(Mutex<Arc<Snapshot>>, Mutex<Vec<String>>, Arc<Budget>);
+pub(crate) struct Kept(Mutex<Arc<Snapshot>>, Mutex<Vec<String>>, Arc<Budget>);
+
+impl Kept {
+    /// A service over an empty store, and what it is told to serve by.
+    pub(crate) fn service() -> (AdminService, Arc<Self>) {
+        let store = Store::open(&Place::Memory, Box::new(variable::check)).expect("a store");
+        let first = || Ok(crate::import::Imported::default());
+        let started = start::in_memory(store, &first).expect("started");
+        let snapshot = Arc::new(Snapshot::build(started.config, None));
+        let kept = Arc::new(Self(Mutex::new(snapshot), Mutex::default(), Arc::default()));
+        let service = AdminService::new(
+            started.store,
+            Arc::clone(&kept) as Arc<dyn Runtime>,
+            Some(Box::new(|| crate::import::cnf_rows(FILE, "test.cnf"))),
+        );
+        (service, kept)
+    }
+
+    /// Lines of the audit log.
+    pub(crate) fn audited(&self) -> Vec<String> {
+        self.1.lock().expect("not poisoned").clone()
+    }
+}
 
 impl StatusSource for Kept {
     fn report(&self, digests: DigestQuery) -> ReportFuture<'_> {
@@ -118,6 +140,10 @@ impl Runtime for Kept {
         1
     }
 
+    fn cluster_order(&self, order: OfCluster) -> ApplyFuture<'_> {
+        Box::pin(async move { Ok(vec![format!("{order:?}")]) })
+    }
+
     fn switchover(
         &self,
         cluster: String,
@@ -187,16 +213,7 @@ struct Fixture {
 
 impl Fixture {
     fn new() -> Self {
-        let store = Store::open(&Place::Memory, Box::new(variable::check)).expect("a store");
-        let first = || Ok(crate::import::Imported::default());
-        let started = start::in_memory(store, &first).expect("started");
-        let snapshot = Arc::new(Snapshot::build(started.config, None));
-        let kept = Arc::new(Kept(Mutex::new(snapshot), Mutex::default(), Arc::default()));
-        let service = AdminService::new(
-            started.store,
-            Arc::clone(&kept) as Arc<dyn Runtime>,
-            Some(Box::new(|| crate::import::cnf_rows(FILE, "test.cnf"))),
-        );
+        let (service, kept) = Kept::service();
         let session = Session {
             warnings: Vec::new(),
             user: "admin".to_owned(),
@@ -338,14 +355,14 @@ fn wrong_fast_routes_are_named_and_nothing_of_them_runs() {
 fn ports_for_http_are_those_that_are_switched_on() {
     let mut fixture = Fixture::new();
     let ports = fixture.service.ports();
-    assert_eq!(*ports.borrow(), Vec::<u16>::new());
+    assert_eq!(*ports.borrow(), []);
     fixture.done("SET admin-web_enabled = true");
     fixture.done("SET admin-web_port = 7080");
     fixture.done("LOAD ADMIN VARIABLES TO RUNTIME");
-    assert_eq!(*ports.borrow(), [7080]);
+    assert_eq!(*ports.borrow(), [Port::Console(7080)]);
     fixture.done("SET admin-restapi_enabled = true");
     fixture.done("LOAD ADMIN VARIABLES TO RUNTIME");
-    assert_eq!(*ports.borrow(), [7080, 6070]);
+    assert_eq!(*ports.borrow(), [Port::Console(7080), Port::Http(6070)]);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use super::{
     Statement,
     text::{Text, unquoted},
 };
-use crate::source::{Ending, HostgroupTraffic, Traffic};
+use crate::source::{Ending, HostgroupTraffic, OfCluster, Traffic};
 
 /// A command of the admin port.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,6 +87,8 @@ pub enum Command {
         /// Only says what is in the way.
         is_check: bool,
     },
+    /// Does something with a cluster.
+    OfCluster(OfCluster),
     /// Writes a line to the log.
     LogEntry(String),
     /// A command of ProxySQL without a meaning here; it is answered with OK.
@@ -113,6 +115,9 @@ pub fn parse(text: &Text, words: &[String]) -> Result<Option<Command>, String> {
         ["KILL", rest @ ..] => Some(kill(rest)?),
         ["SWITCHOVER", ..] => Some(switchover(text, 1, false)?),
         ["CHECK", "SWITCHOVER", ..] => Some(switchover(text, 2, true)?),
+        ["REJOIN", ..] => Some(rejoin(text)?),
+        ["MAINTENANCE", ..] => Some(maintenance(text)?),
+        ["CLEAR", "FAILOVER", ..] => Some(clear_failover(text)?),
         ["PAUSE" | "RESUME", "HOSTGROUP", rest @ ..] => {
             Some(hostgroup(words.first() == Some(&"PAUSE"), rest)?)
         }
@@ -174,6 +179,45 @@ fn switchover(text: &Text, at: usize, is_check: bool) -> Result<Command, String>
     });
     let cluster = cluster.to_owned();
     Ok(Command::Switchover { cluster, to: to.transpose()?, is_check })
+}
+
+/// `REJOIN 'host:port'`.
+fn rejoin(text: &Text) -> Result<Command, String> {
+    match text.spelled().as_slice() {
+        [_, server] => Ok(Command::OfCluster(OfCluster::Rejoin(address(server)?))),
+        _ => Err("REJOIN wants a server, 'host:port'".to_owned()),
+    }
+}
+
+/// `MAINTENANCE 'host:port' ON|OFF`.
+fn maintenance(text: &Text) -> Result<Command, String> {
+    let spelled = text.spelled();
+    let is_on = match spelled.get(2).map(|word| word.to_ascii_uppercase()).as_deref() {
+        Some("ON") => Some(true),
+        Some("OFF") => Some(false),
+        Some(_) | None => None,
+    };
+    match (spelled.as_slice(), is_on) {
+        ([_, server, _], Some(is_on)) => {
+            Ok(Command::OfCluster(OfCluster::Maintenance(address(server)?, is_on)))
+        }
+        _ => Err("MAINTENANCE wants a server, 'host:port', and ON or OFF".to_owned()),
+    }
+}
+
+/// `CLEAR FAILOVER cluster`.
+fn clear_failover(text: &Text) -> Result<Command, String> {
+    match text.spelled().as_slice() {
+        [_, _, cluster] => {
+            Ok(Command::OfCluster(OfCluster::ClearFailover(unquoted(cluster).to_owned())))
+        }
+        _ => Err("CLEAR FAILOVER wants a cluster".to_owned()),
+    }
+}
+
+fn address(word: &str) -> Result<Address, String> {
+    let server = unquoted(word);
+    server.parse().map_err(|_| format!("`{server}` is not the address of a server"))
 }
 
 /// The longest pause, s.

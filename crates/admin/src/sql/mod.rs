@@ -86,9 +86,8 @@ pub fn parse(sql: &str) -> Result<Statement, String> {
         "TRUNCATE" => truncate(&text),
         "DROP" | "CREATE" => restored(&text, &words),
         "PROXYSQL" | "KILL" | "PAUSE" | "RESUME" | "HELP" | "?" | "CHECKSUM" | "PULL"
-        | "SIGNAL" | "LOGENTRY" | "FLUSH" | "SWITCHOVER" | "CHECK" => {
-            command::parse(&text, &words)?.map(Statement::Command)
-        }
+        | "SIGNAL" | "LOGENTRY" | "FLUSH" | "SWITCHOVER" | "CHECK" | "REJOIN" | "MAINTENANCE"
+        | "CLEAR" => command::parse(&text, &words)?.map(Statement::Command),
         _ => None,
     };
     Ok(parsed.unwrap_or_else(|| Statement::Sql(text.as_str().to_owned())))

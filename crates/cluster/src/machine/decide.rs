@@ -219,6 +219,7 @@ impl Cluster {
     ) {
         let before = std::mem::replace(&mut self.writer, writer);
         debug_assert!(before != writer);
+        self.last_writer = before.filter(|_| writer.is_none());
         self.conflict.clear();
         if let Some(host) = before.and_then(|id| self.hosts.get_mut(&id)) {
             host.marks.has_written = true;
@@ -335,7 +336,8 @@ impl Cluster {
 
     /// Whether a member should take reads; `None` where it keeps what it has.
     fn should_read(&self, id: HostId, host: &Host) -> Option<bool> {
-        if host.marks.is_fenced || host.marks.alias_of.is_some() || !host.is_related() {
+        let has_none = host.marks.is_fenced || host.marks.is_away;
+        if has_none || host.marks.alias_of.is_some() || !host.is_related() {
             return Some(false);
         }
         if self.writer == Some(id) {

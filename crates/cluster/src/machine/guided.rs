@@ -60,7 +60,7 @@ impl Cluster {
             }
         }
         if self.policy.kind == Kind::Replication {
-            self.writer = None;
+            self.last_writer = self.writer.take().or(self.last_writer);
             out.push(Output::SetWriter(None));
         }
     }
@@ -98,7 +98,7 @@ impl Cluster {
                 out.push(Output::SetWriter(Some(writer)));
             }
             Kind::Replication => {
-                self.set_writer(Some(writer), "a switchover has promoted it".to_owned(), out);
+                self.set_writer(Some(writer), "it was promoted".to_owned(), out);
             }
             Kind::ReadOnly | Kind::Group(_) => {}
         }

@@ -68,6 +68,8 @@ pub(super) struct Marks {
     pub(super) is_out: bool,
     /// It takes writes, and must not get any.
     pub(super) is_fenced: bool,
+    /// An operator works on it.
+    pub(super) is_away: bool,
     /// It has been the writer.
     pub(super) has_written: bool,
     /// That it is a replica that takes writes was told.
@@ -176,7 +178,8 @@ impl Host {
     /// Whether it takes writes for all that is known: it has said so and is not down.
     pub(super) fn may_be_writable(&self) -> bool {
         let is_first_name = self.marks.alias_of.is_none();
-        self.reach != Reach::Down && self.is_writable() == Some(true) && is_first_name
+        let is_there = self.reach != Reach::Down && !self.marks.is_away;
+        is_there && self.is_writable() == Some(true) && is_first_name
     }
 
     /// Whether everything is known of it that can be at the beginning.
@@ -298,6 +301,11 @@ impl Host {
             self.reach = Reach::Suspect;
         }
         None
+    }
+
+    /// Whether it refuses connections, or cuts them, and has done nothing else since.
+    pub(super) fn refuses(&self) -> bool {
+        self.misses.refused > 0 && self.misses.timed_out == 0
     }
 
     /// When the first question failed since the last answer, ms.

@@ -1,4 +1,5 @@
 mod guided;
+mod loss;
 mod names;
 mod several;
 

@@ -33,6 +33,12 @@ pub struct Survey {
     pub has_gtids: bool,
     /// The transactions that it has, as its binary log has them.
     pub position: String,
+    /// The transactions that it has received from its sources, applied or not.
+    pub received: String,
+    /// MySQL's `server_uuid`.
+    pub uuid: String,
+    /// Whether it takes writes.
+    pub is_writable: bool,
     /// Transactions that the writer lacks, where the writer was asked.
     pub errant: String,
     /// Privileges that the account lacks.
@@ -56,6 +62,8 @@ pub struct SourceSurvey {
     pub host: Option<HostId>,
     /// Whether both of its threads run.
     pub runs: bool,
+    /// Whether the thread runs that applies what was received.
+    pub applies: bool,
     /// How far behind it is, s.
     pub lag_sec: Option<u64>,
     /// How far behind it has to be, s.

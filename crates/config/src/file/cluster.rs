@@ -34,6 +34,7 @@ pub(super) struct ClusterDraft {
     check_type: CheckType,
     group: Group,
     failover: Failover,
+    candidates: Vec<Address>,
     hold_timeout: Option<u64>,
     split: ReadWriteSplit,
     comment: String,
@@ -102,9 +103,8 @@ impl Draft for ClusterDraft {
         value("writer_is_also_reader", |it, given| {
             read_writer_reads(given).map(|reads| it.group.writer_reads = reads)
         }),
-        value("failover", |it, given| {
-            read_word(given, Failover::WORDS, Failover::from_word).map(|mode| it.failover = mode)
-        }),
+        value("failover", |it, given| read_failover(given).map(|mode| it.failover = mode)),
+        value("candidates", |it, given| read_seeds(given).map(|servers| it.candidates = servers)),
         value("hold_timeout", |it, given| {
             read_hold(given).map(|timeout| it.hold_timeout = timeout)
         }),
@@ -122,6 +122,7 @@ impl Draft for ClusterDraft {
         value.seeds = self.seeds;
         value.check_type = self.check_type;
         value.failover = self.failover;
+        value.candidates = self.candidates;
         value.hold_timeout = self.hold_timeout;
         value.read_write_split = self.split;
         value.comment = self.comment;
@@ -356,6 +357,14 @@ fn read_hold(given: &Given) -> Result<Option<u64>, Wrong> {
     let ms = ms.filter(|ms| HOLD_MS.contains(ms));
     let wrong = || format!("must be a time of 10ms to 60min, such as `10s`, not `{text}`");
     ms.map(Some).ok_or_else(|| wrong().into())
+}
+
+/// A word; `follow` is what the first version called `off`.
+fn read_failover(given: &Given) -> Result<Failover, Wrong> {
+    match given {
+        Given::Text(word) if word == "follow" => Ok(Failover::Off),
+        given => read_word(given, Failover::WORDS, Failover::from_word),
+    }
 }
 
 fn read_name(given: &Given) -> Result<String, Wrong> {

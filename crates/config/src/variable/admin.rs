@@ -302,14 +302,14 @@ pub(super) const VARIABLES: &[Variable] = &[
         default: "false",
         values: Values::Flag,
         support: Support::Admin,
-        meaning: "whether HTTP is answered at web_port too, as at http_listen",
+        meaning: "whether the web console is served at web_port too, as at console_listen",
     },
     Variable {
         name: "admin-web_port",
         default: "6080",
         values: Values::Numbers(1, 65_534),
         support: Support::Admin,
-        meaning: "a port of 127.0.0.1 for HTTP",
+        meaning: "a port of 127.0.0.1 for the web console",
     },
     Variable {
         name: "admin-web_verbosity",

@@ -8,7 +8,7 @@ use trunkline_topology::Secret;
 
 use super::{
     questions::{Table, sources_of},
-    survey::Baggage,
+    survey::{Baggage, received},
     talk::{Failed, Talk, quoted},
 };
 
@@ -36,6 +36,7 @@ pub(super) struct Job<'a> {
 struct Words {
     status: &'static str,
     stop: &'static str,
+    stop_receiving: &'static str,
     start: &'static str,
     forget: &'static str,
     read_only: &'static str,
@@ -44,6 +45,7 @@ struct Words {
 const MARIADB: Words = Words {
     status: "SHOW ALL SLAVES STATUS",
     stop: "STOP SLAVE",
+    stop_receiving: "STOP SLAVE IO_THREAD",
     start: "START SLAVE",
     forget: "RESET SLAVE ALL",
     read_only: "SET GLOBAL read_only = 1",
@@ -51,6 +53,7 @@ const MARIADB: Words = Words {
 const MYSQL: Words = Words {
     status: "SHOW REPLICA STATUS",
     stop: "STOP REPLICA",
+    stop_receiving: "STOP REPLICA IO_THREAD",
     start: "START REPLICA",
     forget: "RESET REPLICA ALL",
     read_only: "SET GLOBAL super_read_only = 1",
@@ -91,9 +94,16 @@ pub(super) async fn perform(
     job: &Job<'_>,
     time_max: Duration,
 ) -> Result<Done, Failed> {
+    if *job.action == Action::Fence {
+        return fence(talk).await;
+    }
     let family = talk.family().await?;
     let words = Words::of(family);
     match job.action {
+        Action::Fence | Action::FenceByScript | Action::Note => {
+            Err(Failed::known("that is not said to a server"))
+        }
+        Action::Finish => finish(talk, family, words).await,
         Action::Demote => demote(talk, job, family, time_max).await,
         Action::Undemote => {
             talk.execute("SET GLOBAL read_only = 0").await?;
@@ -102,7 +112,10 @@ pub(super) async fn perform(
             }
             Ok(done("it takes writes again"))
         }
-        Action::CatchUp(position) => catch_up(talk, family, position).await,
+        Action::CatchUp(position) => {
+            catch_up(talk, family, position).await?;
+            Ok(done("it has all transactions of the old writer"))
+        }
         Action::Promote => {
             talk.execute(words.stop).await?;
             talk.execute("SET GLOBAL read_only = 0").await?;
@@ -190,7 +203,7 @@ async fn end_sessions(talk: &mut Talk, which: &str) -> Result<u32, Failed> {
 }
 
 /// Waits until the server has these transactions, and no longer than it goes on applying.
-async fn catch_up(talk: &mut Talk, family: Family, position: &str) -> Result<Done, Failed> {
+async fn catch_up(talk: &mut Talk, family: Family, position: &str) -> Result<(), Failed> {
     let position = quoted(position);
     let wait = match family {
         Family::MariaDb => format!("SELECT MASTER_GTID_WAIT({position}, {WAIT_SEC})"),
@@ -203,7 +216,37 @@ async fn catch_up(talk: &mut Talk, family: Family, position: &str) -> Result<Don
             return Err(Failed::known(format!("it applies nothing any more: {}", source.error)));
         }
     }
-    Ok(done("it has all transactions of the old writer"))
+    Ok(())
+}
+
+/// A server receives nothing more, and applies what it has received.
+async fn finish(talk: &mut Talk, family: Family, words: &Words) -> Result<Done, Failed> {
+    talk.execute(words.stop_receiving).await?;
+    let status = talk.ask(words.status).await?;
+    let received = received(&Table(&status), family);
+    if !received.is_empty() {
+        catch_up(talk, family, &received).await?;
+    }
+    let value = talk.value(position_of(family)).await?.replace('\n', "");
+    Ok(Done { said: "it has applied what it had received".to_owned(), value })
+}
+
+/// A lost writer is looked at: nobody listens there, or it says whether it takes writes.
+async fn fence(talk: &mut Talk) -> Result<Done, Failed> {
+    loop {
+        let (said, value) = match talk.value("SELECT @@global.read_only").await.as_deref() {
+            Ok("0" | "OFF") => ("it answers, and takes writes", "writable"),
+            Ok(_) => ("it is read-only", "read-only"),
+            Err(failed) if failed.is_refused => ("it refuses connections", "refuses"),
+            // It may be ending, or just beginning.
+            Err(_) => {
+                talk.drop_connection();
+                sleep(LOOK_EVERY).await;
+                continue;
+            }
+        };
+        return Ok(Done { said: said.to_owned(), value: value.to_owned() });
+    }
 }
 
 /// The new writer forgets that it was a replica, and gets what the old one had as a writer.

@@ -1,6 +1,8 @@
 //! One cluster: its decision, its conversations with servers, and its cell; [`switching`] has its
-//! switchovers.
+//! switchovers, [`failing`] its failovers, [`rejoining`] servers that replicate again.
 
+pub(super) mod failing;
+pub(super) mod rejoining;
 pub(super) mod switching;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
@@ -33,6 +35,8 @@ use super::{
     log,
     questions::{self, Topic},
 };
+use failing::Failing;
+use rejoining::Rejoining;
 use switching::Switching;
 
 use crate::{
@@ -108,6 +112,8 @@ pub(super) struct Following {
     /// Whether something has come in since it was shown.
     has_news: bool,
     switching: Switching,
+    failing: Failing,
+    rejoining: Rejoining,
 }
 
 impl Following {
@@ -126,7 +132,14 @@ impl Following {
             untold: Vec::new(),
             has_news: true,
             switching: Switching::default(),
+            failing: Failing::default(),
+            rejoining: Rejoining::default(),
         }
+    }
+
+    /// Whether a server is a member.
+    pub(super) fn has(&self, address: &Address) -> bool {
+        self.configured.members.iter().any(|member| member.address == *address)
     }
 
     /// Whether it goes on with another configuration.
@@ -141,6 +154,7 @@ impl Following {
         self.account = Account::of_monitor(snapshot, entry.begins_as_listed());
         self.is_enabled = settings.monitor_enabled;
         self.switching.renew(snapshot);
+        self.failing.renew(snapshot, entry);
         let (policy, timeout_ms) = policy(settings, entry);
         self.timeout = Duration::from_millis(timeout_ms);
         self.cluster.set_policy(policy);
@@ -347,6 +361,9 @@ impl Following {
         warnings.extend(self.cluster.trouble(host).map(str::to_owned));
         let membership = facts.and_then(|facts| facts.membership.as_ref());
         warnings.extend(membership.and_then(|it| it.refusal.clone()));
+        if self.cluster.is_away(host) {
+            warnings.push("it is in maintenance".to_owned());
+        }
         MemberRow {
             address: member.address.to_string(),
             role: self.cluster.standing(host).name().to_owned(),
@@ -524,8 +541,9 @@ impl Look {
 
 /// What it means that a server has not told.
 fn miss(error: &LearnError) -> Miss {
-    match error.is_of_connection() {
-        true => Miss::Refused(error.to_string()),
-        false => Miss::Denied(error.to_string()),
+    match (error.is_unreachable(), error.is_of_connection()) {
+        (true, _) => Miss::TimedOut,
+        (false, true) => Miss::Refused(error.to_string()),
+        (false, false) => Miss::Denied(error.to_string()),
     }
 }

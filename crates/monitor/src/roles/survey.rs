@@ -22,7 +22,7 @@ const EVENTS_MAX: usize = 10_000;
 /// What is asked of variables.
 const VARIABLES: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('version', 'log_bin', \
     'log_slave_updates', 'log_replica_updates', 'gtid_mode', 'gtid_executed', 'gtid_binlog_pos', \
-    'event_scheduler', 'server_uuid') OR Variable_name LIKE 'rpl_semi_sync_%'";
+    'event_scheduler', 'server_uuid', 'read_only', 'super_read_only') OR Variable_name LIKE 'rpl_semi_sync_%'";
 /// Columns that say what a replica leaves out.
 const FILTERS: [&str; 9] = [
     "Replicate_Do_DB",
@@ -53,6 +53,8 @@ pub(super) struct Baggage {
     pub(super) runs_events: bool,
     /// Events that run there.
     pub(super) events: Vec<ScheduledEvent>,
+    /// Events that run on its source.
+    pub(super) events_of_source: Vec<ScheduledEvent>,
     /// Variables of semi-synchronous replication.
     pub(super) semi_sync: Vec<(String, String)>,
     /// How it replicates, in words of a statement that makes it.
@@ -110,6 +112,8 @@ async fn ask(
             Family::MySql => variables.text("gtid_executed").replace('\n', ""),
         },
         runs_events: variables.text("event_scheduler") == "ON",
+        uuid: variables.text("server_uuid"),
+        is_writable: !variables.is_on("read_only"),
         ..Survey::default()
     };
     let mut baggage = Baggage {
@@ -135,7 +139,9 @@ async fn ask(
     }
     if survey.missing.is_empty() {
         survey.open_sec = open_sec(talk).await?;
-        baggage.events = events(talk).await?;
+        baggage.events = events(talk, "'ENABLED'").await?;
+        let disabled = "'SLAVESIDE_DISABLED', 'REPLICA_SIDE_DISABLED'";
+        baggage.events_of_source = events(talk, disabled).await?;
     }
     let status = match family {
         Family::MariaDb => talk.ask("SHOW ALL SLAVES STATUS").await?,
@@ -148,6 +154,7 @@ async fn ask(
         .enumerate()
         .map(|(row, source)| source_survey(&table, row, source, known))
         .collect();
+    survey.received = received(&table, family);
     baggage.options = options(&table, family);
     Ok((survey, baggage))
 }
@@ -163,6 +170,17 @@ pub(super) async fn lacking(talk: &mut Talk, positions: &[String]) -> Result<Vec
     Ok(lacking)
 }
 
+/// The transactions that a replica has received from all of its sources.
+pub(super) fn received(status: &Table<'_>, family: Family) -> String {
+    let column = match family {
+        Family::MariaDb => "Gtid_IO_Pos",
+        Family::MySql => "Retrieved_Gtid_Set",
+    };
+    let of_sources = status.rows().filter_map(|row| status.text(row, &[column]));
+    let texts: Vec<String> = of_sources.filter(|text| !text.is_empty()).collect();
+    texts.join(",").replace('\n', "")
+}
+
 fn source_survey(table: &Table<'_>, row: usize, source: &Source, known: &[Known]) -> SourceSurvey {
     let text = |names: &[&str]| table.text(row, names).unwrap_or_default();
     let is_there = |it: &&Known| it.endpoint == source.endpoint;
@@ -176,6 +194,7 @@ fn source_survey(table: &Table<'_>, row: usize, source: &Source, known: &[Known]
     SourceSurvey {
         host: found.map(|it| it.host),
         runs: source.receives == Thread::Connected && source.applies,
+        applies: source.applies,
         lag_sec: source.lag_sec,
         delay_sec: text(&["SQL_Delay"]).parse().unwrap_or_default(),
         filters: filters.map(|name| (*name).to_owned()).collect(),
@@ -238,12 +257,12 @@ async fn open_sec(talk: &mut Talk) -> Result<Vec<u64>, Failed> {
     Ok(open.rows.iter().filter_map(value).collect())
 }
 
-/// Events that run there, as far as the account sees them.
-async fn events(talk: &mut Talk) -> Result<Vec<ScheduledEvent>, Failed> {
+/// Events with one of these states, as far as the account sees them.
+async fn events(talk: &mut Talk, states: &str) -> Result<Vec<ScheduledEvent>, Failed> {
     let found = talk
         .ask(&format!(
             "SELECT EVENT_SCHEMA, EVENT_NAME, DEFINER, SQL_MODE, CHARACTER_SET_CLIENT, \
-             COLLATION_CONNECTION FROM information_schema.EVENTS WHERE STATUS = 'ENABLED' \
+             COLLATION_CONNECTION FROM information_schema.EVENTS WHERE STATUS IN ({states}) \
              LIMIT {EVENTS_MAX}"
         ))
         .await?;

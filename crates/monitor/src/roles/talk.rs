@@ -29,6 +29,8 @@ pub(super) struct Failed {
     pub(super) why: String,
     /// It did not answer: it may have done it.
     pub(super) is_unknown: bool,
+    /// Nobody listens there.
+    pub(super) is_refused: bool,
 }
 
 impl From<LearnError> for Failed {
@@ -36,13 +38,13 @@ impl From<LearnError> for Failed {
         let why = error.to_string();
         // What a server has answered it has not done.
         let is_unknown = !why.starts_with("error ");
-        Self { why, is_unknown }
+        Self { why, is_unknown, is_refused: error.is_refused() }
     }
 }
 
 impl Failed {
     pub(super) fn known(why: impl Into<String>) -> Self {
-        Self { why: why.into(), is_unknown: false }
+        Self { why: why.into(), is_unknown: false, is_refused: false }
     }
 }
 
@@ -78,6 +80,11 @@ impl Talk {
         }
     }
 
+    /// The connection is not used again; nothing runs there that matters.
+    pub(super) fn drop_connection(&mut self) {
+        self.connected = None;
+    }
+
     /// Does something within this time. What is given up is ended before anything else is said.
     pub(super) async fn within(
         &mut self,
@@ -90,7 +97,7 @@ impl Talk {
         });
         match worked.await {
             Ok(Ok(done)) => Ok(done),
-            Ok(Err(Failed { why, is_unknown })) => {
+            Ok(Err(Failed { why, is_unknown, .. })) => {
                 if is_unknown {
                     self.forget();
                 }
@@ -118,7 +125,8 @@ impl Talk {
         while self.value(&look).await? != "0" {
             if Instant::now() >= until {
                 let why = "a statement that was given up still runs there";
-                return Err(Failed { why: why.to_owned(), is_unknown: true });
+                let why = why.to_owned();
+                return Err(Failed { why, is_unknown: true, is_refused: false });
             }
             sleep(GONE_LOOK).await;
         }

@@ -69,6 +69,8 @@ pub struct Connector {
 #[derive(Default)]
 pub struct TlsSetup {
     acceptor: Option<Arc<Acceptor>>,
+    /// The console's, where it is not the same.
+    console: Option<Arc<Acceptor>>,
     connectors: HashMap<ConnectorKey, Arc<Connector>>,
     password_key: Option<Arc<PrivateKey>>,
     /// What an operator should hear.
@@ -96,6 +98,13 @@ impl TlsSetup {
         if wants_tls {
             match accept(settings, folders, before, &mut setup.warnings) {
                 Ok(acceptor) => setup.acceptor = acceptor,
+                Err(error) => errors.push(error),
+            }
+        }
+        if wants_own_for_console(settings, setup.acceptor.is_some()) {
+            let before = previous.and_then(|previous| previous.console.as_ref());
+            match accept_console(settings, folders, before, &mut setup.warnings) {
+                Ok(acceptor) => setup.console = acceptor,
                 Err(error) => errors.push(error),
             }
         }
@@ -136,6 +145,7 @@ impl TlsSetup {
             other.connectors.get(key).is_some_and(|found| Arc::ptr_eq(found, connector))
         };
         same(self.acceptor.as_ref(), other.acceptor.as_ref())
+            && same(self.console.as_ref(), other.console.as_ref())
             && self.connectors.len() == other.connectors.len()
             && self.connectors.iter().all(is_there)
     }
@@ -149,6 +159,7 @@ impl TlsSetup {
         if config.settings.tls_cert.is_empty() {
             config.settings.have_ssl = false;
             config.settings.listen_tls.clear();
+            config.settings.console_listen = None;
         }
         Self::load(&config, folders, None).map(|setup| setup.warnings)
     }
@@ -156,6 +167,11 @@ impl TlsSetup {
     /// What clients are shown; `None` when TLS is off for them.
     pub fn acceptor(&self) -> Option<&Acceptor> {
         self.acceptor.as_deref()
+    }
+
+    /// What browsers are shown by the console; `None` when there is nothing to show.
+    pub fn console(&self) -> Option<&Acceptor> {
+        self.console.as_deref().or_else(|| self.acceptor())
     }
 
     /// What clients encrypt their passwords for that have no TLS, where a file has been named.
@@ -288,6 +304,36 @@ fn accept(
     let config = Arc::new(config);
     let name = cert;
     Ok(Some(Arc::new(Acceptor { config, fingerprint, not_after_unix_sec, name, inputs })))
+}
+
+/// Whether the console shows browsers something else than what clients are shown: another
+/// certificate, or the same one without asking for theirs.
+fn wants_own_for_console(settings: &Settings, has_acceptor: bool) -> bool {
+    match settings.console_listen {
+        _ if !settings.console_cert.is_empty() => true,
+        Some(_) => !has_acceptor || !settings.tls_client_ca.is_empty(),
+        None => has_acceptor && !settings.tls_client_ca.is_empty(),
+    }
+}
+
+/// What browsers are shown by the console.
+fn accept_console(
+    settings: &Settings,
+    folders: &TlsFolders,
+    before: Option<&Arc<Acceptor>>,
+    warnings: &mut Vec<String>,
+) -> Result<Option<Arc<Acceptor>>, String> {
+    let mut settings = settings.clone();
+    settings.tls_client_ca.clear();
+    settings.tls_client_crl.clear();
+    if settings.console_cert.is_empty() {
+        return accept(&settings, folders, before, warnings);
+    }
+    settings.tls_cert = std::mem::take(&mut settings.console_cert);
+    settings.tls_key = std::mem::take(&mut settings.console_key);
+    settings.tls_key_password_file.clear();
+    let accepted = accept(&settings, folders, before, warnings);
+    accepted.map_err(|error| error.replacen("tls_", "console_", 1))
 }
 
 /// The password of an encrypted key.

@@ -55,8 +55,8 @@ fn check_session(
             let is_held = unit == Some(&ran.link)
                 || is_ahead
                 || hiding.contains(&ran.link)
-                || place.said.held
-                    && (visited.contains(&ran.link) || has_left_unseen(session, ran))
+                || (place.said.held && visited.contains(&ran.link)
+                    || has_left_unseen(session, ran))
                     && (wished.contains(&ran.link) || may_follow(index, session, &place, ran));
             let begin = place.said.unit.and_then(|unit| begun.get(&unit));
             let may_begin = begin.is_some_and(|begin| is_allowed(index, session, begin, ran));

@@ -181,6 +181,9 @@ fn autocommitted(index: &Index<'_>, place: &Place<'_>, found: &mut Vec<Violation
     }
 }
 
+/// Statements that were interrupted, perhaps before they were sent.
+const INTERRUPTED: [u16; 2] = [1317, 1907];
+
 /// How a transaction ended, as its client knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
@@ -249,8 +252,10 @@ fn verdict(places: &[Place<'_>]) -> Verdict {
         let known = place.exchange.known(place.part);
         match (place.said.ends, known) {
             (Some(Ends::Commit), Known::Done) => verdict = Verdict::Committed,
-            // What commits before it fails has committed.
-            (Some(Ends::Commit), Known::Failed(error)) if !is_of_connection(error) => {
+            // What commits before it fails has committed, unless no server may have got it.
+            (Some(Ends::Commit), Known::Failed(error))
+                if !is_of_connection(error) && !INTERRUPTED.contains(&error.code) =>
+            {
                 verdict = Verdict::Committed;
             }
             (Some(Ends::Rollback), Known::Done) => verdict = Verdict::RolledBack,

@@ -5,11 +5,12 @@ use std::{sync::Arc, time::Duration};
 use tokio::sync::{mpsc, oneshot, watch};
 use trunkline_admin::{
     Answer, ApplyFuture, Ending, FailedLogins, Health, HostgroupTraffic, KillFuture, NotKilled,
-    PausedHostgroup, ReportFuture, Runtime, SessionsFuture, StatusSource, Switched, Traffic,
+    OfCluster, PausedHostgroup, ReportFuture, Runtime, SessionsFuture, StatusSource, Switched,
+    Traffic,
 };
 use trunkline_budget::Budget;
 use trunkline_config::{Config, Snapshot};
-use trunkline_monitor::SwitchoverRequest;
+use trunkline_monitor::{ClusterOrder, ClusterRequest, SwitchoverRequest};
 use trunkline_proxy::{DataPlane, KillAnswer, KillScope, Pause, TlsSetup};
 use trunkline_stats::{
     DigestQuery, DigestRow, Inventory, SessionQuery, SessionRow, Topology,
@@ -58,14 +59,14 @@ pub(super) enum Request {
 pub(super) struct Control {
     reporter: Arc<Reporter>,
     requests: mpsc::Sender<Request>,
-    switchovers: mpsc::Sender<SwitchoverRequest>,
+    cluster_requests: mpsc::Sender<ClusterRequest>,
     snapshots: watch::Receiver<Arc<Snapshot>>,
 }
 
 /// Where what is asked for comes out.
 pub(super) struct AskedFor {
     pub requests: mpsc::Receiver<Request>,
-    pub switchovers: mpsc::Receiver<SwitchoverRequest>,
+    pub cluster_requests: mpsc::Receiver<ClusterRequest>,
 }
 
 impl Control {
@@ -75,9 +76,9 @@ impl Control {
         snapshots: watch::Receiver<Arc<Snapshot>>,
     ) -> (Self, AskedFor) {
         let (requests, asked) = mpsc::channel(REQUESTS_MAX);
-        let (switchovers, wanted) = mpsc::channel(REQUESTS_MAX);
-        let asked = AskedFor { requests: asked, switchovers: wanted };
-        (Self { reporter, requests, switchovers, snapshots }, asked)
+        let (cluster_requests, wanted) = mpsc::channel(REQUESTS_MAX);
+        let asked = AskedFor { requests: asked, cluster_requests: wanted };
+        (Self { reporter, requests, cluster_requests, snapshots }, asked)
     }
 }
 
@@ -346,7 +347,8 @@ impl Runtime for Control {
             let request = SwitchoverRequest { cluster, to, is_check, answer };
             let failed =
                 |why: &str| Switched { failed: Some(why.to_owned()), ..Switched::default() };
-            if self.switchovers.send(request).await.is_err() {
+            let request = ClusterRequest::Switchover(request);
+            if self.cluster_requests.send(request).await.is_err() {
                 return failed("the process stops");
             }
             match answered.await {
@@ -355,6 +357,22 @@ impl Runtime for Control {
                 }
                 Err(_) => failed("the cluster is not configured any more: see its events"),
             }
+        })
+    }
+
+    fn cluster_order(&self, order: OfCluster) -> ApplyFuture<'_> {
+        Box::pin(async move {
+            let (teller, answered) = oneshot::channel();
+            let order = match order {
+                OfCluster::Rejoin(server) => ClusterOrder::Rejoin(server),
+                OfCluster::Maintenance(server, is_on) => ClusterOrder::Maintenance(server, is_on),
+                OfCluster::ClearFailover(cluster) => ClusterOrder::ClearFailover(cluster),
+            };
+            let request = ClusterRequest::Order(order, teller);
+            let sent = self.cluster_requests.send(request).await;
+            sent.map_err(|_| "the process stops".to_owned())?;
+            let gone = |_| "the cluster is not configured any more: see its events".to_owned();
+            Ok(vec![answered.await.map_err(gone)??])
         })
     }
 

@@ -85,7 +85,8 @@ pub(super) fn read(args: &ServeArgs) -> Result<(Origin, Read, Option<Database>),
     }
 }
 
-/// What the admin port shows of a file, when the file asks for that port or for the API. What has
+/// What the admin port shows of a file, when the file asks for that port, for the API or for the
+/// console. What has
 /// no place in its tables is a warning.
 fn shown(path: &Path, read: &mut Read) -> Result<Option<Database>, Vec<String>> {
     let settings = &read.config.settings;
@@ -95,7 +96,7 @@ fn shown(path: &Path, read: &mut Read) -> Result<Option<Database>, Vec<String>> 
     // There may be passwords in it.
     let text = Secret::new(fs::read_to_string(path).unwrap_or_default());
     let has_port = text.expose().contains("admin_listen");
-    if !has_api && !has_port {
+    if !has_api && !has_port && settings.console_listen.is_none() {
         return Ok(None);
     }
     let imported = rows_of(path).unwrap_or_else(|errors| {

@@ -15,6 +15,7 @@ use tokio::{
     sync::watch,
 };
 use trunkline_admin::{
+    Console,
     control::ControlSocket,
     event_script, glb,
     import::Format,
@@ -70,7 +71,7 @@ pub(super) async fn start(
     let summary = summary(&read.config);
     let tls = Arc::new(load_tls(&origin, &read.config)?);
     let snapshot = read.config.snapshot(None);
-    let http = claim_ports(&snapshot.settings).await?;
+    let ports = claim_ports(&snapshot.settings).await?;
     let admin = bind_admin(database.as_ref()).await?;
     let control_socket = bind_control(&snapshot.settings, &origin.path()).await;
     let state_file = snapshot.settings.state_file.path(&origin.path());
@@ -123,7 +124,7 @@ pub(super) async fn start(
     if let Some(service) = &service {
         service.has_begun().await.map_err(|error| anyhow!(error))?;
     }
-    open_ports(http, admin, &reporter, service.as_ref(), &snapshot.settings)?;
+    open_ports(ports, admin, &reporter, service.as_ref())?;
     let notifier = Notifier::of_environment();
     notifier.ready(&format!("serving {summary}"));
     let parts = Parts {
@@ -161,25 +162,32 @@ fn settle_process(settings: &Settings) -> Option<u64> {
     open_files
 }
 
-/// Answers over HTTP and on the admin port until the process ends.
-fn open_ports(
+/// Listeners of the control plane.
+#[derive(Default)]
+struct Ports {
     http: Option<TcpListener>,
+    console: Option<TcpListener>,
+}
+
+/// Answers over HTTP and on the admin port, and serves the console, until the process ends.
+fn open_ports(
+    ports: Ports,
     admin: Vec<AdminListener>,
     reporter: &Arc<Reporter>,
     service: Option<&Arc<AdminService>>,
-    settings: &Settings,
 ) -> Result<()> {
-    if let Some(listener) = http {
+    let own = [&ports.http, &ports.console].into_iter().flatten();
+    let own = own.filter_map(|listener| listener.local_addr().ok()).collect();
+    if let Some(listener) = ports.http {
         serve_http(listener, Arc::clone(reporter), service.cloned())?;
     }
     if let Some(service) = service {
+        let console = Console::new(Arc::clone(service), Arc::clone(reporter) as _);
+        if let Some(listener) = ports.console {
+            serve_console(listener, Arc::clone(&console))?;
+        }
         let source = Arc::clone(reporter) as _;
-        tokio::spawn(keep_ports(
-            Arc::clone(service),
-            source,
-            service.ports(),
-            settings.http_listen,
-        ));
+        tokio::spawn(keep_ports(Arc::clone(service), source, console, service.ports(), own));
         serve_admin(service, admin);
     }
     Ok(())
@@ -196,15 +204,23 @@ fn load_tls(origin: &Origin, config: &Config) -> Result<TlsSetup> {
     }
 }
 
-/// Fails when a port is not to be had; the listener for HTTP.
-async fn claim_ports(settings: &Settings) -> Result<Option<TcpListener>> {
+/// Fails when a port is not to be had; the listeners for HTTP and for the console.
+async fn claim_ports(settings: &Settings) -> Result<Ports> {
     for listen in &settings.listen {
         claim(listen).with_context(|| format!("can't listen at {listen}"))?;
     }
-    let Some(listen) = settings.http_listen else { return Ok(None) };
-    let listener = TcpListener::bind(listen).await;
-    let reason = || format!("can't listen at http_listen = \"{listen}\"");
-    listener.map(Some).with_context(reason)
+    let mut ports = Ports::default();
+    if let Some(listen) = settings.http_listen {
+        let listener = TcpListener::bind(listen).await;
+        let reason = || format!("can't listen at http_listen = \"{listen}\"");
+        ports.http = Some(listener.with_context(reason)?);
+    }
+    if let Some(listen) = settings.console_listen {
+        let listener = TcpListener::bind(listen).await;
+        let reason = || format!("can't listen at console_listen = \"{listen}\"");
+        ports.console = Some(listener.with_context(reason)?);
+    }
+    Ok(ports)
 }
 
 /// Says what an operator should hear of the configuration.
@@ -376,6 +392,18 @@ fn serve_http(
         let shutdown = std::future::pending();
         if let Err(error) = trunkline_admin::serve(listener, reporter, service, shutdown).await {
             tracing::error!("HTTP has ended: {error}");
+        }
+    });
+    Ok(())
+}
+
+/// Serves the console until the process ends.
+fn serve_console(listener: TcpListener, console: Arc<Console>) -> Result<()> {
+    tracing::info!("web console on https://{}", listener.local_addr().context("console_listen")?);
+    tokio::spawn(async move {
+        let shutdown = std::future::pending();
+        if let Err(error) = trunkline_admin::serve_console(listener, console, shutdown).await {
+            tracing::error!("the web console has ended: {error}");
         }
     });
     Ok(())

@@ -30,7 +30,7 @@ use crate::{
     config_file::{counted, summary},
     serve::{
         control::{AskedFor, Request},
-        limits,
+        failovers, limits,
         log::Log,
         notify::Notifier,
         origin::Origin,
@@ -123,8 +123,11 @@ impl Supervisor {
         tokio::spawn(keep_pinging(seen.clone(), works_with.clone(), Arc::clone(&board)));
         let (told, clusters) = mpsc::channel(OUTCOMES_MAX);
         // Nobody else asks for one.
-        let switchovers = std::mem::replace(&mut parts.asked_for.switchovers, mpsc::channel(1).1);
-        let following = keep_following(seen.clone(), works_with.clone(), board, told, switchovers);
+        let cluster_requests = &mut parts.asked_for.cluster_requests;
+        let requests = std::mem::replace(cluster_requests, mpsc::channel(1).1);
+        let aids = failovers::aids(&parts);
+        let following =
+            keep_following(seen.clone(), works_with.clone(), board, told, requests, aids);
         tokio::spawn(following);
         let turn = Arc::default();
         tokio::spawn(keep_looking_up_users(

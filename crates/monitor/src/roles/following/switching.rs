@@ -22,6 +22,8 @@ use super::{
         talk::{LOCK, Talk},
     },
     Following, endpoint,
+    failing::Votes,
+    rejoining::Rejoined,
 };
 use crate::{Account, conversation::Way};
 
@@ -68,18 +70,28 @@ pub(in super::super) enum Told {
     Surveyed(String, Box<Prepared>),
     /// A step has ended.
     Done { cluster: String, run: u64, step: u32, result: Result<Done, Failure> },
+    /// Members were asked in a failover.
+    Voted { cluster: String, run: u64, votes: Box<Votes> },
+    /// A step of a failover has ended.
+    FailoverStep { cluster: String, run: u64, step: u32, result: Result<Done, Failure> },
+    /// A server replicates again, or does not.
+    Rejoined(String, Box<Rejoined>),
 }
 
 impl Told {
     pub(in super::super) fn cluster(&self) -> &str {
         match self {
-            Self::Surveyed(cluster, _) | Self::Done { cluster, .. } => cluster,
+            Self::Surveyed(cluster, _)
+            | Self::Rejoined(cluster, _)
+            | Self::Done { cluster, .. }
+            | Self::Voted { cluster, .. }
+            | Self::FailoverStep { cluster, .. } => cluster,
         }
     }
 }
 
 /// Servers by what is said to them.
-type Talks = HashMap<HostId, Arc<Mutex<Talk>>>;
+pub(super) type Talks = HashMap<HostId, Arc<Mutex<Talk>>>;
 
 /// What a switchover begins with.
 pub(in super::super) struct Prepared {
@@ -130,6 +142,16 @@ impl Default for Switching {
 }
 
 impl Switching {
+    /// As whom servers replicate, or why nobody can.
+    pub(super) fn replication(&self) -> Result<Arc<(String, Secret<String>)>, String> {
+        self.replication.clone()
+    }
+
+    /// Whether one is under way.
+    pub(super) fn is_under_way(&self) -> bool {
+        self.run.is_some()
+    }
+
     /// Takes over a configuration.
     pub(super) fn renew(&mut self, snapshot: &Snapshot) {
         let settings = &snapshot.settings;
@@ -208,6 +230,9 @@ impl Following {
         if self.switching.run.is_some() {
             return Err(format!("a switchover of cluster {name} is under way"));
         }
+        if self.failing.is_under_way() {
+            return Err(format!("a failover of cluster {name} is under way"));
+        }
         let writer = self.writer_now().ok_or_else(|| format!("cluster {name} has no writer"))?;
         let to = match &request.to {
             None => None,
@@ -220,13 +245,18 @@ impl Following {
             }
         };
         let account = self.switching.replication.as_ref().map(|_| ()).map_err(Clone::clone);
+        Ok((Wish { writer, to, account, is_group }, self.talks(tls)))
+    }
+
+    /// A connection to each member, none of which stands yet.
+    pub(super) fn talks(&self, tls: &Arc<TlsSetup>) -> Talks {
         let talks = self.servers.iter().map(|(host, entries)| {
             let server = &entries.writer;
             let account = self.switching.account.clone();
             let talk = Talk::new(Arc::clone(server), Way::to(server, tls), account);
             (*host, Arc::new(Mutex::new(talk)))
         });
-        Ok((Wish { writer, to, account, is_group }, talks.collect()))
+        talks.collect()
     }
 
     /// Who writes, whatever the kind of the cluster.
@@ -236,7 +266,7 @@ impl Following {
     }
 
     /// Members as other servers know them.
-    fn known(&self) -> Vec<Known> {
+    pub(super) fn known(&self) -> Vec<Known> {
         let known = |member: &trunkline_config::snapshot::Member| {
             let host = HostId(member.number);
             let identity = self.cluster.facts(host).map(|facts| facts.identity.clone());
@@ -250,6 +280,11 @@ impl Following {
     pub(in super::super) fn take_told(&mut self, now_ms: u64, told: Told) {
         match told {
             Told::Surveyed(_, prepared) => self.begin(now_ms, *prepared),
+            Told::Rejoined(_, rejoined) => self.take_rejoined(now_ms, *rejoined),
+            Told::Voted { run, votes, .. } => self.take_votes(now_ms, run, *votes),
+            Told::FailoverStep { run, step, result, .. } => {
+                self.take_step(now_ms, run, step, result);
+            }
             Told::Done { run, step, result, .. } => {
                 if run == self.switching.runs {
                     self.with_run(now_ms, |run, orders| {
@@ -278,7 +313,7 @@ impl Following {
         let failed = match (reasons.is_empty(), self.writer_now() == Some(wish.writer)) {
             (false, _) => Some(reasons.join("; ")),
             (true, false) => Some("another server writes by now".to_owned()),
-            (true, true) if self.switching.run.is_some() => {
+            (true, true) if self.switching.run.is_some() || self.failing.is_under_way() => {
                 Some("a switchover is under way".to_owned())
             }
             (true, true) => None,
@@ -332,12 +367,18 @@ impl Following {
         rows
     }
 
-    fn address(&self, host: HostId) -> String {
+    pub(super) fn address(&self, host: HostId) -> String {
         let member = self.configured.member(host.0);
         member.map(|member| member.address.to_string()).unwrap_or_default()
     }
 
-    fn tell(&mut self, now_ms: u64, kind: EventKind, host: Option<HostId>, evidence: String) {
+    pub(super) fn tell(
+        &mut self,
+        now_ms: u64,
+        kind: EventKind,
+        host: Option<HostId>,
+        evidence: String,
+    ) {
         self.on(now_ms, Input::Tell(Event { kind, host, evidence }));
     }
 
@@ -363,18 +404,21 @@ impl Following {
         }
         for order in orders {
             match order {
-                Order::Guide(guidance) => {
-                    self.on(now_ms, Input::Switchover(guidance));
-                    if guidance == Guidance::Drain {
-                        self.untold.push(ClusterNews::WriterDrains);
-                    }
-                }
+                Order::Guide(guidance) => self.guide(now_ms, guidance),
                 Order::Do { step, host, action, within_ms } => {
                     self.switching.due.push((step, host, action, within_ms));
                 }
                 Order::Tell(row) => self.tell_row(now_ms, row),
                 Order::End(outcome) => self.end_switchover(now_ms, outcome),
             }
+        }
+    }
+
+    /// Says of roles what a switchover or a failover does.
+    pub(super) fn guide(&mut self, now_ms: u64, guidance: Guidance) {
+        self.on(now_ms, Input::Switchover(guidance));
+        if guidance == Guidance::Drain {
+            self.untold.push(ClusterNews::WriterDrains);
         }
     }
 
@@ -532,7 +576,7 @@ async fn finish(talk: &mut Talk, wish: &Wish, is_check: bool, members: &mut [Sur
 }
 
 /// Ends all connections.
-fn take_leave(talks: Talks) {
+pub(super) fn take_leave(talks: Talks) {
     for talk in talks.into_values() {
         tokio::spawn(async move {
             let mut talk = talk.lock().await;

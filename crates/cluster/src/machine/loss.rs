@@ -1,0 +1,132 @@
+//! Whether the writer is lost, for the monitor, for traffic, and for its replicas.
+
+use super::{Cluster, Host, HostId, Reach};
+use crate::facts::Thread;
+
+/// What is known of a writer that may be lost.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Loss {
+    /// It is there, or there was none.
+    None,
+    /// It has failed to answer, and that is not enough.
+    Doubtful {
+        /// The writer.
+        writer: HostId,
+        /// What is missing.
+        why: String,
+    },
+    /// Nobody hears of it.
+    Certain {
+        /// The writer.
+        writer: HostId,
+        /// Whether it refuses connections; otherwise it is silent.
+        refuses: bool,
+        /// What showed it.
+        why: String,
+    },
+}
+
+/// What the replicas of a server say of it.
+#[derive(Default)]
+struct Witnesses {
+    /// Those that are connected to it, or have not been asked since.
+    hear_it: usize,
+    /// Those that try to reach it in vain.
+    miss_it: usize,
+    /// Those that can't say: they are silent, or do not try.
+    unknown: usize,
+}
+
+impl Cluster {
+    /// Whether the writer is lost. A writer that is only slow, or that a replica still hears, is
+    /// not; nor is one when more than a minority of its replicas can't say.
+    pub fn loss(&self) -> Loss {
+        let Some((writer, host)) = self.missing_writer() else { return Loss::None };
+        let refuses = host.refuses();
+        let Witnesses { hear_it, miss_it, unknown } = self.witnesses(writer, host);
+        let all = hear_it + miss_it + unknown;
+        let doubt = |why: String| Loss::Doubtful { writer, why };
+        if hear_it > 0 {
+            return doubt(format!("{hear_it} of {all} replicas are connected to it"));
+        }
+        if miss_it == 0 {
+            return doubt("no replica says that it has lost it".to_owned());
+        }
+        if unknown * 2 >= all {
+            return doubt(format!("{unknown} of {all} replicas can't say"));
+        }
+        // One refusal is enough where all replicas were cut off at the same time.
+        let is_down = host.reach == Reach::Down || refuses && unknown == 0;
+        if !is_down {
+            return doubt("it may only be slow".to_owned());
+        }
+        if let Some(other) = self.contenders().find(|id| *id != writer) {
+            let other =
+                self.hosts.get(&other).map(|host| host.endpoint.clone()).unwrap_or_default();
+            return doubt(format!("{}:{} takes writes", other.host, other.port));
+        }
+        let how = if refuses { "it refuses connections" } else { "it does not answer" };
+        let why = format!("{how}, and {miss_it} of {all} replicas have lost it");
+        Loss::Certain { writer, refuses, why }
+    }
+
+    /// The writer, or who wrote last, if it does not answer.
+    fn missing_writer(&self) -> Option<(HostId, &Host)> {
+        let known = self.writer.or(self.last_writer);
+        let id = known.or_else(|| self.source_of_all())?;
+        let host = self.hosts.get(&id)?;
+        match host.reach {
+            Reach::Suspect | Reach::Down if !host.marks.is_away => Some((id, host)),
+            Reach::Suspect | Reach::Down | Reach::Unknown | Reach::Up => None,
+        }
+    }
+
+    /// The one member that all replicas replicate from; for a proxy that begins without a writer.
+    fn source_of_all(&self) -> Option<HostId> {
+        let related = self.hosts.iter().filter(|(_, host)| host.is_related());
+        let mut sources = related.filter_map(|(id, _)| self.source_of(*id));
+        let first = sources.next()?;
+        sources.all(|source| source == first).then_some(first)
+    }
+
+    /// Whether a member refuses connections.
+    pub fn refuses(&self, id: HostId) -> bool {
+        self.hosts.get(&id).is_some_and(Host::refuses)
+    }
+
+    fn witnesses(&self, lost: HostId, host: &Host) -> Witnesses {
+        let mut found = Witnesses::default();
+        for (id, replica) in &self.hosts {
+            let is_one = replica.marks.alias_of.is_none() && !replica.marks.is_away;
+            if *id == lost || !is_one || replica.refuses() {
+                continue;
+            }
+            let sources = replica.facts.iter().flat_map(|facts| &facts.sources);
+            let mut from_it = sources.filter(|source| self.member(source) == Some(lost));
+            let Some(source) = from_it.next() else { continue };
+            let is_fresh = replica.told_ms >= host.missing_since_ms();
+            match (replica.reach, source.receives) {
+                (Reach::Up, _) if !is_fresh => found.hear_it += 1,
+                (Reach::Up, Thread::Connected) => found.hear_it += 1,
+                (Reach::Up, Thread::Connecting) => found.miss_it += 1,
+                (Reach::Up | Reach::Unknown | Reach::Suspect | Reach::Down, _) => {
+                    found.unknown += 1;
+                }
+            }
+        }
+        found
+    }
+
+    /// An operator works on a member, or has finished: it takes no statements meanwhile, is not
+    /// elected, and that it does not answer is no loss.
+    pub(super) fn set_away(&mut self, id: HostId, is_away: bool) {
+        if let Some(host) = self.hosts.get_mut(&id) {
+            host.marks.is_away = is_away;
+        }
+    }
+
+    /// Whether an operator works on a member.
+    pub fn is_away(&self, id: HostId) -> bool {
+        self.hosts.get(&id).is_some_and(|host| host.marks.is_away)
+    }
+}

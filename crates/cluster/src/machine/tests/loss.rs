@@ -1,0 +1,116 @@
+//! When the writer is lost.
+
+use super::*;
+
+impl Stage {
+    /// Why the loss is doubtful or certain; empty where there is none.
+    fn loss(&self) -> (&'static str, String) {
+        match self.cluster.loss() {
+            Loss::None => ("none", String::new()),
+            Loss::Doubtful { why, .. } => ("doubtful", why),
+            Loss::Certain { why, .. } => ("certain", why),
+        }
+    }
+
+    fn expect(&self, kind: &str, part: &str) {
+        let (found, why) = self.loss();
+        assert!(found == kind && why.contains(part), "{found}: {why}, not {kind}: {part}");
+    }
+
+    fn loses(&mut self, replicas: &[u32]) {
+        for id in replicas {
+            self.told(*id, replica(*id, 1, Thread::Connecting));
+        }
+    }
+}
+
+#[test]
+fn a_writer_that_refuses_is_lost_as_soon_as_all_replicas_say_so() {
+    let mut stage = Stage::of_three();
+    stage.expect("none", "");
+    stage.refused(1, 1);
+    stage.expect("doubtful", "2 of 2 replicas are connected");
+    stage.loses(&[2]);
+    stage.expect("doubtful", "1 of 2 replicas are connected");
+    stage.loses(&[3]);
+    stage.expect("certain", "it refuses connections, and 2 of 2");
+    stage.seen(1, Evidence::Answered);
+    stage.expect("none", "");
+}
+
+#[test]
+fn time_outs_alone_lose_nothing() {
+    let mut stage = Stage::of_three();
+    stage.timed_out(1, 5);
+    for id in [2, 3] {
+        stage.told(id, replica(id, 1, Thread::Connected));
+    }
+    stage.expect("doubtful", "2 of 2 replicas are connected");
+    stage.loses(&[2, 3]);
+    stage.expect("certain", "it does not answer");
+    let mut stage = Stage::of_three();
+    stage.timed_out(1, 2);
+    stage.loses(&[2, 3]);
+    stage.expect("doubtful", "it may only be slow");
+    stage.timed_out(1, 1);
+    stage.expect("certain", "");
+}
+
+#[test]
+fn replicas_that_are_silent_are_no_witnesses_and_those_that_are_gone_need_not_be_any() {
+    let mut stage = Stage::of_three();
+    stage.refused(1, 3);
+    stage.loses(&[2]);
+    stage.timed_out(3, 3);
+    stage.expect("doubtful", "1 of 2 replicas can't say");
+    let mut stage = Stage::of_three();
+    stage.refused(3, 3);
+    stage.refused(1, 3);
+    stage.loses(&[2]);
+    stage.expect("certain", "1 of 1");
+    // One that an operator has stopped says nothing.
+    let mut stage = Stage::of_three();
+    stage.refused(1, 3);
+    stage.told(2, replica(2, 1, Thread::Stopped));
+    stage.told(3, replica(3, 1, Thread::Stopped));
+    stage.expect("doubtful", "no replica says");
+}
+
+#[test]
+fn what_replicas_said_before_says_nothing() {
+    let mut stage = Stage::of_three();
+    stage.loses(&[2, 3]);
+    stage.refused(1, 3);
+    stage.expect("doubtful", "are connected");
+}
+
+#[test]
+fn a_writer_in_maintenance_and_one_with_a_successor_are_not_lost() {
+    let mut stage = Stage::of_three();
+    stage.on(Input::Away(HostId(1), true));
+    stage.refused(1, 3);
+    stage.loses(&[2, 3]);
+    stage.expect("none", "");
+    stage.on(Input::Away(HostId(1), false));
+    stage.expect("certain", "");
+    stage.told(2, writable(2));
+    stage.expect("none", "");
+    assert_eq!(stage.writer(), Some(2));
+}
+
+#[test]
+fn a_proxy_that_begins_after_the_loss_knows_it_by_the_replicas() {
+    let mut stage = Stage::new(Policy::default(), &[(1, false), (2, false), (3, false)]);
+    stage.refused(1, 3);
+    stage.loses(&[2, 3]);
+    stage.expect("certain", "2 of 2");
+}
+
+#[test]
+fn a_server_in_maintenance_takes_no_reads_and_is_not_chosen() {
+    let mut stage = Stage::of_three();
+    stage.on(Input::Away(HostId(2), true));
+    assert_eq!(stage.standings(), [Standing::Writer, Standing::Standby, Standing::Reader]);
+    stage.on(Input::Away(HostId(2), false));
+    assert_eq!(stage.standings(), [Standing::Writer, Standing::Reader, Standing::Reader]);
+}

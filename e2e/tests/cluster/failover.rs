@@ -1,0 +1,319 @@
+//! `failover = "auto"` on real servers: the writer is killed while clients write.
+
+use std::time::{Duration, Instant};
+
+use super::{
+    switchover::{SWITCHER, administrator, grants, make_table, refusal},
+    *,
+};
+
+/// Clients that write; each second one in transactions.
+const CLIENTS: u32 = 8;
+/// How long a failover may take here, with everything else that runs on the machine.
+const FAILOVER_TIME_MAX: Duration = Duration::from_secs(9);
+
+/// A proxy that fails over, with more settings and more of the cluster.
+fn start_auto(settings: &str, of_cluster: &str, servers: &[Arc<Server>]) -> Result<Trunkline> {
+    let seeds: Vec<_> = servers.iter().map(|it| format!("\"{}\"", it.address())).collect();
+    Trunkline::start_database(&format!(
+        "workers = 2\ncatalog_wait_ms = 10000\nmonitor_read_only_interval = 200\n\
+         monitor_read_only_timeout = 300\nmonitor_account = \"{USER}\"\n\
+         switchover_account = \"{SWITCHER}\"\nreplication_account = \"replica\"\n{settings}\
+         [[cluster]]\nname = \"shop\"\nkind = \"replication\"\nwriter_hostgroup = 10\n\
+         reader_hostgroup = 20\nseeds = [{}]\n{of_cluster}\
+         [[user]]\nname = \"{SWITCHER}\"\npassword = \"{SWITCHER}\"\nactive = false\n\
+         default_hostgroup = 10\n\
+         [[user]]\nname = \"replica\"\npassword = \"replica\"\nactive = false\n\
+         default_hostgroup = 10\n{}",
+        seeds.join(", "),
+        user(10)
+    ))
+}
+
+/// A primary and its replicas, with the accounts and the table.
+fn stand(flavour: Flavour, replicas: u32) -> Result<(Replication, Vec<Arc<Server>>)> {
+    let replication = replication(flavour, replicas)?;
+    let mut servers = vec![Arc::clone(replication.primary())];
+    servers.extend(replication.replicas().iter().cloned());
+    servers[0].sql(&grants(flavour))?;
+    make_table(&servers[0])?;
+    replication.wait_caught_up(SOON)?;
+    Ok((replication, servers))
+}
+
+fn roles_known(proxy: &Trunkline, servers: &[Arc<Server>]) -> Result<()> {
+    wait_role(proxy, &servers[0], "writer")?;
+    servers[1..].iter().try_for_each(|replica| wait_role(proxy, replica, "reader"))
+}
+
+/// Nothing is acknowledged that no replica has.
+fn wait_for_replicas(flavour: Flavour, servers: &[Arc<Server>]) -> Result<()> {
+    let (primary, replicas) = servers.split_first().context("a primary")?;
+    match flavour {
+        Flavour::MariaDb => {
+            for replica in replicas {
+                replica.sql(
+                    "SET GLOBAL rpl_semi_sync_slave_enabled = 1; STOP SLAVE IO_THREAD; \
+                     START SLAVE IO_THREAD",
+                )?;
+            }
+            primary.sql(
+                "SET GLOBAL rpl_semi_sync_master_timeout = 20000, \
+                 rpl_semi_sync_master_wait_point = AFTER_SYNC, rpl_semi_sync_master_enabled = 1",
+            )?;
+        }
+        Flavour::MySql => {
+            // A replica asks for it when it connects.
+            primary.sql(
+                "SET sql_log_bin = 0; \
+                 INSTALL PLUGIN rpl_semi_sync_source SONAME 'semisync_source.so'; \
+                 SET GLOBAL rpl_semi_sync_source_timeout = 20000, \
+                 rpl_semi_sync_source_enabled = 1",
+            )?;
+            for replica in replicas {
+                replica.sql(
+                    "SET GLOBAL super_read_only = 0; SET sql_log_bin = 0; \
+                     INSTALL PLUGIN rpl_semi_sync_replica SONAME 'semisync_replica.so'; \
+                     SET GLOBAL super_read_only = 1; \
+                     SET GLOBAL rpl_semi_sync_replica_enabled = 1; STOP REPLICA IO_THREAD; \
+                     START REPLICA IO_THREAD",
+                )?;
+            }
+        }
+    }
+    let status = match flavour {
+        Flavour::MariaDb => "SHOW STATUS LIKE 'Rpl_semi_sync_master_clients'",
+        Flavour::MySql => "SHOW STATUS LIKE 'Rpl_semi_sync_source_clients'",
+    };
+    let wanted = Some(replicas.len().to_string());
+    wait_until("replicas acknowledge", SOON, || {
+        let rows = primary.root()?.sql(status)?;
+        let count = rows.first().and_then(|row| row.get(1).cloned().flatten());
+        Ok((count == wanted).then_some(()))
+    })
+}
+
+/// What one client did.
+#[derive(Default)]
+struct Written {
+    acknowledged: Vec<u32>,
+    errors: Vec<String>,
+    longest: Duration,
+}
+
+/// Writes numbers until it is over, one by one or in transactions of two; each number once.
+fn write(proxy: &Trunkline, number: u32, is_over: &AtomicBool) -> Result<Written> {
+    let mut written = Written::default();
+    let mut client = client(proxy, "")?;
+    let (mut next, mut last) = (0, Instant::now());
+    while !is_over.load(Ordering::Relaxed) {
+        let insert = |n| format!("INSERT INTO mark.number (client, n) VALUES ({number}, {n})");
+        let count = if number.is_multiple_of(2) { 1 } else { 2 };
+        let done = match count {
+            1 => client.sql(&insert(next)).map(drop),
+            _ => ["BEGIN".to_owned(), insert(next), insert(next + 1), "COMMIT".to_owned()]
+                .iter()
+                .try_for_each(|statement| client.sql(statement).map(drop)),
+        };
+        match done {
+            Ok(()) => {
+                written.acknowledged.extend(next..next + count);
+                written.longest = written.longest.max(last.elapsed());
+                last = Instant::now();
+            }
+            Err(error) => {
+                written.errors.push(format!("client {number}: {error:#}"));
+                client = super::client(proxy, "")?;
+            }
+        }
+        next += count;
+    }
+    Ok(written)
+}
+
+/// The numbers that a server has, of all clients.
+fn numbers(server: &Server) -> Result<Vec<(u32, u32)>> {
+    let rows = server.root()?.sql("SELECT client, n FROM mark.number ORDER BY client, n")?;
+    let number = |cell: &Option<String>| cell.as_ref().and_then(|text| text.parse().ok());
+    let pair = |row: &trunkline_testkit::Row| Some((number(&row[0])?, number(&row[1])?));
+    Ok(rows.iter().filter_map(pair).collect())
+}
+
+/// What clients saw while something was done to the servers.
+struct Seen {
+    acknowledged: Vec<(u32, u32)>,
+    errors: Vec<String>,
+    longest: Duration,
+}
+
+fn write_while(proxy: &Trunkline, work: impl FnOnce() -> Result<()>) -> Result<Seen> {
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let writers: Vec<_> = (0..CLIENTS)
+            .map(|number| {
+                let is_over = &is_over;
+                scope.spawn(move || write(proxy, number, is_over))
+            })
+            .collect();
+        thread::sleep(Duration::from_millis(300));
+        let worked = work();
+        thread::sleep(Duration::from_millis(300));
+        is_over.store(true, Ordering::Relaxed);
+        let mut seen =
+            Seen { acknowledged: Vec::new(), errors: Vec::new(), longest: Duration::ZERO };
+        for (number, writer) in (0..).zip(writers) {
+            let written = writer.join().expect("no panic")?;
+            seen.acknowledged.extend(written.acknowledged.iter().map(|n| (number, *n)));
+            seen.errors.extend(written.errors);
+            seen.longest = seen.longest.max(written.longest);
+        }
+        worked.map(|()| seen)
+    })
+}
+
+fn is_writer(proxy: &Trunkline, servers: &[Arc<Server>]) -> Result<usize> {
+    let mut found = None;
+    wait_until("a new writer", FAILOVER_TIME_MAX, || {
+        for (at, server) in servers.iter().enumerate() {
+            if role(proxy, server)? == "writer" {
+                found = Some(at);
+            }
+        }
+        Ok(found.map(|_| ()))
+    })?;
+    found.context("a writer")
+}
+
+#[test]
+fn a_killed_writer_is_replaced_and_nothing_acknowledged_is_lost_or_done_twice() -> Result<()> {
+    for flavour in FLAVOURS {
+        if !is_available(flavour, "a_killed_writer_is_replaced") {
+            continue;
+        }
+        let (_replication, servers) = stand(flavour, 2)?;
+        wait_for_replicas(flavour, &servers)?;
+        let proxy = start_auto("", "failover = \"auto\"\n", &servers)?;
+        roles_known(&proxy, &servers)?;
+        let seen = write_while(&proxy, || {
+            servers[0].kill_hard()?;
+            is_writer(&proxy, &servers[1..]).map(drop)
+        })
+        .with_context(|| proxy.log())?;
+        let new = 1 + is_writer(&proxy, &servers[1..])?;
+        let kept = numbers(&servers[new])?;
+        let lost: Vec<_> =
+            seen.acknowledged.iter().filter(|it| kept.binary_search(it).is_err()).collect();
+        let twice = kept.windows(2).filter(|pair| pair[0] == pair[1]).count();
+        println!(
+            "{}: longest pause {} ms, {} acknowledged, {} errors {:?}, {} lost, {twice} twice",
+            flavour.name(),
+            seen.longest.as_millis(),
+            seen.acknowledged.len(),
+            seen.errors.len(),
+            seen.errors.first(),
+            lost.len()
+        );
+        ensure!(lost.is_empty() && twice == 0, "lost {lost:?}, {twice} twice");
+        ensure!(seen.longest < FAILOVER_TIME_MAX, "{:?}", seen.longest);
+        // What was open on the killed one is lost once for each client, and nothing else.
+        ensure!(seen.errors.len() <= CLIENTS as usize, "{:?}\n{}", seen.errors, proxy.log());
+        let other = &servers[3 - new];
+        wait_role(&proxy, other, "reader")?;
+        client(&proxy, "")?.sql("INSERT INTO mark.number (client, n) VALUES (100, 1)")?;
+        wait_until("the other replica follows", SOON, || {
+            Ok(numbers(other)?.contains(&(100, 1)).then_some(()))
+        })?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_lost_writer_rejoins_and_one_that_has_more_is_told_of() -> Result<()> {
+    for flavour in FLAVOURS {
+        if !is_available(flavour, "a_lost_writer_rejoins") {
+            continue;
+        }
+        let (_replication, servers) = stand(flavour, 1)?;
+        let [old, new] = &servers[..] else { anyhow::bail!("not two servers") };
+        let proxy = start_auto("", "failover = \"auto\"\n", &servers)?;
+        roles_known(&proxy, &servers)?;
+        let mut admin = administrator(&proxy)?;
+        let maintenance =
+            |server: &Server, word| format!("MAINTENANCE '{}' {word}", server.address());
+        refusal(&mut admin, &maintenance(old, "ON"), "is the writer")?;
+        admin.sql(&maintenance(new, "ON"))?;
+        wait_role(&proxy, new, "standby")?;
+        admin.sql(&maintenance(new, "OFF"))?;
+        wait_role(&proxy, new, "reader")?;
+
+        client(&proxy, "")?.sql("INSERT INTO mark.number (client, n) VALUES (1, 1)")?;
+        wait_until("the replica has it", SOON, || {
+            Ok(numbers(new)?.contains(&(1, 1)).then_some(()))
+        })?;
+        old.kill_hard()?;
+        wait_role(&proxy, new, "writer").with_context(|| proxy.log())?;
+        client(&proxy, "")?.sql("INSERT INTO mark.number (client, n) VALUES (1, 2)")?;
+        old.restart()?;
+        wait_role(&proxy, old, "reader").with_context(|| proxy.log())?;
+        wait_until("the old one follows", SOON, || {
+            Ok(numbers(old)?.contains(&(1, 2)).then_some(()))
+        })?;
+
+        // Somebody promotes it, writes, and notices.
+        old.sql(Words::of(flavour).promote)?;
+        old.sql("INSERT INTO mark.number (client, n) VALUES (2, 1)")?;
+        wait_role(&proxy, old, "fenced")?;
+        let rejoin = format!("REJOIN '{}'", old.address());
+        refusal(&mut admin, &rejoin, "it has transactions that the writer has not: ")?;
+        ensure!(old.value("SELECT @@global.read_only")? == Some("0".to_owned()));
+        refusal(&mut admin, &format!("REJOIN '{}'", new.address()), "is the writer")?;
+        refusal(&mut admin, "REJOIN '10.0.0.1:1'", "no server of any cluster")?;
+
+        // The block holds until somebody ends it; without a replica, nobody could be promoted.
+        refusal(&mut admin, "CLEAR FAILOVER mall", "there is no cluster `mall`")?;
+        admin.sql("CLEAR FAILOVER shop")?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_silent_writer_is_replaced_only_if_that_was_allowed() -> Result<()> {
+    if !is_available(Flavour::MariaDb, "a_silent_writer_is_replaced") {
+        return Ok(());
+    }
+    let (_replication, servers) = stand(Flavour::MariaDb, 2)?;
+    let [old, new, other] = &servers[..] else { anyhow::bail!("not three servers") };
+    for replica in [new, other] {
+        replica.sql(
+            "STOP SLAVE; SET GLOBAL slave_net_timeout = 2; \
+             CHANGE MASTER TO MASTER_HEARTBEAT_PERIOD = 0.5; START SLAVE",
+        )?;
+    }
+    let of_cluster = format!("failover = \"auto\"\ncandidates = [\"{}\"]\n", other.address());
+    let proxy = start_auto("", &of_cluster, &servers)?;
+    roles_known(&proxy, &servers)?;
+    let mut admin = administrator(&proxy)?;
+    let mark = proxy.log_mark();
+    old.pause()?;
+    let result = (|| {
+        proxy.wait_log(mark, "stuck: the old writer can't be fenced", SOON)?;
+        for replica in [new, other] {
+            ensure!(replica.value("SELECT @@global.read_only")? == Some("1".to_owned()));
+            wait_role(&proxy, replica, "reader")?;
+        }
+        for statement in [
+            "SET trunkline-promote_unreachable = 'true'",
+            "LOAD TRUNKLINE VARIABLES TO RUNTIME",
+            "CLEAR FAILOVER shop",
+        ] {
+            admin.sql(statement)?;
+        }
+        wait_role(&proxy, other, "writer")?;
+        client(&proxy, "")?.sql("INSERT INTO mark.number (client, n) VALUES (1, 1)")?;
+        Ok(())
+    })();
+    old.resume()?;
+    result.with_context(|| proxy.log())?;
+    wait_role(&proxy, old, "reader").with_context(|| proxy.log())?;
+    wait_role(&proxy, new, "reader")
+}
