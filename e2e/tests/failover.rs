@@ -469,7 +469,11 @@ fn issue_16_nothing_runs_that_was_sent_ahead_behind_what_is_lost() -> Result<()>
         let schema = new_schema(server, "CREATE TABLE t (a INT PRIMARY KEY) ENGINE = InnoDB")?;
         let config = one_server(server, 1, 1);
         // No connection is free for these. Their time may be over before they are refused.
-        let firsts = ["BEGIN", "CREATE TEMPORARY TABLE t (a INT)", "SET autocommit = 0"];
+        let firsts = [
+            "START TRANSACTION WITH CONSISTENT SNAPSHOT",
+            "CREATE TEMPORARY TABLE t (a INT)",
+            "SET autocommit = 0, sql_notes = 1",
+        ];
         let hasty = "default_query_timeout = 200\n";
         let patient = Trunkline::start(&format!("connect_timeout_server_max = 500\n{config}"))?;
         let hurried = Trunkline::start(&format!("{hasty}{config}"))?;

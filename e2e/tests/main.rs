@@ -37,6 +37,7 @@ mod huge;
 mod infile;
 mod kill;
 mod lag;
+mod lazy;
 mod pause;
 mod pinning;
 mod prepared;

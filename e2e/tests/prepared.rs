@@ -49,6 +49,7 @@ fn prepared_again(proxy: &Trunkline) -> Result<f64> {
 fn hold_one(proxy: &Trunkline, schema: &str) -> Result<trunkline_testkit::SqlClient> {
     let mut other = client(proxy, schema)?;
     other.sql("BEGIN")?;
+    other.sql("SELECT 1")?;
     Ok(other)
 }
 

@@ -372,6 +372,7 @@ fn a_refusal_names_what_was_waited_for() -> Result<()> {
     let proxy = Trunkline::start(&format!("connect_timeout_server_max = 300\n{config}"))?;
     let (mut holder, mut other) = (client(&proxy, "")?, client(&proxy, "")?);
     holder.sql("BEGIN")?;
+    holder.sql("SELECT 1")?;
     let began = std::time::Instant::now();
     let error = fails(&mut other, "SELECT 1", 9001)?;
     ensure!(error.contains("hostgroup 0") && error.contains("max_connections"), "{error}");

@@ -56,6 +56,7 @@ impl OneUser {
             allow_from: Default::default(),
             unix_uid: None,
             causal_reads: None,
+            lazy_transactions: None,
             host: None,
             retained_password: None,
             backend: None,

@@ -4,8 +4,9 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use trunkline_rules::{Column, FastRoutes, Rule, RuleSet};
 use trunkline_topology::{
-    Address, Balance, HostgroupId, PinnedKeys, Pipeline, ReplicationGroup, ServerCompression,
-    ServerKey, ServerState, ServerTls, TlsMode, TlsParams, User, causal::CausalReads,
+    Address, Balance, HostgroupId, LazyTransactions, PinnedKeys, Pipeline, ReplicationGroup,
+    ServerCompression, ServerKey, ServerState, ServerTls, TlsMode, TlsParams, User,
+    causal::CausalReads,
 };
 
 use crate::{ClusterEntry, Guards, Settings, Snapshot, TcpEntry, snapshot::TlsWishes};
@@ -100,6 +101,8 @@ pub struct HostgroupEntry {
     pub balance: Balance,
     /// Which writes a read in it has to see, in place of what the settings say.
     pub causal_reads: Option<CausalReads>,
+    /// Whether its transactions begin with their first statement; `None` as the settings say.
+    pub lazy_transactions: Option<LazyTransactions>,
     /// Public keys of its servers, in place of those of the settings.
     pub server_keys: Option<Arc<PinnedKeys>>,
     /// Free text.
@@ -112,6 +115,7 @@ impl HostgroupEntry {
         self.pipeline != Pipeline::default()
             || self.balance != Balance::default()
             || self.causal_reads.is_some()
+            || self.lazy_transactions.is_some()
             || self.server_keys.is_some()
             || !self.comment.is_empty()
     }

@@ -232,6 +232,7 @@ impl Item for Arc<User> {
             default_schema,
             max_connections,
             transaction_persistent,
+            lazy_transactions,
             fast_forward,
             active,
             require,
@@ -250,6 +251,7 @@ impl Item for Arc<User> {
         columns.text("causal_reads", old.as_deref(), now.as_deref());
         let persistent = new.transaction_persistent;
         columns.plain("transaction_persistent", *transaction_persistent, persistent);
+        columns.optional("lazy_transactions", *lazy_transactions, new.lazy_transactions);
         columns.plain("fast_forward", *fast_forward, new.fast_forward);
         columns.plain("active", *active, new.active);
         columns.unshown("require", *require != new.require);
@@ -307,6 +309,7 @@ impl Item for HostgroupEntry {
         let causal = |reads: Option<_>| reads.map(|reads: CausalReads| reads.to_string());
         let (old, now) = (causal(self.causal_reads), causal(new.causal_reads));
         columns.text("causal_reads", old.as_deref(), now.as_deref());
+        columns.optional("lazy_transactions", self.lazy_transactions, new.lazy_transactions);
         if self.server_keys != new.server_keys {
             let shown = |keys: &Option<_>| if keys.is_some() { "given" } else { "none" };
             columns.plain("server_public_key", shown(&self.server_keys), shown(&new.server_keys));
@@ -487,6 +490,7 @@ impl Item for Rule {
         switch("sticky_conn", |rule| rule.sticky_conn);
         switch("log", |rule| rule.log);
         columns.optional("pipeline", self.pipeline, new.pipeline);
+        columns.optional("lazy_transactions", self.lazy_transactions, new.lazy_transactions);
         columns.plain("shadow", self.shadow, new.shadow);
         columns.plain("apply", self.apply, new.apply);
         // A column that this list does not know yet must not go unnoticed.

@@ -9,7 +9,7 @@ use std::{
 
 use trunkline_sql::routine::Routines;
 use trunkline_topology::{
-    AllowList, Origins, PinnedKeys, Secret,
+    AllowList, LazyTransactions, Origins, PinnedKeys, Secret,
     causal::{CausalFallback, CausalReads},
 };
 
@@ -394,6 +394,18 @@ impl SettingValue for Routines {
 }
 
 /// An address that may be switched off with an empty text.
+impl SettingValue for LazyTransactions {
+    const KIND: &'static str = "off or begin";
+
+    fn read(given: &Given, _: Range) -> Result<Self, Wrong> {
+        Ok(read_text(given)?.parse::<Self>()?)
+    }
+
+    fn show(&self) -> String {
+        self.to_string()
+    }
+}
+
 impl SettingValue for Option<SocketAddr> {
     const KIND: &'static str = "address, or empty";
 

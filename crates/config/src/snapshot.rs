@@ -11,8 +11,9 @@ use std::{
 use foldhash::fast::FixedState;
 use trunkline_rules::{FastRoutes, RuleSet};
 use trunkline_topology::{
-    Address, AllowList, Balance, HostName, HostgroupId, Pipeline, ReplicationGroup, Server,
-    ServerHealth, ServerKey, ServerState, ServerTls, TlsMode, TlsParams, User, causal::CausalReads,
+    Address, AllowList, Balance, HostName, HostgroupId, LazyTransactions, Pipeline,
+    ReplicationGroup, Server, ServerHealth, ServerKey, ServerState, ServerTls, TlsMode, TlsParams,
+    User, causal::CausalReads,
 };
 
 use crate::{
@@ -39,6 +40,8 @@ pub struct Hostgroup {
     pub balance: Balance,
     /// Which writes a read has to see, in place of what the settings say.
     pub causal_reads: Option<CausalReads>,
+    /// Whether its transactions begin with their first statement; `None` as the settings say.
+    pub lazy_transactions: Option<LazyTransactions>,
 }
 
 /// The running configuration. Workers hold it as `Arc<Snapshot>` and replace it as a whole.
@@ -495,7 +498,8 @@ fn empty(id: HostgroupId, config: &Config) -> Hostgroup {
     let pipeline = said.map(|entry| entry.pipeline).unwrap_or_default();
     let balance = said.map(|entry| entry.balance).unwrap_or_default();
     let causal_reads = said.and_then(|entry| entry.causal_reads);
-    Hostgroup { id, servers: Vec::new(), pipeline, balance, causal_reads }
+    let lazy_transactions = said.and_then(|entry| entry.lazy_transactions);
+    Hostgroup { id, servers: Vec::new(), pipeline, balance, causal_reads, lazy_transactions }
 }
 
 /// What the configuration says of TLS to servers.

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
 use trunkline_sql::routine::Routines;
 use trunkline_topology::{
-    Origins, Secret,
+    LazyTransactions, Origins, Secret,
     causal::{CausalFallback, CausalReads},
 };
 
@@ -463,6 +463,15 @@ settings! {
     /// The most statements of different clients in flight on one server connection. Only reads that
     /// leave nothing behind and have been short lately share a connection. 1 switches it off.
     pipeline_depth_max: usize = 64, Range::Numbers(1, 1_024), "statements", Live, "0.1.0";
+
+    /// When transactions begin. `begin`: the proxy answers `BEGIN`, `START TRANSACTION` and a `SET
+    /// autocommit` by itself where it knows what a server would say, and sends it with the first
+    /// statement behind it, in one write; the session has no server connection until then. A
+    /// `COMMIT` or `ROLLBACK` of a transaction in which nothing was sent is answered as well.
+    /// `off`: all of these go to a server at once. A user, a hostgroup and a rule may say
+    /// otherwise.
+    lazy_transactions: LazyTransactions = LazyTransactions::Begin,
+        Range::All, "", Live, "0.1.0";
 
     /// The longest that a worker leaves its sockets alone while many statements are in flight on
     /// shared connections, so that several answers come in one read. It is a small part of what

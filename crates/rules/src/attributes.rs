@@ -1,8 +1,8 @@
-//! The column `attributes`: JSON, of which `cache`, `flagOUTs`, `mirror`, `pipeline`, `protects`
-//! and `shadow` mean something.
+//! The column `attributes`: JSON, of which `cache`, `flagOUTs`, `lazy_transactions`, `mirror`,
+//! `pipeline`, `protects` and `shadow` mean something.
 
 use serde_json::Value;
-use trunkline_topology::Pipeline;
+use trunkline_topology::{LazyTransactions, Pipeline};
 
 /// A choice of `flagOUT` by weight.
 #[derive(Debug, PartialEq, Eq)]
@@ -39,6 +39,7 @@ pub(crate) struct Attributes {
     /// `"cache": "always"`.
     pub(crate) caches_always: bool,
     pub(crate) pipeline: Option<Pipeline>,
+    pub(crate) lazy_transactions: Option<LazyTransactions>,
     pub(crate) is_shadow: Option<bool>,
     /// Whether the rule counts as matching where that can't be decided.
     pub(crate) protects: Option<bool>,
@@ -66,6 +67,7 @@ pub(crate) fn read(text: &str) -> Result<Attributes, String> {
         compares_mirror: word("mirror", "compare")?,
         flags: members.get("flagOUTs").map(weighted_flags).transpose()?,
         pipeline: members.get("pipeline").map(pipeline).transpose()?,
+        lazy_transactions: members.get("lazy_transactions").map(lazy).transpose()?,
         is_shadow: members.get("shadow").map(|value| switch("shadow", value)).transpose()?,
         protects: members.get("protects").map(|value| switch("protects", value)).transpose()?,
     })
@@ -74,6 +76,11 @@ pub(crate) fn read(text: &str) -> Result<Attributes, String> {
 fn pipeline(value: &Value) -> Result<Pipeline, String> {
     let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     text.parse().map_err(|error| format!("`pipeline` {error}"))
+}
+
+fn lazy(value: &Value) -> Result<LazyTransactions, String> {
+    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    text.parse().map_err(|error| format!("`lazy_transactions` {error}"))
 }
 
 fn switch(name: &str, value: &Value) -> Result<bool, String> {
@@ -133,6 +140,7 @@ mod tests {
             (r#"{"flagOUTs":[{"id":1,"weight":0}]}"#, "all 0"),
             (r#"{"pipeline":"on"}"#, "`pipeline` must be auto, off or"),
             (r#"{"pipeline":0}"#, "not `0`"),
+            (r#"{"lazy_transactions":true}"#, "`lazy_transactions` must be off or begin"),
             (r#"{"shadow":1}"#, "`shadow` must be true or false, not 1"),
             (r#"{"protects":"yes"}"#, "`protects` must be true or false, not \"yes\""),
         ] {

@@ -282,6 +282,7 @@ impl Compiler {
                 gtid_from_hostgroup: rule.gtid_from_hostgroup,
                 log: rule.log,
                 pipeline: rule.pipeline.or(attributes.pipeline),
+                lazy_transactions: rule.lazy_transactions.or(attributes.lazy_transactions),
             },
         }
     }

@@ -2,7 +2,7 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use trunkline_topology::{HostgroupId, Pipeline};
+use trunkline_topology::{HostgroupId, LazyTransactions, Pipeline};
 
 use crate::{Column, Multiplex};
 
@@ -141,6 +141,8 @@ pub struct Effects {
     pub log: Option<bool>,
     /// `pipeline`.
     pub pipeline: Option<Pipeline>,
+    /// `lazy_transactions`.
+    pub lazy_transactions: Option<LazyTransactions>,
 }
 
 /// The later value wins, field by field; a field that is not listed does not compile.
@@ -160,7 +162,7 @@ impl Effects {
             destination_hostgroup, cache_ttl_ms, cache_rule, cache_always, cache_empty_result,
             cache_timeout_ms, reconnect, timeout_ms, retries, delay_ms, next_query_flag,
             mirror_flag, mirror_hostgroup, mirror_compares, error_msg, ok_msg, sticky_conn,
-            multiplex, gtid_from_hostgroup, log, pipeline,
+            multiplex, gtid_from_hostgroup, log, pipeline, lazy_transactions,
         );
     }
 }

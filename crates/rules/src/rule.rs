@@ -3,7 +3,7 @@
 use std::fmt;
 
 use thiserror::Error;
-use trunkline_topology::{HostgroupId, Pipeline};
+use trunkline_topology::{HostgroupId, LazyTransactions, Pipeline};
 
 /// One row of `mysql_query_rules`.
 ///
@@ -96,6 +96,9 @@ pub struct Rule {
     /// Not a column of ProxySQL's, whose users write it as a member of `attributes`. Whether the
     /// statement may share a server connection with other sessions' statements.
     pub pipeline: Option<Pipeline>,
+    /// Not a column of ProxySQL's, whose users write it as a member of `attributes`. Whether a
+    /// `BEGIN`, `COMMIT` or `SET autocommit` waits for the first statement of its transaction.
+    pub lazy_transactions: Option<LazyTransactions>,
     /// Not a column of ProxySQL's. The rule is tested and counted, and does nothing.
     pub shadow: bool,
     /// For people.
@@ -175,6 +178,7 @@ impl Default for Rule {
             apply: false,
             attributes: None,
             pipeline: None,
+            lazy_transactions: None,
             shadow: false,
             comment: None,
         }

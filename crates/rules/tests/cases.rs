@@ -291,6 +291,7 @@ fn shown(effects: &Effects) -> Map<String, Value> {
         gtid_from_hostgroup,
         log,
         pipeline,
+        lazy_transactions,
     } = effects;
     let number = |value: &Option<u32>| value.map(Value::from);
     let flag = |value: &Option<bool>| value.map(u32::from).map(Value::from);
@@ -314,6 +315,7 @@ fn shown(effects: &Effects) -> Map<String, Value> {
         ("gtid_from_hostgroup", gtid_from_hostgroup.map(|id| Value::from(id.0))),
         ("log", flag(log)),
         ("pipeline", pipeline.map(|pipeline| Value::from(pipeline.to_string()))),
+        ("lazy_transactions", lazy_transactions.map(|mode| Value::from(mode.to_string()))),
     ];
     let set = columns.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
     set.collect()

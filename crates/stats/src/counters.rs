@@ -185,6 +185,10 @@ counters! {
             "Time that reads waited for a replica in all."
         causal_doubts: "trunkline_causal_doubts_total";
             "Times that it became unknown what a session has written: an error, a lost connection, a server that does not number or report writes. Its reads go to the writer until its next write."
+        transactions_begun_late: "trunkline_transactions_begun_late_total";
+            "Transactions whose BEGIN was sent to a server with their first statement (lazy_transactions)."
+        transactions_ended_unsent: "trunkline_transactions_ended_unsent_total";
+            "COMMITs and ROLLBACKs that were answered by the proxy, as nothing was open on a server (lazy_transactions)."
         statements_kept: "trunkline_statements_kept_total";
             "Statements that a rule, a hint or fast routing names another hostgroup for, and that stay where their session is held, or where its transaction is."
         binlog_dumps: "trunkline_binlog_dumps_total";

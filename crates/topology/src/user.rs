@@ -4,7 +4,9 @@ use std::{borrow::Cow, fmt};
 
 use trunkline_protocol::auth::parsec;
 
-use crate::{AllowList, HostgroupId, Secret, TlsRequirement, causal::CausalReads};
+use crate::{
+    AllowList, HostgroupId, LazyTransactions, Secret, TlsRequirement, causal::CausalReads,
+};
 
 /// A user's password as the configuration holds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -158,6 +160,8 @@ pub struct User {
     pub max_connections: u32,
     /// Whether a transaction keeps its hostgroup whatever the rules say.
     pub transaction_persistent: bool,
+    /// Whether its transactions begin with their first statement; `None` as their hostgroup's do.
+    pub lazy_transactions: Option<LazyTransactions>,
     /// Whether bytes go straight through to one dedicated connection after authentication.
     pub fast_forward: bool,
     /// An inactive user is refused like an unknown one.
@@ -189,6 +193,7 @@ impl User {
             default_schema: None,
             max_connections: u32::MAX,
             transaction_persistent: true,
+            lazy_transactions: None,
             fast_forward: false,
             active: true,
             require: TlsRequirement::None,

@@ -1,5 +1,6 @@
 //! Steps 8 to 10: what is sent to a server, what comes back, and what follows from it.
 
+pub(crate) mod begun;
 mod cache_fill;
 mod completion;
 mod dump;
@@ -7,6 +8,7 @@ mod ending;
 pub(crate) mod hidden;
 mod hold;
 mod kills;
+mod lazily;
 mod learning;
 mod logins;
 pub(crate) mod lost;

@@ -54,11 +54,15 @@ pub enum Plant {
     ReaderAttractsWrite,
     /// A stored answer is found by a session in another schema.
     CacheForgetsInput,
+    /// A `BEGIN` that waits for the first statement of its transaction is forgotten.
+    BeginLost,
+    /// A `COMMIT` is answered although the transaction has sent something.
+    CommitSwallowed,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 26] = [
         Self::ReplyToNeighbour,
         Self::ResetForgotten,
         Self::RetryAfterFirstByte,
@@ -83,6 +87,8 @@ impl Plant {
         Self::ViewIsTable,
         Self::ReaderAttractsWrite,
         Self::CacheForgetsInput,
+        Self::BeginLost,
+        Self::CommitSwallowed,
     ];
 }
 

@@ -10,6 +10,7 @@ use crate::{
     action::read_error,
     clients::client::{Client, Phase, Stage},
     effects::Wake,
+    exchange::begun::is_begin,
     exchange::send::has_transaction,
     rooms::{Core, Exchange, Lender},
     servers::conn::{Conn, ConnPhase, InFlight, OTHERS_TURN, Owner},
@@ -199,6 +200,9 @@ impl Exchange {
                     }
                     if let Some(set) = set {
                         self.core.servers.prove(conn, set);
+                        if is_begin(set) {
+                            self.core.servers.learn_transaction_tracker(conn, &outcome);
+                        }
                     }
                     self.with_client(client, |exchange, client| {
                         exchange.synchronised(client, conn)

@@ -2,6 +2,7 @@
 
 pub(crate) mod admission;
 pub(crate) mod asker;
+mod begun;
 pub(crate) mod decide;
 pub(crate) mod directives;
 pub(crate) mod explain;

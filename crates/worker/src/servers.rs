@@ -98,6 +98,9 @@ pub(crate) struct Defaults {
     pub(crate) modes_seen: u64,
     /// What it said when connections were looked at last.
     globals_seen: u64,
+    /// Whether MySQL servers tell sessions which have not asked for it what becomes of their
+    /// transactions (`session_track_transaction_info`); `None` before one has answered a `BEGIN`.
+    pub(crate) tells_transactions: Option<bool>,
 }
 
 /// `KILL`s on their way to servers.

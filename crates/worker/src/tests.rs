@@ -87,10 +87,15 @@ pub(crate) const MYSQL: &str = "9.7.0";
 /// Rounds of exchanges that one event may take before something is wrong.
 const ROUNDS_MAX: u32 = 1_000;
 
-/// The configuration of these settings and sections, as a worker gets it.
+/// The configuration of these settings and sections, as a worker gets it. Transactions begin at
+/// once, unless it says otherwise.
 pub(crate) fn snapshot(config: &str) -> Arc<Snapshot> {
     let no_files = |path: &str| Err::<String, _>(format!("{path} is not there"));
-    let config = parse(config, "test.toml", &no_files).expect("the configuration");
+    let config = match config.contains("lazy_transactions") {
+        true => config.to_owned(),
+        false => format!("lazy_transactions = \"off\"\n{config}"),
+    };
+    let config = parse(&config, "test.toml", &no_files).expect("the configuration");
     Arc::new(config.snapshot(None))
 }
 

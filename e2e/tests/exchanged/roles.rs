@@ -294,7 +294,12 @@ fn check_refused(one: &Server, other: &Server) -> Result<()> {
     let proxy = Trunkline::start(&config)?;
     let mut holder = client(&proxy, "here")?;
     let mut plain = client(&proxy, "here")?;
-    let changing = ["BEGIN", "SET autocommit = 0", "USE there", "CREATE TEMPORARY TABLE t (a INT)"];
+    let changing = [
+        "START TRANSACTION WITH CONSISTENT SNAPSHOT",
+        "SET autocommit = 0, sql_notes = 1",
+        "USE there",
+        "CREATE TEMPORARY TABLE t (a INT)",
+    ];
     let mut sessions = Vec::<(SqlClient, &str)>::new();
     for statement in changing {
         sessions.push((client(&proxy, "here")?, statement));

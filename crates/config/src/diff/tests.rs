@@ -145,6 +145,7 @@ fn every_column_of_a_rule_is_compared() {
         "apply = true",
         "attributes = '{}'",
         "pipeline = 16",
+        "lazy_transactions = 'off'",
         "shadow = true",
         "comment = 'c'",
     ];

@@ -1,6 +1,6 @@
 //! `[[hostgroup]]`.
 
-use trunkline_topology::{Balance, HostgroupId, Pipeline, causal::CausalReads};
+use trunkline_topology::{Balance, HostgroupId, LazyTransactions, Pipeline, causal::CausalReads};
 
 use crate::{
     HostgroupEntry, Wrong,
@@ -20,6 +20,7 @@ pub(super) struct HostgroupDraft {
     pipeline: Pipeline,
     balance: Balance,
     causal_reads: Option<CausalReads>,
+    lazy_transactions: Option<LazyTransactions>,
     server_public_key: String,
     comment: String,
 }
@@ -41,6 +42,12 @@ impl Draft for HostgroupDraft {
                 SettingValue::read(given, Range::All).map(|reads| it.causal_reads = Some(reads))
             }),
         ),
+        member_of(
+            "hostgroup_settings",
+            value("lazy_transactions", |it, given| {
+                read_lazy(given).map(|value| it.lazy_transactions = Some(value))
+            }),
+        ),
         member_of("hostgroup_settings", text(keys::NAME, |it, text| it.server_public_key = text)),
         text("comment", |it, comment| it.comment = comment),
         harmless(later("max_num_online_servers")),
@@ -55,7 +62,15 @@ impl Draft for HostgroupDraft {
     ];
 
     fn finish(self, row: &mut Row<'_, '_>, entries: &mut Entries) {
-        let Self { id, pipeline, balance, causal_reads, server_public_key, comment } = self;
+        let Self {
+            id,
+            pipeline,
+            balance,
+            causal_reads,
+            lazy_transactions,
+            server_public_key,
+            comment,
+        } = self;
         if let Some(id) = id {
             let own = Some(server_public_key).filter(|text| !text.is_empty());
             let read = own.map(|text| keys::read(&text, row.files)).transpose();
@@ -63,8 +78,15 @@ impl Draft for HostgroupDraft {
                 row.refuse(keys::NAME, format!("is wrong: {why}").into());
                 None
             });
-            let value =
-                HostgroupEntry { id, pipeline, balance, causal_reads, server_keys, comment };
+            let value = HostgroupEntry {
+                id,
+                pipeline,
+                balance,
+                causal_reads,
+                lazy_transactions,
+                server_keys,
+                comment,
+            };
             entries.hostgroup_entries.push(Placed { value, index: row.index });
         }
     }
@@ -75,6 +97,11 @@ impl HostgroupDraft {
         self.balance = read_text(given)?.parse::<Balance>()?;
         Ok(())
     }
+}
+
+/// `"off"` or `"begin"`.
+pub(super) fn read_lazy(given: &Given) -> Result<LazyTransactions, Wrong> {
+    Ok(read_text(given)?.parse::<LazyTransactions>()?)
 }
 
 /// `"auto"`, `"off"` or a number.

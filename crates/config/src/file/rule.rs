@@ -5,7 +5,7 @@ use trunkline_topology::HostgroupId;
 
 use crate::file::{
     check::{Entries, HOSTGROUP_MAX, Placed},
-    hostgroup::read_pipeline,
+    hostgroup::{read_lazy, read_pipeline},
     row::Row,
     section::{Column, Draft, flag, instead_of, member_of, needed, number, read_u32, text, value},
 };
@@ -71,6 +71,12 @@ impl Draft for RuleDraft {
             "attributes",
             value("pipeline", |it, given| {
                 read_pipeline(given).map(|value| it.0.pipeline = Some(value))
+            }),
+        ),
+        member_of(
+            "attributes",
+            value("lazy_transactions", |it, given| {
+                read_lazy(given).map(|value| it.0.lazy_transactions = Some(value))
             }),
         ),
         member_of("attributes", flag("shadow", |it, is_so| it.0.shadow = is_so)),

@@ -8,8 +8,8 @@ use std::net::SocketAddr;
 use proptest::prelude::*;
 use trunkline_rules::{Multiplex, Rule};
 use trunkline_topology::{
-    Address, HostName, HostgroupId, Password, Pipeline, ReadWriteSplit, ServerCompression,
-    ServerState,
+    Address, HostName, HostgroupId, LazyTransactions, Password, Pipeline, ReadWriteSplit,
+    ServerCompression, ServerState,
 };
 
 use super::*;
@@ -196,7 +196,8 @@ fn a_rule_has_every_column() {
         next_query_flagIN=4\nerror_msg='e'\nOK_msg='o'\napply=true\ncomment='c'\n\
         replace_pattern='q\\0'\ncache_ttl=5\ncache_empty_result=1\ncache_timeout=6\nreconnect=0\n\
         timeout=7\nretries=8\ndelay=9\nmirror_flagOUT=10\nmirror_hostgroup=11\nsticky_conn=true\n\
-        multiplex=2\ngtid_from_hostgroup=12\nlog=1\nattributes='{}'\npipeline='off'\nshadow=true";
+        multiplex=2\ngtid_from_hostgroup=12\nlog=1\nattributes='{}'\npipeline='off'\nshadow=true\n\
+        lazy_transactions='off'";
     let text = |text: &str| Some(text.to_owned());
     let expected = Rule {
         id: 3,
@@ -235,6 +236,7 @@ fn a_rule_has_every_column() {
         log: Some(true),
         attributes: text("{}"),
         pipeline: Some(Pipeline::Off),
+        lazy_transactions: Some(LazyTransactions::Off),
         shadow: true,
     };
     assert_eq!(good(&rule(keys)).rules, [expected]);

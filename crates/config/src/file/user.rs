@@ -12,6 +12,7 @@ use crate::{
     file::{
         FileSource,
         check::{Entries, HOSTGROUP_MAX, Placed},
+        hostgroup::read_lazy,
         row::Row,
         section::{
             Column, Draft, at_end, comment, flag, harmless, instead_of, later, member_of, needed,
@@ -85,6 +86,12 @@ impl Draft for UserDraft {
         }),
         number("max_connections", 0, 10_000_000, |it, count| it.user.max_connections = count),
         flag("transaction_persistent", |it, is_so| it.user.transaction_persistent = is_so),
+        member_of(
+            "attributes",
+            value("lazy_transactions", |it, given| {
+                read_lazy(given).map(|value| it.user.lazy_transactions = Some(value))
+            }),
+        ),
         flag("fast_forward", |it, is_so| it.user.fast_forward = is_so),
         flag("active", |it, is_so| it.user.active = is_so),
         flag("use_ssl", |it, is_so| it.use_ssl = is_so),

@@ -30,3 +30,5 @@ pub const PS_OUT_PARAMS: u16 = 0x1000;
 pub const IN_TRANS_READONLY: u16 = 0x2000;
 /// The OK packet carries session state changes.
 pub const SESSION_STATE_CHANGED: u16 = 0x4000;
+/// Double quotes enclose names (MariaDB, `SERVER_STATUS_ANSI_QUOTES`).
+pub const ANSI_QUOTES: u16 = 0x8000;

@@ -64,6 +64,7 @@ pub fn rule_of(row: &Row) -> Rule {
         apply: flag(row, "apply").unwrap_or(false),
         attributes: text(row, "attributes"),
         pipeline: text(row, "pipeline").and_then(|word| word.parse().ok()),
+        lazy_transactions: None,
         shadow: flag(row, "shadow").unwrap_or(false),
         comment: text(row, "comment"),
     }

@@ -212,6 +212,7 @@ impl Shadow {
             moves_on: self.moves_on(statement),
             leaves_reader: self.reads_only(),
             is_proxys_own,
+            may_be_lazy: may_be_lazy(&statement.act),
             held: self.has_held || self.session.holds_anything() || reads_traces(&statement.act),
             ..Said::new(tag, access_of(&statement.act))
         }
@@ -555,6 +556,20 @@ impl Shadow {
         self.traces_us = (!is_proxys).then_some(at_us);
         self.has_found_rows = matches!(statement.act, Act::CalcFoundRows { .. })
             && !matches!(answer, Answer::Failed(_));
+    }
+}
+
+/// Whether it begins or ends a transaction, or says what the next ones are, and does nothing else.
+fn may_be_lazy(act: &Act) -> bool {
+    match act {
+        Act::Begin(_) | Act::Commit | Act::Rollback => true,
+        Act::Set(settings) => {
+            matches!(
+                &**settings,
+                [Setting::Variable { variable: statement::Variable::Autocommit, .. }]
+            )
+        }
+        _ => false,
     }
 }
 

@@ -599,3 +599,24 @@ fn what_servers_do_not_understand() {
     world.rest.nonsense.push("SELEC".to_owned());
     world.check(&[Breach::Nonsense]);
 }
+
+#[test]
+fn a_commit_that_no_server_has_heard() {
+    let mut world = world();
+    let lazy = |number, begins, ends| Said {
+        unit: Some(1),
+        may_be_lazy: true,
+        begins,
+        ends,
+        ..Said::new(tag(number), Access::Session)
+    };
+    // Of a transaction in which nothing was sent.
+    world.says(1_000, lazy(1, Some(Begins::ReadWrite), None), done());
+    world.says(2_000, lazy(3, None, Some(Ends::Commit)), done());
+    world.check(&[]);
+    // And of one in which something was read.
+    let read = Said { unit: Some(1), ..Said::new(tag(2), Access::LockingRead) };
+    world.says(1_500, read, done()).runs(1_550, 1, tag(2), Effect::None);
+    world.session().exchanges.swap(1, 2);
+    world.check(&[Breach::NeverRan]);
+}

@@ -145,6 +145,8 @@ pub struct Said {
     /// The proxy may answer it of what it knows: `KILL`, what an earlier statement left, a `SET`
     /// that changes nothing.
     pub is_proxys_own: bool,
+    /// The proxy may answer it where no statement of its transaction has been sent to a server.
+    pub may_be_lazy: bool,
     /// The commit that its reply names.
     pub gtid: Option<Gtid>,
     /// The row of its client's own that it read, with what came back.
@@ -182,6 +184,7 @@ impl Said {
             has_changed: false,
             is_prepared: false,
             is_proxys_own: false,
+            may_be_lazy: false,
             gtid: None,
             read: None,
             write: None,

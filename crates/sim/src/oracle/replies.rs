@@ -63,10 +63,22 @@ fn mismatch(client: usize, exchange: &Exchange) -> Option<Violation> {
     })
 }
 
+/// Whether no server has run another statement of its transaction before it.
+fn is_first(index: &Index<'_>, place: &Place<'_>) -> bool {
+    let Some(unit) = place.said.unit else { return true };
+    let mut before = statements_of(place.client, place.session)
+        .take_while(|other| other.said.tag != place.said.tag)
+        .filter(|other| other.said.unit == Some(unit));
+    !before.any(|other| index.runs(&other).next().is_some())
+}
+
 /// A statement that was answered as done has been run by a server, unless a rule answers it.
 fn never_ran(index: &Index<'_>, place: &Place<'_>, found: &mut Vec<Violation>) {
     let is_done = place.exchange.known(place.part) == Known::Done;
     if !is_done || place.said.is_proxys_own || answers(index, place).next().is_some() {
+        return;
+    }
+    if place.said.may_be_lazy && is_first(index, place) {
         return;
     }
     let until_us = place.at_us();

@@ -38,8 +38,15 @@ fn check_session(
     let mut wished: Vec<LinkId> = Vec::new();
     // Where something failed that may have left what only that connection has.
     let mut hiding: Vec<LinkId> = Vec::new();
+    // What began transactions and was answered by the proxy: the first statement goes its way.
+    let mut begun: BTreeMap<u32, Place<'_>> = BTreeMap::new();
     // Of a text that is said again, an earlier one's run may be among the later one's.
     for place in statements_of(client, session).filter(|place| !place.said.tag.is_repeated()) {
+        let has_run = index.runs(&place).next().is_some();
+        let is_begin = place.said.may_be_lazy && place.said.begins.is_some();
+        if let (true, false, Some(unit)) = (is_begin, has_run, place.said.unit) {
+            begun.insert(unit, place);
+        }
         for ran in index.runs(&place) {
             let unit = place.said.unit.and_then(|unit| units.get(&unit));
             // Of what was sent ahead and not answered nobody knows whether it was in a transaction.
@@ -51,7 +58,12 @@ fn check_session(
                 || (place.said.held && visited.contains(&ran.link)
                     || has_left_unseen(session, ran))
                     && (wished.contains(&ran.link) || may_follow(index, session, &place, ran));
-            if !is_held && !is_allowed(index, session, &place, ran) {
+            let begin = place.said.unit.and_then(|unit| begun.get(&unit));
+            let may_begin = begin.is_some_and(|begin| is_allowed(index, session, begin, ran));
+            if begin.is_some_and(|begin| begin.said.begins == Some(Begins::ReadOnly)) {
+                wished.push(ran.link);
+            }
+            if !is_held && !may_begin && !is_allowed(index, session, &place, ran) {
                 let evidence = format!(
                     "it ran on host {} ({:?}); allowed: {}",
                     ran.host.0,
@@ -72,6 +84,9 @@ fn check_session(
             if untold.may_hide(&place, ran) {
                 hiding.push(ran.link);
             }
+        }
+        if let (true, Some(unit)) = (has_run, place.said.unit) {
+            begun.remove(&unit);
         }
     }
 }

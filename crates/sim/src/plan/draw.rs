@@ -85,6 +85,12 @@ impl Plan {
         guarded::draw(&mut root.split("guarded", 0), &mut plan);
         neighbours::draw(&mut root.split("neighbours", 0), &mut plan, !is_calm);
         hidden::draw(&mut root.split("hidden", 0), &mut plan);
+        let mut rng = root.split("lazy transactions", 0);
+        for config in &mut plan.configs {
+            if rng.chance(1, 5) {
+                config.words.insert("lazy_transactions", "\"off\"".into());
+            }
+        }
         plan.acts.sort_by_key(|(at, _)| *at);
         plan.faults.sort_by_key(|(at, _)| *at);
         plan

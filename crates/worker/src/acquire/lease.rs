@@ -255,6 +255,7 @@ impl Exchange {
             only_reads: false,
             is_sure: false,
             begun_apart: false,
+            is_begun: false,
             is_left: false,
             is_in_doubt: false,
             has_written: false,

@@ -94,6 +94,7 @@ impl Core {
             && known.analysis.depends == Depends::empty()
             && known.found_rows != FoundRows::AnswerOnMySql
             && session.leases.is_empty()
+            && session.settings.begun.is_none()
             && !session.settings.state.is_autocommit_off()
             && !session.settings.state.finds_inserted_by_null(self.env.shared.finds_by_null())
             && statement.command.frames.len() <= COMMAND_LEN_MAX

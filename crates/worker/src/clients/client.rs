@@ -31,6 +31,7 @@ use crate::{
     clients::memory::ClientMemory,
     clients::session::ClientSession,
     compressed::Packing,
+    exchange::begun::Begun,
     exchange::rolled_back::Lost,
     mirror::{CopyOf, MirrorSide},
     outbox::Outbox,
@@ -301,6 +302,8 @@ pub(crate) struct SessionSettings {
     pub(crate) told: TrackerFilter,
     /// Status flags of the last reply.
     pub(crate) status: u16,
+    /// Its transaction of which no server knows yet, or only the one that runs its statement.
+    pub(crate) begun: Option<Begun>,
     /// The flag that the next statement's rules begin with.
     pub(crate) next_flag: u32,
     /// Hashes of `SET` texts that servers accepted from it without a warning, latest last.
@@ -323,6 +326,9 @@ pub(crate) struct Lease {
     pub(crate) only_reads: bool,
     /// Its transaction began with an access mode or isolation level of its own.
     pub(crate) begun_apart: bool,
+    /// The `BEGIN` of the session's transaction has been sent there, and its statement has not been
+    /// answered yet.
+    pub(crate) is_begun: bool,
     /// The last reply was no error, and told of an open transaction.
     pub(crate) is_sure: bool,
     /// An error has ended its transaction, or may have, and no reply has said since whether one is
@@ -372,6 +378,7 @@ impl SessionSettings {
             modes,
             told: TrackerFilter::DEFAULT,
             status: status::AUTOCOMMIT,
+            begun: None,
             next_flag: 0,
             accepted_sets: Vec::new(),
             reading: Reading::default(),
@@ -430,6 +437,11 @@ impl Session {
             self.settings.accepted_sets.remove(0);
         }
         self.settings.accepted_sets.push(text);
+    }
+
+    /// Whether a transaction is open, or has begun of which no server knows yet.
+    pub(crate) fn is_in_any_transaction(&self) -> bool {
+        self.settings.begun.is_some() || self.is_in_transaction()
     }
 
     /// Whether a transaction is open.

@@ -364,7 +364,10 @@ impl Commands {
         statement.meaning.known = Some(known);
         statement.run_on(server);
         statement.obey(directives);
-        if goes_to_server && self.exchange.answer_repeated_set(client, &statement) {
+        let is_answered = goes_to_server
+            && (self.exchange.answer_repeated_set(client, &statement)
+                || self.exchange.answer_lazily(client, &route, &mut statement));
+        if is_answered {
             return self.exchange.core.fx.buffers.give(statement.command.frames.into_own());
         }
         self.submit(client, route, statement, text_len);

@@ -46,7 +46,7 @@ impl Core {
             json.truth("transaction_persistent", session.login.user.transaction_persistent);
             json.truth("session_fast_forward", session.login.user.fast_forward);
             json.truth("autocommit", !session.settings.state.is_autocommit_off());
-            json.truth("is_in_transaction", session.is_in_transaction());
+            json.truth("is_in_transaction", session.is_in_any_transaction());
             json.number("last_insert_id", session.last_insert_id);
             json.number("prepared_statements", session.prepared.len());
             json.name("client");

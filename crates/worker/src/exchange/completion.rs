@@ -434,6 +434,7 @@ impl Core {
     /// Gives a connection back when nothing holds the session on it.
     pub(crate) fn settle_lease(&mut self, client: &mut Client, conn: &mut Conn) {
         let Some(session) = client.session.as_mut() else { return };
+        session.settle_begun(conn.id);
         let Some(lease) = session.lease_mut(conn.id) else {
             return;
         };

@@ -80,7 +80,7 @@ impl Exchange {
             }
             Phase::Idle => {
                 let session = client.session.as_ref();
-                if session.is_none_or(|session| !session.is_in_transaction()) {
+                if session.is_none_or(|session| !session.is_in_any_transaction()) {
                     self.end_client(client, lent);
                 }
             }

@@ -36,6 +36,7 @@ use crate::{
 const LASTING_STATUS: u16 = status::IN_TRANS
     | status::AUTOCOMMIT
     | status::NO_BACKSLASH_ESCAPES
+    | status::ANSI_QUOTES
     | status::IN_TRANS_READONLY;
 
 /// A statement that is over, and what is known of it by its reply.
@@ -70,11 +71,16 @@ impl Core {
         let Some(session) = client.session.as_mut() else {
             return;
         };
+        session.settle_begun(conn.id);
         let over = self.over(conn, statement, outcome, was_sent);
         let is_set = over.analysis.is_some_and(is_own_set);
         let before = is_set.then(|| Arc::clone(&session.settings.state));
         let purpose = &statement.command.purpose;
         let in_transaction = is_in_transaction(session, conn.id, purpose, over.analysis, outcome);
+        let was_open = |session: &Session| session.leases.iter().any(|lease| lease.is_in_trans);
+        if over.begins() && was_sent && !was_open(session) {
+            self.servers.learn_transaction_tracker(conn, outcome);
+        }
         self.learn_status(session, outcome);
         let gtid = learn_past(session, conn, &over);
         if self.env.snapshot.has_causal_reads && was_sent {

@@ -216,8 +216,9 @@ impl Exchange {
         }
         // The client was told of what came before: of a transaction that has begun, perhaps.
         let is_partly_done = loss.begun && has_parts(statement);
-        let makes_state =
-            makes_state(statement, session) || !statement.meaning.is_read && has_sent_ahead;
+        let makes_state = session.settings.begun.is_some()
+            || makes_state(statement, session)
+            || !statement.meaning.is_read && has_sent_ahead;
         match loss.break_off_seq {
             // What the client sends behind it, before it has read the error, is meant for the
             // session that is gone, or for one in which the statement has run: behind a `BEGIN`.
@@ -255,7 +256,8 @@ impl Exchange {
             let place = session.leases.iter().position(|lease| lease.conn == conn.id)?;
             Some(session.leases.swap_remove(place))
         });
-        let had_state = lease.as_ref().is_some_and(|lease| !lease.pins.is_empty());
+        let had_state =
+            lease.as_ref().is_some_and(|lease| !lease.pins.is_empty() || lease.is_begun);
         match lease {
             Some(lease) => self.core.free_lease(client, &lease, Some(&mut *conn)),
             None => self.core.free_after_session(conn, Some(client)),

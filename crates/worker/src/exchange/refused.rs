@@ -158,6 +158,7 @@ fn is_only_answer(outcome: &Outcome, answer: &[u8]) -> bool {
 fn holds_something(session: &Session, conn: &Conn) -> bool {
     let lease = session.leases.iter().find(|lease| lease.conn == conn.id);
     session.is_in_transaction()
+        || session.settings.begun.is_some()
         || session.settings.state.is_autocommit_off()
         || lease.is_none_or(|lease| lease.is_in_trans || !lease.pins.is_empty())
 }

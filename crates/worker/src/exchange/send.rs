@@ -199,7 +199,9 @@ impl Exchange {
             return;
         }
         let has_state = |session: &Session| Arc::ptr_eq(&conn.state, &session.settings.state);
-        let is_ready = client.session.as_ref().is_some_and(has_state) && !past.needs_trace;
+        let begins = |session: &Session| session.begins_on(conn.id);
+        let is_ready = client.session.as_ref().is_some_and(|it| has_state(it) && !begins(it))
+            && !past.needs_trace;
         match is_ready {
             true if is_dump(client) && waits_to_dump(client, conn) => {}
             true => self.send_statement(client, conn, Stage::Sent(conn.id)),
@@ -243,9 +245,16 @@ impl Exchange {
         if past.needs_trace {
             past.bring(session, conn, &mut sync);
         }
-        let waits =
-            is_dump(client) || self.core.waits_for_sync(client, conn, &sync, proof, awaits_reset);
-        self.core.send_sync(client, conn, state, sync, proof);
+        let begins = session.begins_on(conn.id) && !is_dump(client);
+        let waits = is_dump(client)
+            || self.core.waits_for_sync(client, conn, &sync, proof, awaits_reset)
+            || begins && self.core.waits_for_begin(client, conn);
+        if !Arc::ptr_eq(&conn.state, &state) || past.needs_trace || !begins {
+            self.core.send_sync(client, conn, state, sync, proof);
+        }
+        if begins {
+            self.core.put_begin(client, conn);
+        }
         match waits {
             true => {
                 self.core.fx.stats.counters.statements_awaited_state += 1;

@@ -52,6 +52,7 @@ impl Core {
         let soiled = std::mem::take(&mut session.soiled);
         session.last_insert_id = 0;
         session.begins_read_only = false;
+        session.settings.begun = None;
         session.settings.prepares_definitions = false;
         session.last_conn = None;
         session.insert_conn = None;

@@ -39,6 +39,7 @@ use trunkline_topology::{HostgroupId, ServerKey, ServerState, User};
 use crate::{
     clients::client::{Lease, Session},
     env::Env,
+    exchange::begun::Begun,
     routing::{
         follow::{Follows, does_not_write, followed},
         kept::{keeping_lease, runs_other_text, variables_elsewhere},
@@ -94,6 +95,8 @@ pub(super) struct Held<'a> {
     pub(super) last_conn: Option<ConnId>,
     /// Its transaction begins anew on the writer before the statement.
     pub(super) begins_read_only: bool,
+    /// Its transaction of which no server knows yet.
+    pub(super) begun: Option<Begun>,
     pub(super) transactions: Transactions,
     pub(super) flavor: Flavor,
 }
@@ -205,6 +208,7 @@ impl<'a> Held<'a> {
             gives_up: GivesUp::Nothing,
             last_conn: None,
             begins_read_only: false,
+            begun: None,
             transactions: Transactions::default(),
             flavor: if modes.flavor_mariadb { Flavor::MariaDb } else { Flavor::MySql },
         }
@@ -218,6 +222,7 @@ impl<'a> Held<'a> {
             gives_up: GivesUp::Nothing,
             last_conn: session.last_conn.map(|(conn, _)| conn),
             begins_read_only: session.begins_read_only,
+            begun: session.settings.begun,
             transactions: Transactions::of(&session.settings.state),
             flavor: session.flavor(),
         }
@@ -465,6 +470,10 @@ impl Case<'_> {
         {
             return (Place::on(lease), Reason::Transaction);
         }
+        if let Some(begun) = session.begun {
+            let named = named.map(|(hostgroup, _)| hostgroup);
+            return (self.begun_place(session, begun, named), Reason::Transaction);
+        }
         let (wanted, why) = match named {
             Some((hostgroup, why)) => match self.stays(session, hostgroup) {
                 Some(lease) => return (Place::on(lease), Reason::Stays),
@@ -542,10 +551,15 @@ impl Case<'_> {
         followed(session, home, analysis, only_reads, may_write_at)
     }
 
+    /// Whether a hostgroup has a server that takes statements.
+    pub(super) fn is_online(&self, hostgroup: HostgroupId) -> bool {
+        has_online(self.snapshot, hostgroup, self.now_ms)
+    }
+
     /// The automatic read/write split, for a session that holds no connection.
     fn split(&self) -> Split {
         let group = self.snapshot.writer_group(self.user.default_hostgroup);
-        let is_online = |readers| has_online(self.snapshot, readers, self.now_ms);
+        let is_online = |readers| self.is_online(readers);
         let analysis = self.known.map(|known| &known.analysis);
         split(group, analysis, self.proof.reads, self.session.transactions, is_online)
     }

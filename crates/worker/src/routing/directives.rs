@@ -4,7 +4,7 @@ use trunkline_config::Settings;
 use trunkline_rules::{Effects, Multiplex};
 use trunkline_session::tracker::{PinReason, Pins};
 use trunkline_sql::hint::Hints;
-use trunkline_topology::{Pipeline, ServerKey};
+use trunkline_topology::{LazyTransactions, Pipeline, ServerKey};
 
 use crate::{cache::CacheOrder, clients::client::Statement, mirror::MirrorOrder};
 
@@ -19,6 +19,8 @@ pub(crate) struct Directives {
     /// Whether it may share a connection; `None` when it is short and fit for it.
     pub(crate) pipeline: Option<Pipeline>,
     pub(crate) is_logged: bool,
+    /// Whether it may wait for the first statement of its transaction.
+    pub(crate) lazy_transactions: Option<LazyTransactions>,
     /// Whether its answer may come from the cache, and how old it may be.
     pub(crate) cache: Option<CacheOrder>,
     /// Where a copy of it goes.
@@ -43,9 +45,18 @@ impl Directives {
         self.retries = effects.retries.or(self.retries);
         self.multiplex = effects.multiplex.or(self.multiplex);
         self.pipeline = effects.pipeline.or(self.pipeline);
+        self.lazy_transactions = effects.lazy_transactions.or(self.lazy_transactions);
         self.is_logged = effects.log.unwrap_or(self.is_logged);
         self.cache = CacheOrder::of_effects(effects).or(self.cache);
         self.mirror = MirrorOrder::of_effects(effects);
+    }
+
+    /// Whether nothing is asked for that needs a server's answer, or time.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.delay_ms == 0
+            && self.multiplex.is_none()
+            && self.cache.is_none()
+            && self.mirror.is_none()
     }
 
     /// Holds a session on its connection, or ends that, once its statement has run.

@@ -299,7 +299,7 @@ impl Exchange {
                 rows.push("session", stays);
             }
         }
-        if session.is_in_transaction() {
+        if session.is_in_any_transaction() {
             let goes_there = reason == Some(Reason::Transaction);
             let there = if goes_there { ": the statement goes where that is" } else { "" };
             rows.push("session", format!("is in a transaction{there}"));

@@ -105,6 +105,15 @@ fn leaves(
     Ok(if other.is_none() && may_move { Leaving::BeginsAnew } else { Leaving::Not })
 }
 
+/// Whether a transaction that only reads, and of which no server knows yet, is to be on the writer
+/// instead of a reader: its first statement ends it for something that may write, or may act from
+/// within.
+pub(super) fn leaves_before(analysis: &Analysis, proof: Proof, aim: Aim, flavor: Flavor) -> bool {
+    ends_for_writer(analysis, flavor) && aim == Aim::Run
+        || may_act(analysis, proof)
+        || may_write_behind(analysis)
+}
+
 /// Whether it is an `UNLOCK TABLES` where the session has locked none: it holds this transaction
 /// only, which would have ended with a lock. Servers commit nothing then (MySQL 9.7 and MariaDB
 /// 10.11).

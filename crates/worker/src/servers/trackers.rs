@@ -26,6 +26,7 @@ use crate::{
     env::Env,
     exchange::send::put_own_query,
     rooms::Core,
+    servers::Servers,
     servers::conn::{Conn, InFlight, Owner},
     statement::sql_modes::DefaultModes,
 };
@@ -253,6 +254,20 @@ impl Core {
             conn.state = Arc::clone(&state);
             session.settings.state = state;
         }
+    }
+}
+
+impl Servers {
+    /// Takes over from the answer to a `BEGIN` what sessions are told of their transactions that
+    /// have not asked for it.
+    pub(crate) fn learn_transaction_tracker(&mut self, conn: &Conn, outcome: &Outcome) {
+        let is_asked = conn.state.variable("session_track_transaction_info").is_some();
+        let is_known = conn.server.format.session_track && outcome.error.is_none();
+        if conn.server.tracks_transactions || is_asked || !is_known {
+            return;
+        }
+        let is_told = |change| matches!(change, Ok(Change::TransactionState(_)));
+        self.defaults.tells_transactions = Some(Changes::new(&outcome.changes).any(is_told));
     }
 }
 

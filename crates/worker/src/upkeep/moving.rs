@@ -266,6 +266,7 @@ fn is_mobile(client: &Client) -> bool {
         && client.io.packing.is_none()
         && session.is_some_and(|session| {
             session.leases.is_empty()
+                && session.settings.begun.is_none()
                 && session.prepared.is_mobile()
                 && session.lost.is_none()
                 && session.past.is_plain(session.last_conn.is_some())

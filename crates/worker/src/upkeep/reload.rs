@@ -124,6 +124,10 @@ impl Core {
                 }
             };
             let moves = user.default_hostgroup != former;
+            if let Some(begun) = session.settings.begun.as_mut().filter(|it| it.hostgroup == former)
+            {
+                begun.hostgroup = user.default_hostgroup;
+            }
             for lease in session.leases.iter_mut().filter(|_| moves) {
                 lease.is_left |= lease.hostgroup == former;
                 lease.is_left &= lease.hostgroup != user.default_hostgroup;

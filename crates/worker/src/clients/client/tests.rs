@@ -80,6 +80,7 @@ fn a_session_is_in_a_transaction_where_a_lease_is() {
         only_reads: false,
         is_sure: false,
         begun_apart: false,
+        is_begun: false,
         is_left: false,
         is_in_doubt: false,
         has_written: false,

@@ -37,6 +37,7 @@ fn lease(hostgroup: u32, reasons: &[PinReason]) -> Lease {
         only_reads: false,
         is_sure: false,
         begun_apart: false,
+        is_begun: false,
         is_left: false,
         is_in_doubt: false,
         has_written: false,

@@ -11,6 +11,7 @@ use trunkline_topology::HostgroupId;
 
 use crate::{
     clients::client::Lease,
+    exchange::begun::Begun,
     routing::{
         asker::Asker,
         decide::{Aim, Case, Decided, Held, Hinted, decide},
@@ -77,6 +78,7 @@ pub(super) struct Given {
     leases: Vec<Lease>,
     last_conn: Option<ConnId>,
     begins_read_only: bool,
+    begun: Option<Begun>,
     transactions: Transactions,
     is_mariadb: bool,
     proves_nothing: bool,
@@ -103,6 +105,7 @@ pub(super) fn of_user(user: &'static str) -> Given {
         leases: Vec::new(),
         last_conn: None,
         begins_read_only: false,
+        begun: None,
         transactions: Transactions::default(),
         is_mariadb: false,
         proves_nothing: false,
@@ -172,6 +175,7 @@ impl Given {
             only_reads: false,
             is_sure: false,
             begun_apart: false,
+            is_begun: false,
             is_left: false,
             is_in_doubt: false,
             has_written: false,
@@ -282,6 +286,7 @@ impl Given {
         session.last_conn = self.last_conn;
         session.begins_read_only = self.begins_read_only;
         session.transactions = self.transactions;
+        session.begun = self.begun;
         Case {
             snapshot,
             now_ms: 0,

@@ -1,0 +1,128 @@
+//! Transactions that have begun for their clients and for no server yet: the `BEGIN` goes out with
+//! the first statement behind it, in the same write.
+//!
+//! The session has no connection meanwhile. The statement waits for the answer to the `BEGIN` only
+//! where it may do something and this server has not accepted such a `BEGIN` before, as with the
+//! `SET`s that bring a connection to its session's state. `docs/decisions/0076`.
+
+use trunkline_pool::ConnId;
+use trunkline_protocol::packet::status;
+use trunkline_session::tracker::PinReason;
+use trunkline_topology::HostgroupId;
+
+use crate::{
+    clients::client::{Client, Lease, Phase, Session},
+    exchange::send::{put_own_query, text_hash},
+    rooms::Core,
+    servers::conn::{Conn, InFlight, Owner},
+};
+
+/// A transaction of which no server knows yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Begun {
+    /// Where it is to be.
+    pub(crate) hostgroup: HostgroupId,
+    /// The split has sent it to readers: the writer will do.
+    pub(crate) may_leave_reader: bool,
+    pub(crate) access: BegunAccess,
+}
+
+/// What its `BEGIN` says of what may be done in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BegunAccess {
+    /// Nothing.
+    Unsaid,
+    ReadOnly,
+    ReadWrite,
+}
+
+impl BegunAccess {
+    /// The statement that begins it.
+    fn text(self) -> &'static [u8] {
+        match self {
+            Self::Unsaid => b"START TRANSACTION",
+            Self::ReadOnly => b"START TRANSACTION READ ONLY",
+            Self::ReadWrite => b"START TRANSACTION READ WRITE",
+        }
+    }
+}
+
+/// Whether this is the hash of a statement that begins a transaction late.
+#[cold]
+pub(crate) fn is_begin(text: u64) -> bool {
+    let all = [BegunAccess::Unsaid, BegunAccess::ReadOnly, BegunAccess::ReadWrite];
+    all.into_iter().any(|access| text_hash(access.text()) == text)
+}
+
+impl Begun {
+    /// The flags of a reply behind its `BEGIN`, beside those of the session.
+    pub(crate) fn status(self) -> u16 {
+        match self.access {
+            BegunAccess::ReadOnly => status::IN_TRANS | status::IN_TRANS_READONLY,
+            BegunAccess::Unsaid | BegunAccess::ReadWrite => status::IN_TRANS,
+        }
+    }
+}
+
+impl Session {
+    /// Whether its transaction is to begin on a connection that it holds before its statement goes
+    /// there.
+    #[inline]
+    pub(super) fn begins_on(&self, conn: ConnId) -> bool {
+        let is_there = |lease: &Lease| lease.conn == conn && !lease.is_begun;
+        self.settings.begun.is_some() && self.leases.iter().any(is_there)
+    }
+
+    /// Its transaction is open on the connection to which its `BEGIN` has been sent, if that is
+    /// this one.
+    pub(super) fn settle_begun(&mut self, conn: ConnId) {
+        let Some(lease) = self.leases.iter_mut().find(|lease| lease.conn == conn) else { return };
+        if !std::mem::take(&mut lease.is_begun) {
+            return;
+        }
+        let Some(begun) = self.settings.begun.take() else { return };
+        lease.pins.set(PinReason::Transaction, true);
+        lease.is_in_trans = true;
+        lease.only_reads = begun.access == BegunAccess::ReadOnly;
+        lease.begun_apart = begun.access != BegunAccess::Unsaid;
+    }
+}
+
+impl Core {
+    /// Whether the statement must not go out before its server has begun the transaction. A read
+    /// may: its reply is dropped where the `BEGIN` is refused. So may any statement behind a
+    /// `BEGIN` that the server has accepted before. A server that has become read-only refuses
+    /// `READ WRITE`.
+    pub(super) fn waits_for_begin(&self, client: &Client, conn: &Conn) -> bool {
+        let (Phase::Running(statement), Some(session)) = (&client.phase, client.session.as_ref())
+        else {
+            return true;
+        };
+        let Some(begun) = session.settings.begun else { return false };
+        let proof = (conn.slot, conn.server.incarnation, text_hash(begun.access.text()));
+        let is_proven =
+            begun.access != BegunAccess::ReadWrite && self.servers.accepted_sets.contains(&proof);
+        !statement.meaning.is_read && !is_proven
+    }
+
+    /// Appends the `BEGIN` of the session's transaction to a connection that it holds.
+    pub(super) fn put_begin(&mut self, client: &mut Client, conn: &mut Conn) {
+        let Some(session) = client.session.as_mut() else { return };
+        let Some(begun) = session.settings.begun else { return };
+        let Some(lease) = session.lease_mut(conn.id) else { return };
+        lease.is_begun = true;
+        if has_plant!(self, BeginLost) {
+            return;
+        }
+        let text = begun.access.text();
+        let relay = conn.own_relay();
+        let owner = Owner::Sync(client.id, Some(text_hash(text)));
+        conn.in_flight.push_back(InFlight { owner, relay, is_statement: false });
+        let takes_attributes = conn.server.takes_attributes;
+        self.fx.stats.counters.transactions_begun_late += 1;
+        self.write_server(conn, |out| put_own_query(out, text, takes_attributes));
+    }
+}
+
+#[cfg(test)]
+mod tests;
