@@ -1,5 +1,5 @@
-//! `cargo xtask console`: builds the web console from `web/`, proves that what is checked in is what
-//! the sources make, and drives it in a real browser before real servers.
+//! `cargo xtask console`: builds the web console from `web/`, proves that what is checked in is
+//! what the sources make, and drives it in a real browser before real servers.
 
 mod bundle;
 mod stage;
@@ -59,21 +59,34 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<()> {
     if !arguments.dev {
         step("building the proxy", cargo(root).args(["build", "--locked", "--bin", "trunkline"]))?;
     }
-    let pictures = match arguments.pictures {
-        true => root.join("docs/manual/pictures"),
-        false => root.join("target/console"),
-    };
+    let pictures = root.join("target/console");
     std::fs::create_dir_all(&pictures)?;
     let start = Instant::now();
     let stage = Stage::start(&trunkline_binary()?)?;
     println!("== the proxy, its servers and its clients are there");
     drive(&web, &stage, &browser, &pictures, arguments.dev)?;
     stage.stop()?;
+    if arguments.pictures {
+        renew_pictures(root, &pictures)?;
+    }
     println!(
         "== the console was driven in {:.1} s; pictures are in {}",
         start.elapsed().as_secs_f64(),
         pictures.display()
     );
+    Ok(())
+}
+
+/// Copies the pictures that the manual's page shows.
+fn renew_pictures(root: &Path, from: &Path) -> Result<()> {
+    let manual = root.join("docs/manual");
+    let page = std::fs::read_to_string(manual.join("console.md"))?;
+    std::fs::create_dir_all(manual.join("pictures"))?;
+    for shown in page.split("](pictures/").skip(1) {
+        let name = shown.split(')').next().unwrap_or_default();
+        std::fs::copy(from.join(name), manual.join("pictures").join(name))
+            .with_context(|| format!("the test made no picture {name}"))?;
+    }
     Ok(())
 }
 

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 /// Folders that hold no source: build output, version control, generated inputs.
-const SKIPPED_FOLDERS: [&str; 5] = ["target", ".git", "corpus", "artifacts", "runs"];
+const SKIPPED_FOLDERS: [&str; 6] =
+    ["target", ".git", "corpus", "artifacts", "runs", "node_modules"];
 /// What is read; data files are not ours to format.
 const EXTENSIONS: [&str; 6] = ["rs", "toml", "md", "sh", "yml", "yaml"];
 
