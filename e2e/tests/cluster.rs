@@ -2,6 +2,7 @@
 
 mod kinds;
 mod metadata;
+mod replay;
 mod switchover;
 
 use std::{

@@ -231,6 +231,7 @@ impl Item for Arc<User> {
             default_schema,
             max_connections,
             transaction_persistent,
+            transaction_replay,
             fast_forward,
             active,
             require,
@@ -245,6 +246,7 @@ impl Item for Arc<User> {
         columns.plain("max_connections", *max_connections, new.max_connections);
         let persistent = new.transaction_persistent;
         columns.plain("transaction_persistent", *transaction_persistent, persistent);
+        columns.unshown("transaction_replay", *transaction_replay != new.transaction_replay);
         columns.plain("fast_forward", *fast_forward, new.fast_forward);
         columns.plain("active", *active, new.active);
         columns.unshown("require", *require != new.require);

@@ -158,6 +158,8 @@ pub struct User {
     pub max_connections: u32,
     /// Whether a transaction keeps its hostgroup whatever the rules say.
     pub transaction_persistent: bool,
+    /// Whether its transactions are repeated that are lost; `None` as the setting says.
+    pub transaction_replay: Option<bool>,
     /// Whether bytes go straight through to one dedicated connection after authentication.
     pub fast_forward: bool,
     /// An inactive user is refused like an unknown one.
@@ -187,6 +189,7 @@ impl User {
             default_schema: None,
             max_connections: u32::MAX,
             transaction_persistent: true,
+            transaction_replay: None,
             fast_forward: false,
             active: true,
             require: TlsRequirement::None,

@@ -65,6 +65,7 @@ mod routing;
 mod cache;
 mod mirror;
 
+mod replay;
 mod reply;
 mod special;
 

@@ -85,6 +85,10 @@ impl Draft for UserDraft {
         }),
         number("max_connections", 0, 10_000_000, |it, count| it.user.max_connections = count),
         flag("transaction_persistent", |it, is_so| it.user.transaction_persistent = is_so),
+        member_of(
+            "attributes",
+            flag("transaction_replay", |it, is_so| it.user.transaction_replay = Some(is_so)),
+        ),
         flag("fast_forward", |it, is_so| it.user.fast_forward = is_so),
         flag("active", |it, is_so| it.user.active = is_so),
         flag("use_ssl", |it, is_so| it.use_ssl = is_so),

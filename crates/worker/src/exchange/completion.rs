@@ -43,6 +43,9 @@ impl Exchange {
                 return;
             }
         };
+        if statement.beside.noted.as_deref().is_some_and(|noted| noted.is_repeated) {
+            return self.complete_repeated(client, conn, statement, &outcome);
+        }
         let error = statement.prepared.prepare_error.take();
         let was_run = error.is_none();
         let outcome = match error {
@@ -62,6 +65,9 @@ impl Exchange {
             client.record_client_error(&error.into());
         }
         self.finish_purpose(client, conn, &statement, &outcome, was_run);
+        if statement.beside.noted.is_some() {
+            self.core.keep(client, conn, &mut statement, &outcome);
+        }
         if let (Some(Ending::Withheld), Some(stmt_id)) =
             (statement.ending, statement.prepared.stmt_id)
         {
@@ -113,6 +119,7 @@ impl Exchange {
         }
         statement.beside.mirrored = None;
         statement.beside.copy_of = None;
+        statement.beside.noted = None;
         self.orphan_definition(&mut statement);
         self.core.fx.buffers.give(std::mem::take(&mut statement.command.frames).into_own());
         statement.meaning.known = None;
@@ -216,6 +223,9 @@ impl Exchange {
         error: ClientError,
         mut lent: Option<&mut Conn>,
     ) {
+        if client.is_repeating() {
+            return self.fail_statement(client, error, lent);
+        }
         let ends = match (&client.phase, client.session.as_ref()) {
             (Phase::Running(statement), Some(session)) => {
                 !only_looks_at(statement)
@@ -254,6 +264,9 @@ impl Exchange {
         error: &ClientError,
         lent: Option<&mut Conn>,
     ) -> bool {
+        if client.is_repeating() {
+            return self.tell_given_up(client, &error.text, lent);
+        }
         let statement = match std::mem::replace(&mut client.phase, Phase::Idle) {
             Phase::Running(statement) => statement,
             other => {
