@@ -267,6 +267,17 @@ impl Exchange {
         if client.is_repeating() {
             return self.tell_given_up(client, &error.text, lent);
         }
+        self.tell_of_statement(client, seq, error, lent)
+    }
+
+    /// See [`Self::tell_failure`]; of a statement of the client's own.
+    pub(super) fn tell_of_statement(
+        &mut self,
+        client: &mut Client,
+        seq: u8,
+        error: &ClientError,
+        lent: Option<&mut Conn>,
+    ) -> bool {
         let statement = match std::mem::replace(&mut client.phase, Phase::Idle) {
             Phase::Running(statement) => statement,
             other => {

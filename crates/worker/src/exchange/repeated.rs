@@ -33,7 +33,7 @@ const LOCKED_OUT: [u16; 2] = [1213, 1205];
 
 impl Client {
     /// Whether its transaction is being repeated.
-    pub(crate) fn is_repeating(&self) -> bool {
+    pub(super) fn is_repeating(&self) -> bool {
         let kept = self.session.as_ref().and_then(|session| session.kept.as_deref());
         kept.is_some_and(Kept::is_running)
     }
@@ -183,6 +183,13 @@ impl Core {
             told: Told::of(&noted.digest, outcome),
             generates: false,
         });
+    }
+
+    /// A client that may wait for a connection does so no more.
+    fn leave_queue(&mut self, client: &Client) {
+        if let Some((hostgroup, _)) = client.wanted() {
+            self.servers.pool.waiters(hostgroup).remove(client.id);
+        }
     }
 
     fn count_unfit(&mut self, why: Why) {
@@ -426,7 +433,7 @@ impl Exchange {
             return self.give_up(client, why, lent);
         }
         self.core.drop_repeated(client, lent);
-        self.core.pool_leave(client);
+        self.core.leave_queue(client);
         let phase = std::mem::replace(&mut client.phase, Phase::Idle);
         let kept = client.session.as_mut().and_then(|session| session.kept.as_deref_mut());
         let run = kept.and_then(|kept| kept.run.as_mut());
@@ -458,7 +465,7 @@ impl Exchange {
     ) -> bool {
         self.core.fx.stats.counters.replays_failed += 1;
         self.core.drop_repeated(client, lent.as_deref_mut());
-        self.core.pool_leave(client);
+        self.core.leave_queue(client);
         if let Phase::Running(statement) = std::mem::replace(&mut client.phase, Phase::Idle) {
             match statement.beside.noted.as_ref().is_some_and(|noted| noted.is_repeated) {
                 true => self.retire(statement),
@@ -482,10 +489,12 @@ impl Exchange {
                 session.lost = Some(Lost::Transaction(text));
                 true
             }
-            (true, false) => self.tell_failure(client, 1, &ErrorKind::RolledBack.says(text), lent),
+            (true, false) => {
+                self.tell_of_statement(client, 1, &ErrorKind::RolledBack.says(text), lent)
+            }
             (true, true) => {
                 let error = ErrorKind::StateLost.says(text);
-                self.tell_failure(client, 1, &error, lent.as_deref_mut());
+                self.tell_of_statement(client, 1, &error, lent.as_deref_mut());
                 self.end_client(client, lent);
                 false
             }
