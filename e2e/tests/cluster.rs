@@ -3,6 +3,7 @@
 mod failover;
 mod kinds;
 mod metadata;
+mod replay;
 mod switchover;
 
 use std::{

@@ -50,6 +50,7 @@ impl OneUser {
             default_schema: None,
             max_connections: 10,
             transaction_persistent: true,
+            transaction_replay: None,
             fast_forward: false,
             active: how & 4 == 0,
             require: Default::default(),

@@ -236,6 +236,9 @@ impl Inquiry {
                 facts.writing = Hidden::UNKNOWN;
             }
             Some(Kind::Other) => spoil(facts),
+            Some(Kind::Table) if !rolls_back(text(row, 1)) => {
+                facts.writing.insert(Hidden::STAYS_WRITTEN);
+            }
             Some(Kind::Table | Kind::View) | None => {}
         }
     }
@@ -363,6 +366,12 @@ impl Inquiry {
 fn spoil(facts: &mut Facts) {
     facts.reading = Hidden::UNKNOWN;
     facts.writing = Hidden::UNKNOWN;
+}
+
+/// Whether what is written to an engine's tables is undone with its transaction.
+fn rolls_back(engine: &[u8]) -> bool {
+    const TRANSACTIONAL: [&[u8]; 2] = [b"InnoDB", b"ROCKSDB"];
+    TRANSACTIONAL.iter().any(|known| known.eq_ignore_ascii_case(engine))
 }
 
 fn kind_of(table_type: &[u8], engine: &[u8]) -> Kind {

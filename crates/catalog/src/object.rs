@@ -81,14 +81,17 @@ impl Hidden {
     /// It has a text of its own, a view's definition, which may have literals in it: what a server
     /// computes of them when it prepares a statement may depend on `time_zone`.
     pub const DEFINED: Self = Self(1 << 12);
-    /// What it does can't be seen: it may do all of the above but the three before the last.
+    /// What is written to it stays when its transaction is rolled back: its engine has no
+    /// transactions.
+    pub const STAYS_WRITTEN: Self = Self(1 << 13);
+    /// What it does can't be seen: it may do all of the above but the four before the last.
     pub const UNKNOWN: Self = Self(1 << 5);
 
     /// Code that can be seen and is not understood, or calls what is not: whoever runs it is held
     /// where it ran, as it may have left anything there.
     pub const OPAQUE: Self = Self(Self::UNKNOWN.0 | Self::LEAVES.0 | Self::STAYS.0);
 
-    const NAMES: [(Self, &'static str); 13] = [
+    const NAMES: [(Self, &'static str); 14] = [
         (Self::WRITES, "WRITES"),
         (Self::LEAVES, "LEAVES"),
         (Self::STAYS, "STAYS"),
@@ -101,6 +104,7 @@ impl Hidden {
         (Self::UNASKED, "UNASKED"),
         (Self::CONCATENATES, "CONCATENATES"),
         (Self::DEFINED, "DEFINED"),
+        (Self::STAYS_WRITTEN, "STAYS_WRITTEN"),
         (Self::UNKNOWN, "UNKNOWN"),
     ];
 
@@ -122,7 +126,7 @@ impl Hidden {
     /// Whether nothing may happen when a statement runs: at most, how a text is prepared depends on
     /// more than the text.
     pub const fn is_plain(self) -> bool {
-        self.0 & !(Self::CONCATENATES.0 | Self::DEFINED.0) == 0
+        self.0 & !(Self::CONCATENATES.0 | Self::DEFINED.0 | Self::STAYS_WRITTEN.0) == 0
     }
 
     /// Whether any of `other` may happen; what is unknown may do all.

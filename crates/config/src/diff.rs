@@ -233,6 +233,7 @@ impl Item for Arc<User> {
             max_connections,
             transaction_persistent,
             lazy_transactions,
+            transaction_replay,
             fast_forward,
             active,
             require,
@@ -252,6 +253,7 @@ impl Item for Arc<User> {
         let persistent = new.transaction_persistent;
         columns.plain("transaction_persistent", *transaction_persistent, persistent);
         columns.optional("lazy_transactions", *lazy_transactions, new.lazy_transactions);
+        columns.unshown("transaction_replay", *transaction_replay != new.transaction_replay);
         columns.plain("fast_forward", *fast_forward, new.fast_forward);
         columns.plain("active", *active, new.active);
         columns.unshown("require", *require != new.require);

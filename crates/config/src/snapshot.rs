@@ -59,6 +59,8 @@ pub struct Snapshot {
     pub granted: Arc<GrantedUsers>,
     /// Whether it depends on the names of clients' hosts who a user is, or where one may come from.
     pub names_hosts: bool,
+    /// Whether somebody's transactions are repeated that are lost.
+    pub replays: bool,
     /// Some users, whose way clients with unknown names go.
     stand_ins: Arc<[Arc<User>]>,
     /// Hostgroups that have servers.
@@ -150,6 +152,7 @@ impl Snapshot {
             settings,
             users: Arc::new(users.collect()),
             names_hosts: names_hosts(&config, &granted),
+            replays: replays(&config),
             granted,
             stand_ins,
             homes,
@@ -391,6 +394,11 @@ fn stand_ins(config: &Config, granted: &GrantedUsers) -> Arc<[Arc<User>]> {
 }
 
 /// Whether it depends on the names of clients' hosts who a user is, or where a user may come from.
+fn replays(config: &Config) -> bool {
+    let wants = |user: &Arc<User>| user.transaction_replay == Some(true);
+    config.settings.transaction_replay || config.users.iter().any(wants)
+}
+
 fn names_hosts(config: &Config, granted: &GrantedUsers) -> bool {
     granted.names_hosts() || config.users.iter().any(|user| user.allow_from.names_hosts())
 }

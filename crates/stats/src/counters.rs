@@ -359,6 +359,32 @@ counters! {
             "Server connections lost while a session held them."
         transactions_rolled_back: "trunkline_session_transactions_rolled_back_total";
             "Transactions that were rolled back with their server connection, and whose sessions went on (1213)."
+        replays_begun: "trunkline_transaction_replays_begun_total";
+            "Transactions that were lost with their server connection and began to be repeated on another one."
+        replays_done: "trunkline_transaction_replays_total", result = "done";
+            "Repetitions of transactions by what became of them. Done: their clients were told nothing."
+        replays_failed: "trunkline_transaction_replays_total", result = "failed";
+            "Repetitions that were given up: their clients were told 1213."
+        replays_late: "trunkline_transaction_replays_total", result = "late";
+            "Transactions that were not repeated as they were too old, or had been repeated too often."
+        replays_differed: "trunkline_transaction_replay_differences_total";
+            "Repetitions that were given up as a statement was told something else the second time."
+        replays_unfit_statement: "trunkline_transaction_replay_refusals_total", reason = "statement";
+            "Transactions that can't be repeated, by the reason. Here: a statement or command that is not repeated."
+        replays_unfit_effects: "trunkline_transaction_replay_refusals_total", reason = "effects";
+            "Transactions with a statement that may do something outside of them, or of which nobody can say what it does."
+        replays_unfit_engine: "trunkline_transaction_replay_refusals_total", reason = "engine";
+            "Transactions that write to a table without transactions."
+        replays_unfit_past: "trunkline_transaction_replay_refusals_total", reason = "past";
+            "Transactions with a statement that reads what one before it left in the session."
+        replays_unfit_session: "trunkline_transaction_replay_refusals_total", reason = "session";
+            "Transactions that change their session, or whose session holds more than them."
+        replays_unfit_failed: "trunkline_transaction_replay_refusals_total", reason = "failed";
+            "Transactions with a statement that failed so that nobody knows what is left of them."
+        replays_unfit_begin: "trunkline_transaction_replay_refusals_total", reason = "begin";
+            "Transactions with a mode or level of their own, or that nobody has seen begin."
+        replays_unfit_size: "trunkline_transaction_replay_refusals_total", reason = "size";
+            "Transactions that are longer than what is kept."
         server_connections_abandoned: "trunkline_backend_connections_abandoned_total";
             "Server connections closed as the answer to a client that had gone did not end in time."
         server_connections_reset:

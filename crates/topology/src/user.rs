@@ -162,6 +162,8 @@ pub struct User {
     pub transaction_persistent: bool,
     /// Whether its transactions begin with their first statement; `None` as their hostgroup's do.
     pub lazy_transactions: Option<LazyTransactions>,
+    /// Whether its transactions are repeated that are lost; `None` as the setting says.
+    pub transaction_replay: Option<bool>,
     /// Whether bytes go straight through to one dedicated connection after authentication.
     pub fast_forward: bool,
     /// An inactive user is refused like an unknown one.
@@ -194,6 +196,7 @@ impl User {
             max_connections: u32::MAX,
             transaction_persistent: true,
             lazy_transactions: None,
+            transaction_replay: None,
             fast_forward: false,
             active: true,
             require: TlsRequirement::None,

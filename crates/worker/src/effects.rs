@@ -25,6 +25,8 @@ pub(crate) enum Wake {
     Commands(ClientId),
     /// This client's statement looks for a connection again.
     Returning(ClientId),
+    /// The next statement of this client's transaction, which is being repeated, may go out.
+    Repeat(ClientId),
     /// This client's statement has waited for what an earlier one left, and more is known of that.
     PastTold(ClientId),
     /// Nothing will come of what was fetched for this client from this connection.

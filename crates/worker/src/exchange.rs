@@ -20,6 +20,7 @@ pub(crate) mod query_log;
 mod queue;
 mod read_only;
 mod refused;
+mod repeated;
 pub(crate) mod rolled_back;
 pub(crate) mod send;
 mod shared;

@@ -53,6 +53,9 @@ impl Worker {
             Wake::Returning(id) => {
                 commands.exchange.with_client(id, Exchange::acquire_again);
             }
+            Wake::Repeat(id) => {
+                commands.exchange.with_client(id, Exchange::go_on_repeating);
+            }
             Wake::PastTold(id) => {
                 commands.exchange.with_client(id, Exchange::go_on_with_past);
             }

@@ -66,6 +66,7 @@ mod cache;
 mod causal;
 mod mirror;
 
+mod replay;
 mod reply;
 mod special;
 

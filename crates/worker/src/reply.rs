@@ -117,7 +117,10 @@ impl Exchange {
         if let Some((outcome, service_us)) = self.core.end_reply(conn) {
             let has_failed = conn.note_conditions(&outcome, true);
             let answer = bytes.get(..len).unwrap_or_default();
-            if !has_failed || !self.withholds_refusal(client, conn, &outcome, answer) {
+            let is_withheld = has_failed
+                && (self.withholds_refusal(client, conn, &outcome, answer)
+                    || self.repeats_instead(client, conn, &outcome, answer));
+            if !is_withheld {
                 self.complete(client, conn, outcome, service_us);
             }
             self.core.kills_go_on(conn.id);

@@ -92,6 +92,10 @@ impl Draft for UserDraft {
                 read_lazy(given).map(|value| it.user.lazy_transactions = Some(value))
             }),
         ),
+        member_of(
+            "attributes",
+            flag("transaction_replay", |it, is_so| it.user.transaction_replay = Some(is_so)),
+        ),
         flag("fast_forward", |it, is_so| it.user.fast_forward = is_so),
         flag("active", |it, is_so| it.user.active = is_so),
         flag("use_ssl", |it, is_so| it.use_ssl = is_so),

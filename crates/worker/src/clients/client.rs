@@ -36,6 +36,7 @@ use crate::{
     mirror::{CopyOf, MirrorSide},
     outbox::Outbox,
     prepared::{Came, ClientStmt, ClientStmts, Contents, Entry, Reading},
+    replay::{Kept, Noted},
     routing::directives::Directives,
     routing::route::Route,
     session_past::LastStatement,
@@ -208,6 +209,9 @@ impl Client {
             if let Some(half) = &mut statement.beside.mirrored {
                 half.copy.take(bytes);
             }
+            if let Some(noted) = &mut statement.beside.noted {
+                noted.digest.take(bytes);
+            }
         }
     }
 }
@@ -268,6 +272,8 @@ pub(crate) struct Session {
     /// Its transaction, which only reads, is to leave a reader: it begins anew on the writer before
     /// the statement under way.
     pub(crate) begins_read_only: bool,
+    /// Its open transaction, where that may have to be repeated.
+    pub(crate) kept: Option<Box<Kept>>,
     /// What was lost with a lease; the next command is answered with it.
     pub(crate) lost: Option<Lost>,
 }
@@ -403,6 +409,7 @@ impl Session {
             soiled: Vec::new(),
             has_asked_names: false,
             begins_read_only: false,
+            kept: None,
             lost: None,
         }
     }
@@ -551,6 +558,8 @@ pub(crate) struct Beside {
     pub(crate) mirrored: Option<Box<MirrorSide>>,
     /// Of a copy: what it is of.
     pub(crate) copy_of: Option<Box<CopyOf>>,
+    /// What is told of it, where its transaction may have to be repeated.
+    pub(crate) noted: Option<Box<Noted>>,
     /// The file that its server asks the client for.
     pub(crate) upload: Upload,
 }
@@ -567,7 +576,7 @@ pub(crate) struct Sent {
 
 impl Statement {
     /// A statement of which nothing is known beyond its command.
-    pub(super) fn new(command: CommandSent, retries_left: u32) -> Self {
+    pub(crate) fn new(command: CommandSent, retries_left: u32) -> Self {
         Self {
             command,
             meaning: Meaning {
@@ -600,7 +609,13 @@ impl Statement {
                 is_causal: false,
                 causal_since_us: 0,
             },
-            beside: Beside { fill: None, mirrored: None, copy_of: None, upload: Upload::None },
+            beside: Beside {
+                fill: None,
+                mirrored: None,
+                copy_of: None,
+                noted: None,
+                upload: Upload::None,
+            },
             sent: Sent::default(),
             ending: None,
             deadline_ms: 0,

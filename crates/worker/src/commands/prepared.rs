@@ -390,8 +390,10 @@ impl Core {
             return;
         };
         self.close_cursor(client, stmt_id, None);
-        if let Some(stmts) = client.stmts_mut() {
-            stmts.remove(stmt_id);
+        let Some(session) = client.session.as_mut() else { return };
+        match session.kept.as_deref_mut().filter(|kept| kept.needs(stmt_id)) {
+            Some(kept) => kept.closed.extend(session.prepared.take_out(stmt_id)),
+            None => session.prepared.remove(stmt_id),
         }
     }
 

@@ -43,6 +43,9 @@ impl Exchange {
                 return;
             }
         };
+        if statement.beside.noted.as_deref().is_some_and(|noted| noted.is_repeated) {
+            return self.complete_repeated(client, conn, statement, &outcome);
+        }
         let error = statement.prepared.prepare_error.take();
         let was_run = error.is_none();
         let outcome = match error {
@@ -62,6 +65,9 @@ impl Exchange {
             client.record_client_error(&error.into());
         }
         self.finish_purpose(client, conn, &statement, &outcome, was_run);
+        if statement.beside.noted.is_some() {
+            self.core.keep(client, conn, &mut statement, &outcome);
+        }
         if let (Some(Ending::Withheld), Some(stmt_id)) =
             (statement.ending, statement.prepared.stmt_id)
         {
@@ -113,6 +119,7 @@ impl Exchange {
         }
         statement.beside.mirrored = None;
         statement.beside.copy_of = None;
+        statement.beside.noted = None;
         self.orphan_definition(&mut statement);
         self.core.fx.buffers.give(std::mem::take(&mut statement.command.frames).into_own());
         statement.meaning.known = None;
@@ -216,6 +223,9 @@ impl Exchange {
         error: ClientError,
         mut lent: Option<&mut Conn>,
     ) {
+        if client.is_repeating() {
+            return self.fail_statement(client, error, lent);
+        }
         let ends = match (&client.phase, client.session.as_ref()) {
             (Phase::Running(statement), Some(session)) => {
                 !only_looks_at(statement)
@@ -248,6 +258,20 @@ impl Exchange {
     /// Ends a statement with an error, as packet `seq`, without beginning what the client has sent
     /// behind it. False when the session is over.
     pub(super) fn tell_failure(
+        &mut self,
+        client: &mut Client,
+        seq: u8,
+        error: &ClientError,
+        lent: Option<&mut Conn>,
+    ) -> bool {
+        if client.is_repeating() {
+            return self.tell_given_up(client, &error.text, lent);
+        }
+        self.tell_of_statement(client, seq, error, lent)
+    }
+
+    /// See [`Self::tell_failure`]; of a statement of the client's own.
+    pub(super) fn tell_of_statement(
         &mut self,
         client: &mut Client,
         seq: u8,

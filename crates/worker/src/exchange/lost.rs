@@ -15,6 +15,7 @@ use crate::{
     effects::Wake,
     exchange::rolled_back::{Lost, LostTransaction},
     exchange::send::LOST,
+    replay::Kept,
     rooms::{Core, Exchange, Lender},
     routing::read_only::only_looks,
     servers::closing::traces_of,
@@ -136,6 +137,12 @@ impl Exchange {
         let Some(session) = client.session.as_mut() else {
             return;
         };
+        let lost = session.lease_mut(loss.conn).map(|lease| lease.hostgroup);
+        let is_repeating = |kept: &Kept| kept.is_running() && lost == Some(kept.hostgroup);
+        if session.kept.as_deref().is_some_and(is_repeating) {
+            session.leases.retain(|lease| lease.conn != loss.conn);
+            return self.repeat_again(client, reason, None);
+        }
         let transaction = LostTransaction::on(session, loss.conn);
         let pins = session.lease_mut(loss.conn).map(|lease| std::mem::take(&mut lease.pins));
         session.leases.retain(|lease| lease.conn != loss.conn);
@@ -153,6 +160,12 @@ impl Exchange {
                     let Phase::Running(statement) = &client.phase else { return false };
                     !was_sent || it.undoes(session, statement)
                 });
+                if undone.is_some() && !(was_sent && loss.begun) {
+                    let cause = self.core.lost_words(loss.slot, reason);
+                    if self.repeats(client, loss.conn, &cause) {
+                        return;
+                    }
+                }
                 if undone.is_some() && !client.has_sent_ahead() {
                     return self.fail_rolled_back(client, loss, reason);
                 }
@@ -162,6 +175,13 @@ impl Exchange {
         // One that runs elsewhere, or waits for that, was to run beside the transaction.
         let is_beside = matches!((&hit, &client.phase), (Hit::Nothing, Phase::Running(_)))
             || matches!(hit, Hit::GoesOn);
+        if matches!(hit, Hit::Nothing) && transaction.is_some() {
+            let cause = self.core.lost_words(loss.slot, reason);
+            if matches!(client.phase, Phase::Idle) && self.repeats(client, loss.conn, &cause) {
+                return;
+            }
+        }
+        let Some(session) = client.session.as_mut() else { return };
         if is_told_later {
             session.lost = Some(match transaction.filter(|_| !is_beside) {
                 Some(_) => {
@@ -258,6 +278,7 @@ impl Exchange {
         });
         let had_state =
             lease.as_ref().is_some_and(|lease| !lease.pins.is_empty() || lease.is_begun);
+        let had_state = had_state && !client.is_repeating();
         match lease {
             Some(lease) => self.core.free_lease(client, &lease, Some(&mut *conn)),
             None => self.core.free_after_session(conn, Some(client)),

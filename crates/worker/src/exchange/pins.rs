@@ -327,7 +327,7 @@ fn releases_by_default(session: &Session) -> bool {
 /// Source: MySQL's and MariaDB's error references (`ER_SERVER_SHUTDOWN`, `ER_NET_…`,
 /// `ER_NEW_ABORTING_CONNECTION`, `ER_CONNECTION_KILLED`, `ER_SESSION_WAS_KILLED`,
 /// `ER_CLIENT_INTERACTION_TIMEOUT`).
-fn ends_connection(code: u16) -> bool {
+pub(super) fn ends_connection(code: u16) -> bool {
     matches!(code, 1053 | 1152 | 1153 | 1156..=1161 | 1184 | 1927 | 3169 | 4031)
 }
 

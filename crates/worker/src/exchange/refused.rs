@@ -55,6 +55,9 @@ impl Exchange {
             return false;
         }
         let Phase::Running(statement) = &client.phase else { return false };
+        if statement.beside.noted.as_deref().is_some_and(|noted| noted.is_repeated) {
+            return false;
+        }
         let hostgroup = statement.target.hostgroup;
         let Some(cluster) = self.core.env.snapshot.cluster_writing_in(hostgroup) else {
             return false;
@@ -136,7 +139,7 @@ impl Core {
 }
 
 /// Whether an error says that the server takes no writes. Others have the same numbers.
-fn says_read_only(error: &ServerError) -> bool {
+pub(super) fn says_read_only(error: &ServerError) -> bool {
     let says = |word: &[u8]| error.message.windows(word.len()).any(|part| part == word);
     match error.code {
         // A server that is made read-only without a lock may refuse what it has begun.
@@ -148,7 +151,7 @@ fn says_read_only(error: &ServerError) -> bool {
 }
 
 /// Whether the answer is one error, whose bytes these are.
-fn is_only_answer(outcome: &Outcome, answer: &[u8]) -> bool {
+pub(super) fn is_only_answer(outcome: &Outcome, answer: &[u8]) -> bool {
     let is_first = outcome.status.is_none() && outcome.result_sets == 0;
     let is_error = matches!(split_packet(answer), Some((_, [err::HEADER, ..], [])));
     is_first && is_error && outcome.bytes == answer.len() as u64

@@ -160,6 +160,7 @@ impl Session {
     pub(super) fn forget_transaction(&mut self) {
         self.settings.status &= !(status::IN_TRANS | status::IN_TRANS_READONLY);
         self.begins_read_only = false;
+        self.kept = None;
     }
 }
 
@@ -168,11 +169,15 @@ impl Core {
     /// connection.
     pub(super) fn rolled_back_text(&mut self, slot: SlotId, reason: &str) -> String {
         self.fx.stats.counters.transactions_rolled_back += 1;
+        format!("{}; try restarting transaction", self.lost_words(slot, reason))
+    }
+
+    /// That a transaction is lost with its connection, and why.
+    pub(super) fn lost_words(&self, slot: SlotId, reason: &str) -> String {
         let slot = self.servers.pool.slot(slot);
         let server = slot.map(|slot| slot.server.key.address.to_string()).unwrap_or_default();
         format!(
-            "the transaction was rolled back, as its connection to {server} was lost ({reason}); \
-             try restarting transaction"
+            "the transaction was rolled back, as its connection to {server} was lost ({reason})"
         )
     }
 }

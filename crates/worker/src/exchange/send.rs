@@ -28,6 +28,7 @@ use crate::{
     exchange::pins::{PLAIN_VARIABLES, sets_next_transaction},
     prepared::is_sent_as_it_came,
     prepared::{self, put_statement},
+    replay::Noted,
     rooms::{Core, Exchange, Lender},
     servers::Servers,
     servers::conn::{Conn, InFlight, Owner},
@@ -267,6 +268,9 @@ impl Exchange {
     /// Appends the statement to the connection's outbox and expects its answer.
     pub(crate) fn send_statement(&mut self, client: &mut Client, conn: &mut Conn, stage: Stage) {
         let now_us = self.core.env.now.us;
+        if self.core.env.snapshot.replays {
+            self.core.note(client, conn, matches!(stage, Stage::Shared(_)));
+        }
         self.core.send_ahead(client, conn);
         let (Phase::Running(statement), Some(session)) =
             (&mut client.phase, client.session.as_mut())
@@ -278,6 +282,8 @@ impl Exchange {
         }
         let delivers =
             !matches!(statement.command.purpose, Purpose::LoginSchema(..)) && !client.is_mirror;
+        let is_repeated = |noted: &Noted| noted.is_repeated;
+        let delivers = delivers && !statement.beside.noted.as_deref().is_some_and(is_repeated);
         let mut relay =
             Relay::new(statement.command.shape, conn.server.format, session.login.format, delivers);
         // A server may refuse a command of many packets before it has read them all.

@@ -170,7 +170,7 @@ impl ClientStmts {
     }
 
     /// A statement that its client knows by its id already.
-    pub(super) fn restore(&mut self, stmt: ClientStmt) {
+    pub(crate) fn restore(&mut self, stmt: ClientStmt) {
         let Err(place) = self.place(stmt.id) else { return };
         self.held += stmt.texts_len();
         self.stmts.insert(place, stmt);
@@ -276,6 +276,16 @@ impl ClientStmts {
         if self.last == Some(id) {
             self.last = None;
         }
+    }
+
+    /// Closes a statement, and gives it away.
+    pub(crate) fn take_out(&mut self, id: u32) -> Option<ClientStmt> {
+        let place = self.place(id).ok()?;
+        self.drop_long_data(id);
+        let stmt = self.stmts.remove(place);
+        self.held -= stmt.texts_len();
+        self.last = self.last.filter(|last| *last != id);
+        Some(stmt)
     }
 
     /// Keeps a piece of a long parameter. What does not fit into `max` bytes for the session makes

@@ -4,6 +4,7 @@ use trunkline_stats::{HeldConn, SessionList, SessionQuery, SessionRow};
 
 use crate::{
     clients::client::{Awaits, Client, Lease, Phase, Session, Stage},
+    replay::Kept,
     rooms::Core,
     servers::hold::paused,
     statement::analysis::Known,
@@ -65,7 +66,15 @@ impl Core {
                     Stage::Held(_) => client.held_by_pause().map(paused),
                     _ => None,
                 };
-                let doing = held.unwrap_or_else(|| doing.to_owned());
+                let kept = client.session.as_ref().and_then(|it| it.kept.as_deref());
+                let doing = match (held, kept.and_then(Kept::progress)) {
+                    (Some(held), _) => held,
+                    (None, Some((at, count))) => {
+                        let number = (at + 1).min(count);
+                        format!("repeating a transaction, statement {number} of {count}")
+                    }
+                    (None, None) => doing.to_owned(),
+                };
                 (doing, since_us, statement.meaning.known.as_deref())
             }
         };
@@ -87,7 +96,15 @@ impl Core {
     }
 
     fn holds(&self, session: &Session) -> Vec<HeldConn> {
-        session.leases.iter().map(|lease| self.held(lease)).collect()
+        let kept = session.kept.as_deref();
+        let why_not = kept.and_then(|kept| Some((kept.conn, kept.why_not?)));
+        let mut held: Vec<_> = session.leases.iter().map(|lease| self.held(lease)).collect();
+        for (lease, row) in session.leases.iter().zip(&mut held) {
+            if let Some((_, why)) = why_not.filter(|(conn, _)| *conn == lease.conn) {
+                row.reasons.push(format!("not repeatable ({})", why.name()));
+            }
+        }
+        held
     }
 
     fn held(&self, lease: &Lease) -> HeldConn {

@@ -1,0 +1,244 @@
+//! A transaction that is lost with its connection is repeated on another one, statement by
+//! statement, and its client is told nothing: `docs/decisions/0073`.
+//!
+//! While a transaction is open, its session keeps what it has said ([`Kept`]) and a sum of each
+//! result. Each result has to be the same the second time, or the repetition is given up. Only
+//! transactions whose statements do nothing outside of it are kept.
+
+mod digest;
+pub(crate) mod fit;
+
+use std::{cell::Cell, rc::Rc, sync::Arc};
+
+use trunkline_catalog::Proof;
+use trunkline_pool::ConnId;
+use trunkline_protocol::response::{Outcome, ResponseShape};
+use trunkline_session::tracker::SessionState;
+use trunkline_topology::HostgroupId;
+
+pub(crate) use digest::Digest;
+use digest::Sums;
+
+use crate::{
+    clients::client::{Purpose, Statement},
+    prepared::{ClientStmt, Contents},
+    statement::analysis::Known,
+    statement::proof::Validity,
+};
+
+/// Bytes that one kept statement takes beside its text.
+pub(crate) const STATEMENT_COST: usize = 256;
+
+/// What is noted of a statement while its answer comes.
+#[derive(Debug)]
+pub(crate) struct Noted {
+    pub(crate) digest: Digest,
+    /// It is run for the second time: nobody gets the answer.
+    pub(crate) is_repeated: bool,
+    /// Parameters of its were sent ahead of it.
+    pub(crate) has_long_data: bool,
+}
+
+/// Why a transaction can't be repeated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// A command or a kind of statement that is not repeated.
+    Statement,
+    /// It may do something outside of the transaction, or nobody can say what it does.
+    Effects,
+    /// It writes to a table without transactions.
+    Engine,
+    /// It reads what a statement before it left in the session.
+    Past,
+    /// It changes the session, or the session holds more than the transaction.
+    Session,
+    /// It failed so that nobody knows what is left of the transaction.
+    Failed,
+    /// It has a mode or level of its own, or nobody has seen it begin.
+    Begin,
+    /// It is longer than what is kept.
+    Size,
+}
+
+impl Why {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Statement => "statement",
+            Self::Effects => "effects",
+            Self::Engine => "engine",
+            Self::Past => "past",
+            Self::Session => "session",
+            Self::Failed => "failed",
+            Self::Begin => "begin",
+            Self::Size => "size",
+        }
+    }
+}
+
+/// What was told of one statement.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Told {
+    pub(crate) sums: Sums,
+    pub(crate) affected_rows: u64,
+    pub(crate) last_insert_id: u64,
+    pub(crate) warnings: u16,
+    pub(crate) error: Option<u16>,
+}
+
+impl Told {
+    pub(crate) fn of(digest: &Digest, outcome: &Outcome) -> Self {
+        Self {
+            sums: digest.sums(),
+            affected_rows: outcome.affected_rows,
+            last_insert_id: outcome.last_insert_id,
+            warnings: outcome.warnings,
+            error: outcome.error.as_ref().map(|error| error.code),
+        }
+    }
+
+    /// What differs, in words; `None` where nothing does.
+    pub(crate) fn difference(&self, other: &Self) -> Option<Differs> {
+        match () {
+            () if self.error != other.error => Some(Differs::Error),
+            () if !self.sums.agree(other.sums) => Some(Differs::Rows),
+            () if self.affected_rows != other.affected_rows => Some(Differs::AffectedRows),
+            () if self.warnings != other.warnings => Some(Differs::Warnings),
+            () if self.last_insert_id != other.last_insert_id => Some(Differs::InsertId),
+            () => None,
+        }
+    }
+}
+
+/// In what two results of one statement differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Differs {
+    Error,
+    Rows,
+    AffectedRows,
+    Warnings,
+    InsertId,
+}
+
+impl Differs {
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Rows => "rows",
+            Self::AffectedRows => "number of affected rows",
+            Self::Warnings => "number of warnings",
+            Self::InsertId => "insert id",
+        }
+    }
+}
+
+/// One statement of a transaction.
+#[derive(Debug)]
+pub(crate) struct Said {
+    pub(crate) frames: Vec<u8>,
+    pub(crate) attributes: Option<Box<[u8]>>,
+    pub(crate) purpose: Purpose,
+    pub(crate) shape: ResponseShape,
+    pub(crate) answer_seq: u8,
+    pub(crate) known: Option<Rc<Known>>,
+    pub(crate) is_read: bool,
+    pub(crate) proof: Proof,
+    pub(crate) validity: Option<Validity>,
+    pub(crate) stmt_id: Option<u32>,
+    pub(crate) in_views: Contents,
+    pub(crate) is_own: bool,
+    /// The types of the parameters that it is run with.
+    pub(crate) types: Option<Rc<[u8]>>,
+    pub(crate) told: Told,
+    /// It has generated its insert id, which has to be given to it.
+    pub(crate) generates: bool,
+}
+
+/// An open transaction, as its client has said it.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    pub(crate) hostgroup: HostgroupId,
+    /// Where it is open.
+    pub(crate) conn: ConnId,
+    /// What its session was set to when it began.
+    pub(crate) state: Arc<SessionState>,
+    pub(crate) begun_ms: u64,
+    pub(crate) said: Vec<Said>,
+    /// Prepared statements of it that its client has closed since.
+    pub(crate) closed: Vec<ClientStmt>,
+    pub(crate) held: Held,
+    /// Why it can't be repeated; then nothing is kept.
+    pub(crate) why_not: Option<Why>,
+    /// How often it has been repeated, or begun to be.
+    pub(crate) attempts: u32,
+    /// A repetition that is under way.
+    pub(crate) run: Option<Run>,
+}
+
+/// A repetition.
+#[derive(Debug)]
+pub(crate) struct Run {
+    /// The statement that runs, by its number.
+    pub(crate) at: usize,
+    /// What is to run behind it.
+    pub(crate) waiting: Option<Box<Statement>>,
+    /// Types of parameters of prepared statements, as they were before.
+    pub(crate) types: Vec<(u32, Option<Rc<[u8]>>)>,
+    /// Prepared statements that its client has closed, and that are there for it.
+    pub(crate) closed: Vec<u32>,
+    /// Why it was begun.
+    pub(crate) cause: String,
+}
+
+impl Kept {
+    pub(crate) fn new(
+        hostgroup: HostgroupId,
+        conn: ConnId,
+        state: Arc<SessionState>,
+        held: Held,
+        begun_ms: u64,
+    ) -> Self {
+        let (said, closed, why_not, run) = (Vec::new(), Vec::new(), None, None);
+        Self { hostgroup, conn, state, begun_ms, said, closed, held, why_not, attempts: 0, run }
+    }
+
+    /// Whether it is being repeated.
+    pub(crate) fn is_running(&self) -> bool {
+        self.run.is_some()
+    }
+
+    /// How far a repetition has come, and of how many statements.
+    pub(crate) fn progress(&self) -> Option<(usize, usize)> {
+        self.run.as_ref().map(|run| (run.at, self.said.len()))
+    }
+
+    pub(crate) fn refuse(&mut self, why: Why) {
+        self.why_not = Some(why);
+        (self.said, self.closed) = (Vec::new(), Vec::new());
+        self.held.set(0);
+    }
+
+    /// Whether a prepared statement is needed to repeat it.
+    pub(crate) fn needs(&self, stmt_id: u32) -> bool {
+        self.said.iter().any(|said| said.stmt_id == Some(stmt_id))
+    }
+}
+
+/// Bytes that a worker's sessions keep in all, and one's part of them.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) all: Rc<Cell<usize>>,
+    pub(crate) len: usize,
+}
+
+impl Held {
+    pub(crate) fn set(&mut self, len: usize) {
+        self.all.set((self.all.get() + len).saturating_sub(self.len));
+        self.len = len;
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.set(0);
+    }
+}
