@@ -131,6 +131,9 @@ pub enum Input {
     },
     /// An operator says that a fenced server is well.
     Unfence(HostId),
+    /// A server was lost as the writer and replaced, for all that an earlier process knew: if it
+    /// takes writes, it is fenced.
+    Fence(HostId),
     /// A switchover says who writes.
     Switchover(Guidance),
     /// An operator works on a member, or does not any more.
@@ -349,7 +352,14 @@ impl Cluster {
             Input::Unfence(host) => {
                 if let Some(host) = self.hosts.get_mut(&host) {
                     host.marks.is_fenced = false;
+                    host.marks.is_replaced = false;
                     host.marks.has_written = false;
+                }
+            }
+            Input::Fence(host) => {
+                if let Some(host) = self.hosts.get_mut(&host) {
+                    host.marks.is_fenced = host.is_writable() != Some(false);
+                    host.marks.is_replaced = host.marks.is_fenced;
                 }
             }
             Input::Switchover(guidance) => self.guide(now_ms, guidance, out),

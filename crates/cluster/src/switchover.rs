@@ -220,13 +220,22 @@ pub struct Switchover {
     deadline_ms: u64,
     /// The transactions of the old writer.
     position: String,
+    /// Why it is given up, as soon as the step under way has ended.
+    abandoned: Option<String>,
 }
 
 impl Switchover {
     /// One that has not begun.
     pub fn new(plan: Plan) -> Self {
         debug_assert!(plan.old != plan.new);
-        Self { plan, state: State::Waiting, step: 0, deadline_ms: 0, position: String::new() }
+        Self {
+            plan,
+            state: State::Waiting,
+            step: 0,
+            deadline_ms: 0,
+            position: String::new(),
+            abandoned: None,
+        }
     }
 
     /// What is to be done.
@@ -302,13 +311,15 @@ impl Switchover {
         }
     }
 
-    /// One of the two servers is no member any more, or the configuration has changed: what goes on
-    /// is as servers tell.
+    /// One of the two servers is no member any more. What was done before the promotion is undone,
+    /// as soon as the step under way has ended; who writes then is as servers tell.
     pub fn abandon(&mut self, why: &str, out: &mut Vec<Order>) {
-        if !self.has_ended() {
-            self.state = State::Ended;
-            out.push(Order::Guide(Guidance::Release));
-            out.push(Order::End(Outcome::Failed(why.to_owned())));
+        match &self.state {
+            State::Waiting | State::Draining { .. } => self.leave(why.to_owned(), out),
+            State::Doing(_) => {
+                self.abandoned.get_or_insert_with(|| why.to_owned());
+            }
+            State::Afterwards(_) | State::Ended => {}
         }
     }
 
@@ -323,9 +334,16 @@ impl Switchover {
         let host = self.host_of(&action);
         let told = result.as_ref().map(|it| it.said.clone()).map_err(|it| it.why.clone());
         self.tell(action.name(), host, now_ms.saturating_sub(since_ms), told, out);
-        match result {
-            Ok(done) => self.after(now_ms, &action, done.value, failed, out),
-            Err(failure) => self.after_failure(now_ms, &action, &failure, failed, out),
+        let goes_on = matches!(action, Action::Demote | Action::CatchUp(_));
+        match (result, self.abandoned.clone()) {
+            (Ok(_), Some(why)) if goes_on => {
+                self.undo(now_ms, self.plan.old, Action::Undemote, why, out);
+            }
+            (Ok(_), Some(why)) if action == Action::Undemote => {
+                self.leave(format!("{why}; it was undone"), out);
+            }
+            (Ok(done), _) => self.after(now_ms, &action, done.value, failed, out),
+            (Err(failure), _) => self.after_failure(now_ms, &action, &failure, failed, out),
         }
     }
 

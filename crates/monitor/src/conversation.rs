@@ -145,7 +145,7 @@ impl Conversation {
             Ok(Opening::Greeting(greeting)) => Ok((greeting, header, payload)),
             Ok(Opening::Refused(error)) => {
                 let message = String::from_utf8_lossy(error.message);
-                Err(LearnError::new(format!("error {}: {message}", error.code)))
+                Err(LearnError::answered(format!("error {}: {message}", error.code)))
             }
             Err(malformed) => Err(LearnError::new(format!("no greeting: {malformed}"))),
         }
@@ -355,7 +355,7 @@ fn refused(payload: &[u8]) -> LearnError {
     match err::parse(payload) {
         Ok(error) => {
             let message = String::from_utf8_lossy(error.message);
-            LearnError::new(format!("error {}: {message}", error.code))
+            LearnError::answered(format!("error {}: {message}", error.code))
         }
         Err(wrong) => malformed(wrong),
     }

@@ -113,6 +113,8 @@ pub struct LearnError {
     is_unreachable: bool,
     /// Nobody listens there.
     is_refused: bool,
+    /// It is an error that the server has answered a statement with.
+    is_answer: bool,
 }
 
 impl LearnError {
@@ -122,7 +124,18 @@ impl LearnError {
             is_of_connection: false,
             is_unreachable: false,
             is_refused: false,
+            is_answer: false,
         }
+    }
+
+    /// What a server has answered: `text` begins with the error's number.
+    pub(crate) fn answered(text: String) -> Self {
+        Self { is_answer: true, ..Self::new(text) }
+    }
+
+    /// Whether it is an error that the server has answered a statement with.
+    pub(crate) fn is_answer(&self) -> bool {
+        self.is_answer
     }
 
     /// Whether nobody listens there, or the connection was cut.
@@ -164,7 +177,7 @@ impl From<io::Error> for LearnError {
         );
         let is_refused =
             matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound);
-        Self { text, is_of_connection: true, is_unreachable, is_refused }
+        Self { is_of_connection: true, is_unreachable, is_refused, ..Self::new(text) }
     }
 }
 

@@ -13,7 +13,7 @@ use std::{
 };
 
 use clap::Parser;
-use trunkline_sim::roles;
+use trunkline_sim::{failovers, roles};
 
 /// Failing seeds that are shown, and after which it stops.
 const SHOWN_MAX: usize = 10;
@@ -30,6 +30,9 @@ struct Arguments {
     /// Plays this seed alone, and prints what happens
     #[arg(long)]
     seed: Option<u64>,
+    /// Plays automatic failovers instead of roles that are followed
+    #[arg(long)]
+    failovers: bool,
     /// Threads; by default one for each core
     #[arg(long)]
     threads: Option<usize>,
@@ -38,14 +41,39 @@ struct Arguments {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let is_good = match arguments.seed {
-        Some(seed) => play_one(seed),
+        Some(seed) => play_one(seed, arguments.failovers),
         None => play_many(&arguments),
     };
     if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn play_one(seed: u64) -> bool {
-    let outcome = roles::run(seed, None, true);
+/// What a history came to, of either kind.
+struct Played {
+    violations: Vec<String>,
+    figures: BTreeMap<&'static str, u64>,
+    trace: Vec<String>,
+}
+
+fn play(seed: u64, is_failover: bool, with_trace: bool) -> Played {
+    match is_failover {
+        false => {
+            let roles::Outcome { violations, figures, trace } = roles::run(seed, None, with_trace);
+            Played { violations: words(&violations), figures, trace }
+        }
+        true => {
+            let outcome = failovers::run(seed, None, with_trace);
+            let failovers::Outcome { violations, figures, trace } = outcome;
+            Played { violations: words(&violations), figures, trace }
+        }
+    }
+}
+
+fn words(violations: &[impl ToString]) -> Vec<String> {
+    violations.iter().map(ToString::to_string).collect()
+}
+
+fn play_one(seed: u64, is_failover: bool) -> bool {
+    let outcome = play(seed, is_failover, true);
     for line in &outcome.trace {
         println!("{line}");
     }
@@ -68,14 +96,15 @@ fn play_many(arguments: &Arguments) -> bool {
                         return;
                     }
                     let seed = arguments.first + number;
-                    let outcome = roles::run(seed, None, false);
+                    let outcome = play(seed, arguments.failovers, false);
                     played.fetch_add(1, Relaxed);
                     let mut figures = figures.lock().unwrap_or_else(PoisonError::into_inner);
                     for (what, count) in outcome.figures {
                         *figures.entry(what).or_insert(0_u64) += count;
                     }
                     if let Some(violation) = outcome.violations.first() {
-                        println!("cargo xtask histories --seed {seed}\n    {violation}");
+                        let kind = if arguments.failovers { " --failovers" } else { "" };
+                        println!("cargo xtask histories{kind} --seed {seed}\n    {violation}");
                         failed.lock().unwrap_or_else(PoisonError::into_inner).push(seed);
                     }
                 }

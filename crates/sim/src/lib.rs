@@ -11,6 +11,7 @@ use std::{
 
 pub mod client;
 pub mod driver;
+pub mod failovers;
 pub mod operator;
 pub mod oracle;
 pub mod packing;

@@ -11,6 +11,7 @@ use std::{
 
 use trunkline_cluster::plants::Plant as InDecision;
 use trunkline_sim::{
+    failovers,
     plan::{Limits, Plan},
     roles::{self, Breach},
     run,
@@ -102,4 +103,19 @@ fn every_bug_planted_in_roles_is_found() {
     check(roles::Plant::EpochIgnored, Breach::OutsideCell);
     check(roles::Plant::Decision(InDecision::HoldForgotten), Breach::HoldForgotten);
     check(roles::Plant::Decision(InDecision::ProbeTimeoutIsRole), Breach::TimeOutIsRole);
+}
+
+#[test]
+fn every_bug_planted_in_failovers_is_found() {
+    let check = |plant: InDecision, wanted: failovers::Breach| {
+        let found = (0..SEEDS_MAX).find_map(|seed| {
+            let outcome = failovers::run(seed, Some(plant), false);
+            outcome.violations.into_iter().next().map(|violation| (seed, violation))
+        });
+        let (seed, violation) = found.unwrap_or_else(|| panic!("{plant:?} is not found"));
+        println!("{plant:?}: seed {seed}, {violation}");
+        assert_eq!(violation.breach, wanted, "{plant:?}, seed {seed}");
+    };
+    check(InDecision::PromoteBehind, failovers::Breach::PromotedBehind);
+    check(InDecision::FenceSkipped, failovers::Breach::NotFenced);
 }

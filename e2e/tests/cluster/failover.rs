@@ -265,7 +265,7 @@ fn a_lost_writer_rejoins_and_one_that_has_more_is_told_of() -> Result<()> {
         wait_role(&proxy, old, "fenced")?;
         let rejoin = format!("REJOIN '{}'", old.address());
         refusal(&mut admin, &rejoin, "it has transactions that the writer has not: ")?;
-        ensure!(old.value("SELECT @@global.read_only")? == Some("0".to_owned()));
+        ensure!(old.value("SELECT @@global.read_only")? == Some("1".to_owned()));
         refusal(&mut admin, &format!("REJOIN '{}'", new.address()), "is the writer")?;
         refusal(&mut admin, "REJOIN '10.0.0.1:1'", "no server of any cluster")?;
 

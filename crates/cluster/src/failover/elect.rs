@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::{
     HostId,
     switchover::{
-        check::{Family, SourceSurvey, Survey, Surveyed},
+        check::{Family, SourceSurvey, Survey, Surveyed, unfit_to_follow},
         gtid::{GtidSet, Position},
     },
 };
@@ -17,6 +17,8 @@ pub struct Election {
     pub old: HostId,
     /// The transactions that it had when it was asked last, in its own notation.
     pub known: String,
+    /// Who was known to write last, also by an earlier process; `None` if nobody is.
+    pub last_writer: Option<HostId>,
     /// Who is preferred among those that have equally much, the first one most.
     pub candidates: Vec<HostId>,
     /// Members that an operator works on.
@@ -114,6 +116,13 @@ struct Runner<'a> {
 pub fn elect(election: &Election, members: &[Surveyed]) -> Result<Elected, NotElected> {
     let stuck = |why: String| NotElected { why, is_stuck: true };
     let wait = |why: String| NotElected { why, is_stuck: false };
+    if let Some(last) = election.last_writer.filter(|last| *last != election.old) {
+        return Err(stuck(format!(
+            "{} wrote last, and the replicas have not followed it: bring it back, or promote a \
+             server yourself",
+            election.name(last)
+        )));
+    }
     let mut passed_over = Vec::new();
     let mut runners = Vec::new();
     for member in members.iter().filter(|member| member.host != election.old) {
@@ -176,7 +185,8 @@ pub fn elect(election: &Election, members: &[Surveyed]) -> Result<Elected, NotEl
             ),
         }));
     }
-    let others = replicas.iter().map(|it| it.host).filter(|host| *host != best.host).collect();
+    let others = replicas.iter().filter(|it| unfit_to_follow(it.survey).is_none());
+    let others = others.map(|it| it.host).filter(|host| *host != best.host).collect();
     Ok(Elected { new: best.host, position: best.has.text(), others, passed_over })
 }
 

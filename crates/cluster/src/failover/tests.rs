@@ -123,6 +123,15 @@ fn transactions_of_a_replica_itself_are_no_advantage() {
 }
 
 #[test]
+fn nobody_is_elected_for_a_writer_that_had_a_successor() {
+    let good = || vec![mariadb("0-1-9", "0-1-9")];
+    let replaced = Election { last_writer: Some(HostId(7)), ..election() };
+    refused(&replaced, good(), "server 7 wrote last");
+    let same = Election { last_writer: Some(OLD), ..election() };
+    assert_eq!(run(&same, good()), Ok(2));
+}
+
+#[test]
 fn a_server_that_takes_writes_already_ends_the_election() {
     let writes = Survey { is_writable: true, sources: Vec::new(), ..mariadb("0-1-9", "0-1-9") };
     refused(&election(), vec![writes, mariadb("0-1-9", "0-1-9")], "takes writes already");

@@ -239,6 +239,9 @@ impl Cluster {
     fn unfence_chosen(&mut self, out: &mut Vec<Output>) {
         let fenced: Vec<HostId> =
             self.hosts.iter().filter(|(_, host)| host.marks.is_fenced).map(|(id, _)| *id).collect();
+        let is_replaced =
+            |id: &HostId| self.hosts.get(id).is_some_and(|host| host.marks.is_replaced);
+        let fenced: Vec<HostId> = fenced.into_iter().filter(|id| !is_replaced(id)).collect();
         for id in fenced {
             let mut others = self
                 .hosts

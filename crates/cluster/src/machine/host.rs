@@ -70,6 +70,8 @@ pub(super) struct Marks {
     pub(super) is_fenced: bool,
     /// An operator works on it.
     pub(super) is_away: bool,
+    /// It was replaced, as an earlier process has noted: that others follow it means nothing.
+    pub(super) is_replaced: bool,
     /// It has been the writer.
     pub(super) has_written: bool,
     /// That it is a replica that takes writes was told.
@@ -201,6 +203,7 @@ impl Host {
             false => {
                 self.writable_ms = None;
                 self.marks.is_told = false;
+                self.marks.is_replaced = false;
                 if std::mem::take(&mut self.marks.is_fenced) {
                     changes.push(Change::Unfenced);
                 }

@@ -154,8 +154,14 @@ pub fn check(wish: &Wish, members: &[Surveyed]) -> Checked {
         let host = Some(member.host);
         checked.findings.extend(reasons.into_iter().map(|what| Finding { host, blocks, what }));
         let is_below = |source: &SourceSurvey| source.host == Some(wish.writer);
-        if member.survey.as_ref().is_ok_and(|survey| survey.sources.iter().any(is_below)) {
+        if let Ok(survey) = &member.survey
+            && survey.sources.iter().any(is_below)
+        {
             checked.others.push(member.host);
+            if let Some(what) = unfit_to_follow(survey) {
+                let host = Some(member.host);
+                checked.findings.push(Finding { host, blocks: true, what });
+            }
         }
     }
     let version = writer.survey.as_ref().map_or((0, 0, 0), |writer| writer.version);
@@ -186,6 +192,18 @@ pub fn check(wish: &Wish, members: &[Surveyed]) -> Checked {
         checked.candidate = candidate;
     }
     checked
+}
+
+/// Why a replica can't be made to replicate from another server.
+pub(crate) fn unfit_to_follow(survey: &Survey) -> Option<String> {
+    match survey.sources.as_slice() {
+        [source] if !source.channel.is_empty() => Some(format!(
+            "its replication has a name (`{}`): it can't be repointed",
+            source.channel
+        )),
+        [_, _, ..] => Some("it replicates from several servers: it can't be repointed".to_owned()),
+        [] | [_] => None,
+    }
 }
 
 /// What is said of the writer, and of the cluster.
@@ -273,8 +291,13 @@ fn of_candidate(wish: &Wish, survey: &Survey, writer: &Survey) -> Vec<String> {
     let errant = match survey.family {
         Family::MySql => survey.errant.clone(),
         Family::MariaDb => {
-            let read = |text: &str| Position::parse(text).unwrap_or_default();
-            read(&survey.position).beyond(&read(&writer.position)).join(",")
+            match (Position::parse(&survey.position), Position::parse(&writer.position)) {
+                (Some(own), Some(above)) => own.beyond(&above).join(","),
+                (_, _) => {
+                    reasons.push("which transactions it has can't be read".to_owned());
+                    String::new()
+                }
+            }
         }
     };
     if !errant.is_empty() {

@@ -236,6 +236,7 @@ fn each_thing_in_the_way_of_a_candidate_has_a_reason() {
     check(|it| it.logs_updates = false, "log_slave_updates");
     check(|it| it.has_gtids = false, "gtid_mode");
     check(|it| it.position = "0-2-7".to_owned(), "that the writer has not: 0-2-7");
+    check(|it| it.position = "?".to_owned(), "can't be read");
     check(|it| it.missing = vec!["RELOAD".to_owned()], "lacks RELOAD");
     check(|it| it.sources.clear(), "does not replicate from the writer");
     check(|it| it.sources[0].host = Some(OTHER), "does not replicate from the writer");
@@ -309,4 +310,43 @@ fn chains_are_kept_and_long_transactions_told() {
     let checked = check(&wish(Some(NEW)), &members);
     assert_eq!((checked.candidate, checked.others), (Some(NEW), vec![OTHER]));
     assert!(checked.findings.iter().any(|it| it.what.contains("up to 90 s") && !it.blocks));
+}
+
+#[test]
+fn a_switchover_whose_server_has_left_is_undone() {
+    let left = "it has left";
+    let abandon = |stage: &mut Stage| {
+        stage.switchover.abandon(left, &mut stage.out);
+        stage.orders()
+    };
+    let mut stage = Stage::begun(Way::Replication);
+    stage.orders();
+    assert_eq!(abandon(&mut stage), ["Release".to_owned(), format!("failed: {left}")]);
+
+    let mut stage = Stage::begun(Way::Replication);
+    stage.open(1, 0);
+    assert!(abandon(&mut stage).is_empty(), "the step under way ends first");
+    assert!(abandon(&mut stage).is_empty());
+    assert_eq!(stage.done(ok("0-1-7")), ["1 undo demote"]);
+    let ended = ["Release".to_owned(), format!("failed: {left}; it was undone")];
+    assert_eq!(stage.done(ok("")), ended);
+
+    // What takes writes is not told to stop.
+    let mut stage = Stage::promoting();
+    assert!(abandon(&mut stage).is_empty());
+    assert_eq!(stage.done(ok("")).first(), Some(&format!("Open({NEW:?})")));
+}
+
+#[test]
+fn replicas_that_cannot_be_repointed_are_in_the_way() {
+    let check = |change: fn(&mut Survey), reason: &str| {
+        let mut other = below(OLD);
+        change(&mut other);
+        let members = [surveyed(OLD, well()), surveyed(NEW, below(OLD)), surveyed(OTHER, other)];
+        let found = check(&wish(Some(NEW)), &members);
+        let is_found = found.findings.iter().any(|it| it.blocks && it.what.contains(reason));
+        assert!(is_found && found.candidate.is_none(), "{reason}: {:?}", found.findings);
+    };
+    check(|it| it.sources[0].channel = "c".to_owned(), "its replication has a name (`c`)");
+    check(|it| it.sources.push(SourceSurvey::default()), "replicates from several servers");
 }

@@ -107,10 +107,13 @@ pub(super) async fn perform(
         Action::Demote => demote(talk, job, family, time_max).await,
         Action::Undemote => {
             talk.execute("SET GLOBAL read_only = 0").await?;
-            if job.old.runs_events {
-                talk.execute("SET GLOBAL event_scheduler = ON").await?;
+            let mut said = "it takes writes again".to_owned();
+            if job.old.runs_events
+                && let Err(failed) = talk.execute("SET GLOBAL event_scheduler = ON").await
+            {
+                said.push_str(&format!("; event_scheduler is off: {}", failed.why));
             }
-            Ok(done("it takes writes again"))
+            Ok(done(said))
         }
         Action::CatchUp(position) => {
             catch_up(talk, family, position).await?;
@@ -338,8 +341,11 @@ async fn beyond(talk: &mut Talk, family: Family, had: &str) -> Result<String, Fa
     match family {
         Family::MariaDb => {
             let now = talk.value(position_of(family)).await?;
-            let read = |text: &str| Position::parse(text).unwrap_or_default();
-            Ok(read(&now).beyond(&read(had)).join(","))
+            let read = |text: &str| {
+                let unread = || Failed::known(format!("the position `{text}` can't be read"));
+                Position::parse(text).ok_or_else(unread)
+            };
+            Ok(read(&now)?.beyond(&read(had)?).join(","))
         }
         Family::MySql => {
             let had = quoted(had);

@@ -35,9 +35,8 @@ pub(super) struct Failed {
 
 impl From<LearnError> for Failed {
     fn from(error: LearnError) -> Self {
-        let why = error.to_string();
-        // What a server has answered it has not done.
-        let is_unknown = !why.starts_with("error ");
+        // What a server has answered with an error it has not done.
+        let (why, is_unknown) = (error.to_string(), !error.is_answer());
         Self { why, is_unknown, is_refused: error.is_refused() }
     }
 }
@@ -194,7 +193,45 @@ impl Talk {
     }
 }
 
+/// Does something in a task of its own: whatever becomes of that, there is an outcome.
+pub(super) async fn caught(
+    work: impl Future<Output = Result<Done, Failure>> + Send + 'static,
+) -> Result<Done, Failure> {
+    let ended = tokio::spawn(work).await;
+    ended.unwrap_or_else(|error| {
+        let why = format!("a bug of Trunkline: {error}");
+        Err(Failure { why, is_unknown: true })
+    })
+}
+
 /// A text of a statement.
 pub(super) fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_a_server_has_answered_is_known_not_to_be_done() {
+        let check = |error: LearnError, is_unknown| {
+            assert_eq!(Failed::from(error.clone()).is_unknown, is_unknown, "{error}");
+        };
+        check(LearnError::answered("error 1290: read-only".to_owned()), false);
+        check(LearnError::new("error 7 of the system"), true);
+        check(LearnError::from(std::io::Error::other("error -3: closed")), true);
+    }
+
+    #[tokio::test]
+    async fn a_step_that_panics_has_an_outcome() {
+        let panics = async {
+            if std::hint::black_box(true) {
+                panic!("planted");
+            }
+            Ok(Done::default())
+        };
+        let failure = caught(panics).await.expect_err("a failure");
+        assert!(failure.is_unknown && failure.why.contains("panic"), "{failure:?}");
+    }
 }

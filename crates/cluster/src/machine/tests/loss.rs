@@ -107,6 +107,21 @@ fn a_proxy_that_begins_after_the_loss_knows_it_by_the_replicas() {
 }
 
 #[test]
+fn a_writer_that_an_earlier_process_has_replaced_is_not_taken_back() {
+    let mut stage = Stage::new(Policy::default(), &[(1, false), (2, false)]);
+    stage.on(Input::Fence(HostId(1)));
+    stage.refused(2, 3);
+    stage.told(1, writable(1));
+    assert_eq!((stage.writer(), stage.standings()[0]), (None, Standing::Fenced));
+    // Its replicas were not repointed before that process ended.
+    stage.on(Input::Member { host: HostId(3), listed: NAMED, endpoint: endpoint(3) });
+    stage.told(3, replica(3, 1, Thread::Connected));
+    assert_eq!((stage.writer(), stage.standings()[0]), (None, Standing::Fenced));
+    stage.told(2, writable(2));
+    assert_eq!(stage.writer(), Some(2));
+}
+
+#[test]
 fn a_server_in_maintenance_takes_no_reads_and_is_not_chosen() {
     let mut stage = Stage::of_three();
     stage.on(Input::Away(HostId(2), true));

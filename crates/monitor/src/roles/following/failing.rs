@@ -9,7 +9,7 @@ use std::{
 
 use tokio::sync::mpsc;
 use trunkline_cluster::{
-    EventKind, Guidance, HostId, Reach,
+    EventKind, Guidance, HostId, Input, Reach,
     failover::{
         Failover, Mode, Order, Outcome, Plan, Verdict, Watch,
         elect::{Elected, Election, NotElected, elect},
@@ -26,7 +26,7 @@ use super::{
         actions::Job,
         notes::Note,
         survey::{Baggage, Known, survey},
-        talk::LOCK,
+        talk::{LOCK, caught},
     },
     Following,
     switching::{Talks, Told, take_leave},
@@ -127,6 +127,29 @@ impl Following {
             let passed_ms = unix_sec().saturating_sub(note.unix_sec).saturating_mul(1_000);
             let left_ms = self.failing.block_ms.saturating_sub(passed_ms);
             self.failing.watch.block(now_ms, left_ms);
+            if let Some(host) = self.host_at(&note.lost.clone()) {
+                self.on(now_ms, Input::Fence(host));
+            }
+        }
+    }
+
+    fn host_at(&self, address: &str) -> Option<HostId> {
+        let mut members = self.configured.members.iter();
+        members.find(|it| it.address.to_string() == address).map(|it| HostId(it.number))
+    }
+
+    /// Notes who writes by now, where a failover was noted: it may have been changed since.
+    fn note_writer(&mut self, aids: &Aids) {
+        let writer = self.cluster.writer().filter(|_| !self.cluster.is_guided());
+        let Some(address) = writer.map(|writer| self.address(writer)) else { return };
+        let is_other = |note: &&mut Note| note.writer != address && !address.is_empty();
+        let Some(note) = self.failing.last.as_mut().filter(is_other) else { return };
+        note.writer = address;
+        if note.lost == note.writer {
+            note.lost.clear();
+        }
+        if let Err(error) = aids.note(note.clone()) {
+            tracing::warn!("{error}");
         }
     }
 
@@ -266,6 +289,9 @@ impl Following {
         told: &mpsc::Sender<Told>,
         aids: &Aids,
     ) {
+        if self.failing.run.is_none() {
+            self.note_writer(aids);
+        }
         if std::mem::take(&mut self.failing.asks) {
             self.start_election(told);
         }
@@ -307,7 +333,7 @@ impl Following {
         };
         let (told, cluster) = (told.clone(), self.configured.entry.name.clone());
         let run = self.failing.runs;
-        tokio::spawn(async move {
+        let step_of = async move {
             let nobody = (String::new(), Secret::new(String::new()));
             let job = Job {
                 action: &action,
@@ -316,7 +342,10 @@ impl Following {
                 source: (&source.0, source.1),
                 account: (&nobody.0, &nobody.1),
             };
-            let result = talk.lock().await.within(time_max, &job).await;
+            talk.lock().await.within(time_max, &job).await
+        };
+        tokio::spawn(async move {
+            let result = caught(step_of).await;
             // The configuration may have changed meanwhile.
             drop(told.send(Told::FailoverStep { cluster, run, step, result }).await);
         });
@@ -374,6 +403,7 @@ impl Following {
         let election = Election {
             old,
             known: self.cluster.facts(old).map(|facts| facts.gtid.clone()).unwrap_or_default(),
+            last_writer: self.failing.last.as_ref().and_then(|note| self.host_at(&note.writer)),
             candidates: self.failing.candidates.iter().filter_map(number).collect(),
             away: hosts.iter().copied().filter(|host| self.cluster.is_away(*host)).collect(),
             names: members
@@ -405,6 +435,10 @@ impl Following {
         let blocked_sec = self.failing.watch.blocked_ms(now_ms).div_ceil(1_000);
         self.failing.watch.clear();
         let name = self.configured.entry.name.clone();
+        let lost = self.failing.last.take().and_then(|note| self.host_at(&note.lost));
+        if let Some(lost) = lost {
+            self.on(now_ms, Input::Unfence(lost));
+        }
         aids.forget(&name);
         let text =
             format!("a failover may begin again; it was blocked for another {blocked_sec} s");

@@ -22,7 +22,7 @@ use super::{
         talk::{LOCK, Talk, quoted},
     },
     Following,
-    switching::{Talks, Told, take_leave},
+    switching::{Talks, Told, shortened, take_leave},
 };
 
 /// How long a server may take to become read-only.
@@ -31,8 +31,6 @@ const DEMOTE_TIME_MAX: Duration = Duration::from_secs(3);
 const FOLLOW_TIME_MAX: Duration = Duration::from_secs(10);
 /// How long comparing transactions may take.
 const COMPARE_TIME_MAX: Duration = Duration::from_secs(10);
-/// The longest list of transactions in a message, in bytes.
-const LIST_LEN_MAX: usize = 1_000;
 
 /// Gets what came of a command.
 pub(in super::super) type Teller = oneshot::Sender<Result<String, String>>;
@@ -236,7 +234,6 @@ async fn rejoin(work: Work, talks: &Talks, known: &[Known]) -> Result<String, No
         _ => return Err(failed("another proxy is at it".to_owned())),
     }
     let family = own_survey.family;
-    same(&mut own, &mut above, family).await?;
     let mut example = match work.guide.and_then(|guide| talks.get(&guide)) {
         Some(guide) => {
             let mut guide = guide.lock().await;
@@ -260,7 +257,8 @@ async fn rejoin(work: Work, talks: &Talks, known: &[Known]) -> Result<String, No
     };
     let demoted = own.within(DEMOTE_TIME_MAX, &job(&Action::Demote)).await;
     let position = demoted.map_err(|it| failed(format!("demote: {}", it.why)))?.value;
-    // Nothing is committed there any more.
+    // Nothing is committed there any more. Whatever it has, it stays read-only: other proxies may
+    // not have noticed that it was replaced.
     same(&mut own, &mut above, family).await?;
     let follow = Action::Follow { source: work.writer, had: Some(position) };
     let followed = own.within(FOLLOW_TIME_MAX, &job(&follow)).await;
@@ -297,13 +295,5 @@ async fn beyond(own: &mut Talk, above: &mut Talk, family: Family) -> Result<Stri
             let sql = format!("SELECT GTID_SUBTRACT({own}, @@global.gtid_executed)");
             Ok(above.value(&sql).await.map_err(|it| it.why)?.replace('\n', ""))
         }
-    }
-}
-
-/// The beginning of a long list.
-fn shortened(list: &str) -> String {
-    match list.char_indices().nth(LIST_LEN_MAX) {
-        Some((at, _)) => format!("{}…", list.get(..at).unwrap_or_default()),
-        None => list.to_owned(),
     }
 }

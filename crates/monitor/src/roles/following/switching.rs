@@ -19,7 +19,7 @@ use super::{
         ClusterNews,
         actions::Job,
         survey::{Baggage, Known, lacking, survey},
-        talk::{LOCK, Talk},
+        talk::{LOCK, Talk, caught},
     },
     Following, endpoint,
     failing::Votes,
@@ -379,6 +379,7 @@ impl Following {
         host: Option<HostId>,
         evidence: String,
     ) {
+        let evidence = shortened(&evidence);
         self.on(now_ms, Input::Tell(Event { kind, host, evidence }));
     }
 
@@ -472,7 +473,7 @@ impl Following {
             let (source, number) = (run.source.clone(), self.switching.runs);
             let account = self.switching.replication.clone();
             let (told, cluster) = (told.clone(), self.configured.entry.name.clone());
-            tokio::spawn(async move {
+            let step_of = async move {
                 let nobody = Arc::new((String::new(), Secret::new(String::new())));
                 let account = account.unwrap_or(nobody);
                 let job = Job {
@@ -483,7 +484,10 @@ impl Following {
                     account: (&account.0, &account.1),
                 };
                 let time_max = Duration::from_millis(within_ms);
-                let result = talk.lock().await.within(time_max, &job).await;
+                talk.lock().await.within(time_max, &job).await
+            };
+            tokio::spawn(async move {
+                let result = caught(step_of).await;
                 // The configuration may have changed meanwhile.
                 drop(told.send(Told::Done { cluster, run: number, step, result }).await);
             });
@@ -572,6 +576,17 @@ async fn finish(talk: &mut Talk, wish: &Wish, is_check: bool, members: &mut [Sur
             (Ok(()), Ok(survey)) => survey.is_claimed |= is_claimed,
             (Ok(()), Err(_)) => {}
         }
+    }
+}
+
+/// The most of an event's text: transactions of a server may be a long list.
+const EVIDENCE_LEN_MAX: usize = 1_000;
+
+/// The beginning of a long text.
+pub(super) fn shortened(text: &str) -> String {
+    match text.char_indices().nth(EVIDENCE_LEN_MAX) {
+        Some((at, _)) => format!("{}…", text.get(..at).unwrap_or_default()),
+        None => text.to_owned(),
     }
 }
 
