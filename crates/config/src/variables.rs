@@ -412,8 +412,8 @@ settings! {
     /// client is told 1213. A `[[user]]` may have its own word on it.
     transaction_replay: bool = false, Range::All, "", Live, "0.1.0";
 
-    /// The most bytes that one transaction keeps to be repeated: its statements, and 256 for each. A
-    /// longer one is not repeated.
+    /// The most bytes that one transaction keeps to be repeated: its statements, and 256 for each.
+    /// A longer one is not repeated.
     transaction_replay_max_bytes: usize = 1_048_576, Range::Numbers(1_024, 1_073_741_824),
         "bytes", Live, "0.1.0";
 
@@ -432,8 +432,8 @@ settings! {
     /// How often one transaction is repeated before its client is told.
     transaction_replay_attempts: u32 = 5, Range::Numbers(1, 1_000), "", Live, "0.1.0";
 
-    /// Whether a transaction that can be repeated is, where its server says that it is the victim of
-    /// a deadlock (1213), or has waited too long for a lock (1205).
+    /// Whether a transaction that can be repeated is, where its server says that it is the victim
+    /// of a deadlock (1213), or has waited too long for a lock (1205).
     transaction_replay_on_deadlock: bool = false, Range::All, "", Live, "0.1.0";
 
     /// How long every statement is held back before it goes its way; a rule's `delay` is added.

@@ -5,8 +5,8 @@
 //! server), [`knowledge`] (what was learned, and the file that keeps it), [`greeting`] (what
 //! clients are greeted with because of it), [`watch`] (the two loops that keep both up to date),
 //! [`grants`] (users as servers have them), [`asking`] (passwords that only servers can check),
-//! [`lag`] (replicas that lag too much), [`follow`] (what replicas show), [`roles`] (who writes and who
-//! reads in a cluster), [`naming`] (what clients' hosts are called), [`check`]
+//! [`lag`] (replicas that lag too much), [`follow`] (what replicas show), [`roles`] (who writes
+//! and who reads in a cluster), [`naming`] (what clients' hosts are called), [`check`]
 //! (whether servers of TCP listeners can be connected to), [`dictionary`] (what names mean).
 #![forbid(unsafe_code)]
 

@@ -10,10 +10,8 @@ pub(crate) mod session;
 mod statement;
 
 use std::{
-    cell::Cell,
     collections::{BTreeSet, HashMap, VecDeque},
     net::IpAddr,
-    rc::Rc,
 };
 
 use foldhash::fast::FixedState;
@@ -44,8 +42,6 @@ pub(crate) struct Clients {
     pub(crate) copies: Copies,
     /// Clients whose awaited answers were stored in the cache, or will not be.
     pub(crate) cache_woken: VecDeque<ClientId>,
-    /// Bytes of the transactions that sessions keep.
-    pub(crate) replay_bytes: Rc<Cell<usize>>,
     /// What clients hold of the memory of all.
     pub(crate) memory: memory::Memory,
     /// Memory of statements that are over, for those to come.
@@ -92,7 +88,6 @@ impl Default for Clients {
             logins: Logins::default(),
             copies: Copies::default(),
             cache_woken: VecDeque::new(),
-            replay_bytes: Rc::default(),
             memory: memory::Memory::default(),
             spare_statements: Vec::new(),
         }

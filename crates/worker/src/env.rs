@@ -6,7 +6,7 @@ use std::sync::Arc;
 use trunkline_config::Snapshot;
 use trunkline_protocol::packet::greeting::Greeting;
 
-use crate::{Shared, WorkerOptions, time::Clock};
+use crate::{Shared, WorkerOptions, clients::client::Session, time::Clock};
 
 /// The surroundings of a worker. Only a new batch, a reload and the driver's set-up change them.
 pub(crate) struct Env {
@@ -48,5 +48,11 @@ impl Env {
             is_stopped: false,
             offers_tls: false,
         }
+    }
+
+    /// Whether a session's transactions are repeated that are lost with their connection.
+    pub(crate) fn wants_replay(&self, session: &Session) -> bool {
+        let by_default = self.snapshot.settings.transaction_replay;
+        session.login.user.transaction_replay.unwrap_or(by_default)
     }
 }

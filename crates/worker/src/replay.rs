@@ -139,10 +139,7 @@ pub(crate) struct Said {
     pub(crate) purpose: Purpose,
     pub(crate) shape: ResponseShape,
     pub(crate) answer_seq: u8,
-    pub(crate) known: Option<Rc<Known>>,
-    pub(crate) is_read: bool,
-    pub(crate) proof: Proof,
-    pub(crate) validity: Option<Validity>,
+    pub(crate) meaning: SaidMeaning,
     pub(crate) stmt_id: Option<u32>,
     pub(crate) in_views: Contents,
     pub(crate) is_own: bool,
@@ -151,6 +148,15 @@ pub(crate) struct Said {
     pub(crate) told: Told,
     /// It has generated its insert id, which has to be given to it.
     pub(crate) generates: bool,
+}
+
+/// What was known of it when it was sent.
+#[derive(Debug)]
+pub(crate) struct SaidMeaning {
+    pub(crate) known: Option<Rc<Known>>,
+    pub(crate) is_read: bool,
+    pub(crate) proof: Proof,
+    pub(crate) validity: Option<Validity>,
 }
 
 /// An open transaction, as its client has said it.

@@ -239,10 +239,10 @@ impl Cluster {
     fn unfence_chosen(&mut self, out: &mut Vec<Output>) {
         let fenced: Vec<HostId> =
             self.hosts.iter().filter(|(_, host)| host.marks.is_fenced).map(|(id, _)| *id).collect();
-        let is_replaced =
-            |id: &HostId| self.hosts.get(id).is_some_and(|host| host.marks.is_replaced);
-        let fenced: Vec<HostId> = fenced.into_iter().filter(|id| !is_replaced(id)).collect();
         for id in fenced {
+            // One that was replaced may be followed by those that do not know it yet, while the new
+            // one is down.
+            let is_replaced = self.hosts.get(&id).is_some_and(|host| host.marks.is_replaced);
             let mut others = self
                 .hosts
                 .iter()
@@ -250,11 +250,12 @@ impl Cluster {
             let is_followed = others.clone().any(|(_, host)| self.is_connected(host, id));
             let is_chosen = is_followed
                 && others.all(|(_, host)| {
-                    host.reach == Reach::Down
+                    host.reach == Reach::Down && !is_replaced
                         || host.is_writable() == Some(false) && self.is_connected(host, id)
                 });
             if let Some(host) = self.hosts.get_mut(&id).filter(|_| is_chosen) {
                 host.marks.is_fenced = false;
+                host.marks.is_replaced = false;
                 let evidence = "every other member replicates from it".to_owned();
                 Self::tell(out, EventKind::Unfenced, Some(id), evidence);
             }

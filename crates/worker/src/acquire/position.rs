@@ -26,7 +26,7 @@ impl Client {
     /// Whether the statement under way may run on this server: it has to see nothing in particular,
     /// or the server shows that.
     #[inline]
-    pub(crate) fn may_read_on(&self, server: &Server) -> bool {
+    pub(super) fn may_read_on(&self, server: &Server) -> bool {
         !self.is_causal()
             || self
                 .session
@@ -47,7 +47,7 @@ impl Client {
 impl Core {
     /// Notes whether a statement that goes to replicas has to see what its session has written.
     #[cold]
-    pub(crate) fn note_causal(&self, client: &Client, statement: &mut Statement) {
+    pub(super) fn note_causal(&self, client: &Client, statement: &mut Statement) {
         let Some(session) = client.session.as_ref() else { return };
         let readers = statement.target.hostgroup;
         let snapshot = &self.env.snapshot;
@@ -60,7 +60,7 @@ impl Core {
 
     /// The servers that the statement under way may run on, where that is not all of them.
     #[inline]
-    pub(crate) fn only(&self, client: &Client) -> Option<Only> {
+    pub(super) fn only(&self, client: &Client) -> Option<Only> {
         if !client.is_causal() {
             return None;
         }
@@ -81,7 +81,7 @@ impl Core {
     }
 
     /// Whether the statement under way may run on a connection's server.
-    pub(crate) fn may_read_there(&self, client: &Client, conn: &Conn) -> bool {
+    pub(super) fn may_read_there(&self, client: &Client, conn: &Conn) -> bool {
         let slot = self.servers.pool.slot(conn.slot);
         slot.is_some_and(|slot| client.may_read_on(&slot.server))
     }
@@ -141,7 +141,7 @@ impl Exchange {
     /// Whether the statement under way waits for a replica that shows what it has to see, or has
     /// gone elsewhere as there is none.
     #[inline]
-    pub(crate) fn awaits_position(&mut self, client: &mut Client) -> bool {
+    pub(super) fn awaits_position(&mut self, client: &mut Client) -> bool {
         client.is_causal() && self.settle_position(client)
     }
 
@@ -165,7 +165,7 @@ impl Exchange {
     /// Whether a statement for a connection that its session holds on a replica waits there for
     /// what it has to see, or has failed. What is in a transaction sees what that sees.
     #[cold]
-    pub(crate) fn settle_held_position(&mut self, client: &mut Client, conn: ConnId) -> bool {
+    pub(super) fn settle_held_position(&mut self, client: &mut Client, conn: ConnId) -> bool {
         let is_open = client.session.as_ref().is_none_or(|session| {
             let lease = session.leases.iter().find(|lease| lease.conn == conn);
             lease.is_some_and(|it| it.is_in_trans || it.pins.has(PinReason::Transaction))

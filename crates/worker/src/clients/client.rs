@@ -269,13 +269,20 @@ pub(crate) struct Session {
     pub(crate) soiled: Vec<ConnId>,
     /// Whether its command under way has waited for what its names mean.
     pub(crate) has_asked_names: bool,
-    /// Its transaction, which only reads, is to leave a reader: it begins anew on the writer before
-    /// the statement under way.
-    pub(crate) begins_read_only: bool,
-    /// Its open transaction, where that may have to be repeated.
-    pub(crate) kept: Option<Box<Kept>>,
+    /// Its open transaction.
+    pub(crate) transaction: SessionTransaction,
     /// What was lost with a lease; the next command is answered with it.
     pub(crate) lost: Option<Lost>,
+}
+
+/// What is known of a session's open transaction, beside its place.
+#[derive(Debug, Default)]
+pub(crate) struct SessionTransaction {
+    /// It only reads and is to leave a reader: it begins anew on the writer before the statement
+    /// under way.
+    pub(crate) begins_read_only: bool,
+    /// It may have to be repeated.
+    pub(crate) kept: Option<Box<Kept>>,
 }
 
 /// As whom, and with what agreed on, a client has logged in.
@@ -408,8 +415,7 @@ impl Session {
             prepared: ClientStmts::default(),
             soiled: Vec::new(),
             has_asked_names: false,
-            begins_read_only: false,
-            kept: None,
+            transaction: SessionTransaction::default(),
             lost: None,
         }
     }

@@ -1,6 +1,8 @@
 //! What clients hold beyond their free allowance, charged to the budget of all; and clients that
 //! wait for memory, or are refused it.
 
+use std::{cell::Cell, rc::Rc};
+
 use trunkline_budget::{
     Charge, Class, FREE_LEN, Holder, Kind, PATIENCE_MS, Purse, Refusal, Verdict,
 };
@@ -42,6 +44,8 @@ pub(crate) struct Memory {
     pub(crate) is_scarce: bool,
     /// Whether this worker has told the others that it presses, or of a greedy client.
     has_said: bool,
+    /// Bytes of the transactions that sessions keep to repeat them.
+    pub(crate) replay_bytes: Rc<Cell<usize>>,
     /// What the result cache has, where this worker is the one to charge it.
     cache: Option<Charge>,
 }
@@ -57,6 +61,7 @@ impl Memory {
         Self {
             purse,
             listed: Vec::new(),
+            replay_bytes: Rc::default(),
             waiting: 0,
             weighed_ms: 0,
             is_scarce: false,

@@ -391,7 +391,7 @@ impl Core {
         };
         self.close_cursor(client, stmt_id, None);
         let Some(session) = client.session.as_mut() else { return };
-        match session.kept.as_deref_mut().filter(|kept| kept.needs(stmt_id)) {
+        match session.transaction.kept.as_deref_mut().filter(|kept| kept.needs(stmt_id)) {
             Some(kept) => kept.closed.extend(session.prepared.take_out(stmt_id)),
             None => session.prepared.remove(stmt_id),
         }

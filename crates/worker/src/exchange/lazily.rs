@@ -171,6 +171,8 @@ impl Core {
         let said = directives.lazy_transactions.or(session.login.user.lazy_transactions);
         let mode = said.or_else(of_group).unwrap_or(self.env.snapshot.settings.lazy_transactions);
         mode == LazyTransactions::Begin
+            // What is repeated has to have begun with a statement that was answered.
+            && !self.env.wants_replay(session)
             && directives.is_plain()
             && !client.is_mirror
             && statement.command.frames.len() <= LEN_MAX

@@ -139,7 +139,7 @@ impl Exchange {
         };
         let lost = session.lease_mut(loss.conn).map(|lease| lease.hostgroup);
         let is_repeating = |kept: &Kept| kept.is_running() && lost == Some(kept.hostgroup);
-        if session.kept.as_deref().is_some_and(is_repeating) {
+        if session.transaction.kept.as_deref().is_some_and(is_repeating) {
             session.leases.retain(|lease| lease.conn != loss.conn);
             return self.repeat_again(client, reason, None);
         }

@@ -17,7 +17,7 @@ impl Core {
         let (Phase::Running(_), Some(session)) = (&client.phase, client.session.as_mut()) else {
             return;
         };
-        if !std::mem::take(&mut session.begins_read_only) {
+        if !std::mem::take(&mut session.transaction.begins_read_only) {
             return;
         }
         let is_left =

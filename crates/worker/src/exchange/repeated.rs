@@ -23,7 +23,9 @@ use crate::{
         send::put_own_query,
     },
     prepared::outcome::stmt_executed,
-    replay::{Differs, Digest, Held, Kept, Noted, Run, STATEMENT_COST, Said, Told, Why, fit},
+    replay::{
+        Differs, Digest, Held, Kept, Noted, Run, STATEMENT_COST, Said, SaidMeaning, Told, Why, fit,
+    },
     rooms::{Core, Exchange, Lender},
     servers::conn::{Conn, InFlight, Owner},
 };
@@ -34,7 +36,7 @@ const LOCKED_OUT: [u16; 2] = [1213, 1205];
 impl Client {
     /// Whether its transaction is being repeated.
     pub(super) fn is_repeating(&self) -> bool {
-        let kept = self.session.as_ref().and_then(|session| session.kept.as_deref());
+        let kept = self.session.as_ref().and_then(|session| session.transaction.kept.as_deref());
         kept.is_some_and(Kept::is_running)
     }
 }
@@ -44,12 +46,12 @@ impl Session {
     fn can_repeat(&self, conn: ConnId) -> bool {
         let fits =
             |kept: &Kept| kept.conn == conn && kept.why_not.is_none() && !kept.said.is_empty();
-        self.kept.as_deref().is_some_and(fits)
+        self.transaction.kept.as_deref().is_some_and(fits)
     }
 
     /// Prepared statements are as they were before the repetition.
     fn put_back_stmts(&mut self) {
-        let Some(kept) = self.kept.as_deref_mut() else { return };
+        let Some(kept) = self.transaction.kept.as_deref_mut() else { return };
         let Some(run) = kept.run.as_mut() else { return };
         for (stmt_id, types) in run.types.drain(..) {
             if let Some(stmt) = self.prepared.get_mut(stmt_id) {
@@ -67,20 +69,20 @@ impl Core {
     /// may have to be repeated, or begins one.
     #[cold]
     pub(super) fn note(&mut self, client: &mut Client, conn: &mut Conn, is_shared: bool) {
-        let by_default = self.env.snapshot.settings.transaction_replay;
         let (Phase::Running(statement), Some(session)) =
             (&mut client.phase, client.session.as_ref())
         else {
             return;
         };
+        let is_wanted = self.env.wants_replay(session);
         if let Some(noted) = statement.beside.noted.as_mut().filter(|noted| noted.is_repeated) {
             noted.digest.restart(conn.server.format);
             return self.give_insert_id(client, conn);
         }
-        let is_wanted = session.login.user.transaction_replay.unwrap_or(by_default);
         let begins = || fit::begins(statement) || session.settings.state.is_autocommit_off();
-        let is_noted =
-            !is_shared && !client.is_mirror && (session.kept.is_some() || is_wanted && begins());
+        let is_noted = !is_shared
+            && !client.is_mirror
+            && (session.transaction.kept.is_some() || is_wanted && begins());
         let stmt = statement.prepared.stmt_id.and_then(|stmt_id| session.prepared.get(stmt_id));
         let has_long_data = stmt.is_some_and(|stmt| stmt.long.is_some());
         statement.beside.noted = is_noted.then(|| {
@@ -91,7 +93,7 @@ impl Core {
 
     /// Before an insert that has generated its id: the server is to give it the same one.
     fn give_insert_id(&mut self, client: &Client, conn: &mut Conn) {
-        let kept = client.session.as_ref().and_then(|session| session.kept.as_deref());
+        let kept = client.session.as_ref().and_then(|session| session.transaction.kept.as_deref());
         let Some((kept, run)) = kept.and_then(|kept| Some((kept, kept.run.as_ref()?))) else {
             return;
         };
@@ -121,8 +123,8 @@ impl Core {
         let Some(session) = client.session.as_mut() else { return };
         let lease = session.leases.iter().find(|lease| lease.conn == conn.id);
         let Some(lease) = lease.filter(|lease| lease.pins.has(PinReason::Transaction)) else {
-            if session.kept.as_deref().is_some_and(|kept| kept.conn == conn.id) {
-                session.kept = None;
+            if session.transaction.kept.as_deref().is_some_and(|kept| kept.conn == conn.id) {
+                session.transaction.kept = None;
             }
             return;
         };
@@ -130,17 +132,19 @@ impl Core {
             return;
         }
         let begins = fit::begins(statement) && outcome.error.is_none();
-        let is_other = session.kept.as_deref().is_none_or(|kept| kept.conn != conn.id);
+        let is_other = session.transaction.kept.as_deref().is_none_or(|kept| kept.conn != conn.id);
         if begins || is_other {
-            let held = Held { all: Rc::clone(&self.clients.replay_bytes), len: 0 };
+            let held = Held { all: Rc::clone(&self.clients.memory.replay_bytes), len: 0 };
             let state = Arc::clone(&session.settings.state);
             let mut kept = Kept::new(lease.hostgroup, conn.id, state, held, self.env.now.ms());
             if !begins && !session.settings.state.is_autocommit_off() {
                 kept.refuse(Why::Begin);
             }
-            session.kept = Some(Box::new(kept));
+            session.transaction.kept = Some(Box::new(kept));
         }
-        let Some(kept) = session.kept.as_deref_mut().filter(|kept| kept.why_not.is_none()) else {
+        let Some(kept) =
+            session.transaction.kept.as_deref_mut().filter(|kept| kept.why_not.is_none())
+        else {
             return;
         };
         let stmt = statement.prepared.stmt_id.and_then(|stmt_id| session.prepared.get(stmt_id));
@@ -172,10 +176,12 @@ impl Core {
             purpose: statement.command.purpose.clone(),
             shape: statement.command.shape,
             answer_seq: statement.command.answer_seq,
-            known: statement.meaning.known.clone(),
-            is_read: statement.meaning.is_read,
-            proof: statement.meaning.proof,
-            validity: statement.meaning.validity,
+            meaning: SaidMeaning {
+                known: statement.meaning.known.clone(),
+                is_read: statement.meaning.is_read,
+                proof: statement.meaning.proof,
+                validity: statement.meaning.validity,
+            },
             stmt_id: statement.prepared.stmt_id,
             in_views: statement.prepared.in_views,
             is_own: statement.prepared.is_own,
@@ -210,7 +216,7 @@ impl Core {
     /// is lent, if one is.
     fn drop_repeated(&mut self, client: &mut Client, lent: Option<&mut Conn>) {
         let Some(session) = client.session.as_mut() else { return };
-        let Some(kept) = session.kept.as_deref() else { return };
+        let Some(kept) = session.transaction.kept.as_deref() else { return };
         let (hostgroup, own) = (kept.hostgroup, kept.conn);
         let is_its = |lease: &Lease| lease.hostgroup == hostgroup || lease.conn == own;
         let Some(place) = session.leases.iter().position(is_its) else { return };
@@ -233,7 +239,7 @@ impl Exchange {
         if !is_there || !session.can_repeat(conn) {
             return false;
         }
-        let Some(kept) = session.kept.as_deref_mut() else { return false };
+        let Some(kept) = session.transaction.kept.as_deref_mut() else { return false };
         if now_ms.saturating_sub(kept.begun_ms) > age_max || kept.attempts >= attempts_max {
             self.core.fx.stats.counters.replays_late += 1;
             return false;
@@ -273,7 +279,7 @@ impl Exchange {
     fn set_repeated(&mut self, client: &mut Client, at: usize) {
         let now_us = self.core.env.now.us;
         let Some(session) = client.session.as_mut() else { return };
-        let Some(kept) = session.kept.as_deref_mut() else { return };
+        let Some(kept) = session.transaction.kept.as_deref_mut() else { return };
         if let Some(run) = &mut kept.run {
             run.at = at;
         }
@@ -287,10 +293,10 @@ impl Exchange {
             begun_us: now_us,
         };
         let mut statement = Box::new(Statement::new(command, 0));
-        statement.meaning.known = said.known.clone();
-        statement.meaning.is_read = said.is_read;
-        statement.meaning.proof = said.proof;
-        statement.meaning.validity = said.validity;
+        statement.meaning.known = said.meaning.known.clone();
+        statement.meaning.is_read = said.meaning.is_read;
+        statement.meaning.proof = said.meaning.proof;
+        statement.meaning.validity = said.meaning.validity;
         statement.prepared.stmt_id = said.stmt_id;
         statement.prepared.in_views = said.in_views;
         statement.prepared.is_own = said.is_own;
@@ -314,7 +320,8 @@ impl Exchange {
         else {
             return;
         };
-        let Some(kept) = session.kept.as_deref_mut().filter(|kept| kept.is_running()) else {
+        let Some(kept) = session.transaction.kept.as_deref_mut().filter(|kept| kept.is_running())
+        else {
             return;
         };
         if statement.stage != Stage::Returning {
@@ -358,7 +365,7 @@ impl Exchange {
         let is_off = session.settings.state.is_autocommit_off();
         let lease = session.leases.iter().find(|lease| lease.conn == conn.id);
         let is_in = lease.is_some_and(|lease| is_open(lease) && (lease.is_in_trans || is_off));
-        let Some(kept) = session.kept.as_deref_mut() else { return };
+        let Some(kept) = session.transaction.kept.as_deref_mut() else { return };
         kept.conn = conn.id;
         let count = kept.said.len();
         let Some((at, noted)) = kept.run.as_ref().map(|run| run.at).zip(noted) else { return };
@@ -369,7 +376,11 @@ impl Exchange {
                 return self.repeat_again(client, "its server takes no writes", Some(conn));
             }
             _ if is_refused => {
-                return self.give_up(client, "a statement can't be prepared again", Some(conn));
+                return self.give_up_repeating(
+                    client,
+                    "a statement can't be prepared again",
+                    Some(conn),
+                );
             }
             Some(Differs::InsertId) if !said.generates => {
                 // Others have inserted meanwhile: it is given the one that its client was told.
@@ -383,10 +394,10 @@ impl Exchange {
                 let which = at + 1;
                 let words = differs.words();
                 let why = format!("statement {which} of it has another {words} there");
-                return self.give_up(client, &why, Some(conn));
+                return self.give_up_repeating(client, &why, Some(conn));
             }
             None if !is_in => {
-                return self.give_up(client, "it does not stay open there", Some(conn));
+                return self.give_up_repeating(client, "it does not stay open there", Some(conn));
             }
             None => {}
         }
@@ -403,7 +414,7 @@ impl Exchange {
         self.core.fx.stats.counters.replays_done += 1;
         let Some(session) = client.session.as_mut() else { return };
         session.put_back_stmts();
-        let Some(kept) = session.kept.as_deref_mut() else { return };
+        let Some(kept) = session.transaction.kept.as_deref_mut() else { return };
         let Some(run) = kept.run.as_mut() else { return };
         match run.waiting.take() {
             Some(mut waiting) => {
@@ -422,20 +433,22 @@ impl Exchange {
     /// connection that is lent, if one is.
     pub(super) fn repeat_again(&mut self, client: &mut Client, why: &str, lent: Option<&mut Conn>) {
         let attempts_max = self.core.env.snapshot.settings.transaction_replay_attempts;
-        let has_ended =
-            client.session.as_mut().and_then(|session| session.kept.as_deref_mut()).is_none_or(
-                |kept| {
-                    kept.attempts += 1;
-                    kept.attempts > attempts_max
-                },
-            );
+        let has_ended = client
+            .session
+            .as_mut()
+            .and_then(|session| session.transaction.kept.as_deref_mut())
+            .is_none_or(|kept| {
+                kept.attempts += 1;
+                kept.attempts > attempts_max
+            });
         if has_ended {
-            return self.give_up(client, why, lent);
+            return self.give_up_repeating(client, why, lent);
         }
         self.core.drop_repeated(client, lent);
         self.core.leave_queue(client);
         let phase = std::mem::replace(&mut client.phase, Phase::Idle);
-        let kept = client.session.as_mut().and_then(|session| session.kept.as_deref_mut());
+        let kept =
+            client.session.as_mut().and_then(|session| session.transaction.kept.as_deref_mut());
         let run = kept.and_then(|kept| kept.run.as_mut());
         if let (Phase::Running(statement), Some(run)) = (phase, run) {
             match statement.beside.noted.as_ref().is_some_and(|noted| noted.is_repeated) {
@@ -450,13 +463,18 @@ impl Exchange {
 
     /// A repetition is given up: what it has done is undone, and its client is told. `lent`: the
     /// connection that is lent, if one is.
-    pub(super) fn give_up(&mut self, client: &mut Client, why: &str, mut lent: Option<&mut Conn>) {
+    pub(super) fn give_up_repeating(
+        &mut self,
+        client: &mut Client,
+        why: &str,
+        mut lent: Option<&mut Conn>,
+    ) {
         if self.tell_given_up(client, why, lent.as_deref_mut()) {
             self.after_statement(client, lent);
         }
     }
 
-    /// See [`Self::give_up`]. False when the session is over.
+    /// See [`Self::give_up_repeating`]. False when the session is over.
     pub(super) fn tell_given_up(
         &mut self,
         client: &mut Client,
@@ -475,7 +493,7 @@ impl Exchange {
         let has_sent_ahead = client.has_sent_ahead();
         let Some(session) = client.session.as_mut() else { return false };
         session.put_back_stmts();
-        let run = session.kept.take().and_then(|kept| kept.run);
+        let run = session.transaction.kept.take().and_then(|kept| kept.run);
         session.forget_transaction();
         let (waiting, cause) = run.map(|run| (run.waiting, run.cause)).unwrap_or_default();
         if let Some(waiting) = waiting {

@@ -13,7 +13,7 @@ use trunkline_session::tracker::{PinReason, Pins};
 use trunkline_sql::analysis::{Analysis, Effect, StatementKind, TransactionEffect};
 
 use crate::{
-    clients::client::{Client, Lease, Purpose, Session, Statement},
+    clients::client::{Client, Lease, Purpose, Session, SessionTransaction, Statement},
     exchange::lost::Loss,
     rooms::{Core, Exchange},
 };
@@ -159,8 +159,7 @@ impl Session {
     /// Its transaction is over, without an answer that says so.
     pub(super) fn forget_transaction(&mut self) {
         self.settings.status &= !(status::IN_TRANS | status::IN_TRANS_READONLY);
-        self.begins_read_only = false;
-        self.kept = None;
+        self.transaction = SessionTransaction::default();
     }
 }
 

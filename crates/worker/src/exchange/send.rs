@@ -550,7 +550,7 @@ impl Core {
         let known = statement.meaning.known.as_ref();
         let looks_back =
             !statement.meaning.is_read || known.is_none_or(|known| !known.looks_at_nothing);
-        let begins_read_only = session.begins_read_only;
+        let begins_read_only = session.transaction.begins_read_only;
         if self.env.snapshot.has_causal_reads {
             self.have_gtids_reported(client, conn);
         }

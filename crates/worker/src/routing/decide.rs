@@ -221,7 +221,7 @@ impl<'a> Held<'a> {
             leases,
             gives_up: GivesUp::Nothing,
             last_conn: session.last_conn.map(|(conn, _)| conn),
-            begins_read_only: session.begins_read_only,
+            begins_read_only: session.transaction.begins_read_only,
             begun: session.settings.begun,
             transactions: Transactions::of(&session.settings.state),
             flavor: session.flavor(),

@@ -322,7 +322,7 @@ impl Core {
     #[inline]
     fn carry_out(&mut self, client: &mut Client, decided: &Decided) {
         let Some(session) = client.session.as_mut() else { return };
-        session.begins_read_only = decided.begins_read_only;
+        session.transaction.begins_read_only = decided.begins_read_only;
         if decided.gives_up != GivesUp::Nothing {
             self.give_up(client, decided.gives_up);
         }

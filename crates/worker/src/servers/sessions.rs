@@ -66,7 +66,7 @@ impl Core {
                     Stage::Held(_) => client.held_by_pause().map(paused),
                     _ => None,
                 };
-                let kept = client.session.as_ref().and_then(|it| it.kept.as_deref());
+                let kept = client.session.as_ref().and_then(|it| it.transaction.kept.as_deref());
                 let doing = match (held, kept.and_then(Kept::progress)) {
                     (Some(held), _) => held,
                     (None, Some((at, count))) => {
@@ -96,7 +96,7 @@ impl Core {
     }
 
     fn holds(&self, session: &Session) -> Vec<HeldConn> {
-        let kept = session.kept.as_deref();
+        let kept = session.transaction.kept.as_deref();
         let why_not = kept.and_then(|kept| Some((kept.conn, kept.why_not?)));
         let mut held: Vec<_> = session.leases.iter().map(|lease| self.held(lease)).collect();
         for (lease, row) in session.leases.iter().zip(&mut held) {

@@ -122,6 +122,16 @@ fn a_writer_that_an_earlier_process_has_replaced_is_not_taken_back() {
 }
 
 #[test]
+fn a_replaced_writer_that_all_others_follow_again_is_the_writer() {
+    let mut stage = Stage::new(Policy::default(), &[(1, false), (2, false)]);
+    stage.on(Input::Fence(HostId(1)));
+    stage.told(1, writable(1));
+    assert_eq!((stage.writer(), stage.standings()[0]), (None, Standing::Fenced));
+    stage.told(2, replica(2, 1, Thread::Connected));
+    assert_eq!(stage.writer(), Some(1));
+}
+
+#[test]
 fn a_server_in_maintenance_takes_no_reads_and_is_not_chosen() {
     let mut stage = Stage::of_three();
     stage.on(Input::Away(HostId(2), true));

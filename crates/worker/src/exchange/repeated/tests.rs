@@ -49,7 +49,7 @@ fn a_transaction_that_is_lost_between_statements_goes_on_elsewhere() {
     assert_eq!((world.times_heard("COMMIT"), world.times_heard("INSERT")), (1, 2));
     let counters = &world.core().fx.stats.counters;
     assert_eq!((counters.replays_begun, counters.replays_done), (1, 1));
-    assert_eq!(world.core().clients.replay_bytes.get(), 0, "nothing is kept behind its end");
+    assert_eq!(world.core().clients.memory.replay_bytes.get(), 0, "nothing is kept behind its end");
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn a_client_that_leaves_in_a_repetition_leaves_nothing() {
     world.reply("BEGIN", IN_TRANS);
     world.leave(client);
     assert_eq!(world.times_heard("INSERT"), 2);
-    assert_eq!(world.core().clients.replay_bytes.get(), 0);
+    assert_eq!(world.core().clients.memory.replay_bytes.get(), 0);
 }
 
 #[test]
@@ -259,7 +259,7 @@ fn prepared_statements_are_repeated_and_may_be_closed_meanwhile() {
     world.reply(&runs, WROTE);
     assert_eq!(world.answer(client), "ok");
     world.send(client, &[0x19, 1, 0, 0, 0]);
-    let why = world.session(client).kept.as_deref().map(|kept| kept.why_not);
+    let why = world.session(client).transaction.kept.as_deref().map(|kept| kept.why_not);
     assert_eq!(why, Some(None));
     lose_idle(&mut world);
     world.reply("BEGIN", IN_TRANS);
