@@ -73,6 +73,12 @@ fn excuse(error: &mysql_async::Error) -> Result<(u16, bool)> {
         mysql_async::Error::Server(server) if [2013, 9001].contains(&server.code) => {
             Ok((server.code, server.code == 9001))
         }
+        // Its transaction was lost, and is certainly not committed.
+        mysql_async::Error::Server(server)
+            if server.code == 1213 && server.message.contains("its connection to") =>
+        {
+            Ok((1213, true))
+        }
         mysql_async::Error::Server(server) if [1053, 1077, 1927].contains(&server.code) => {
             Ok((server.code, false))
         }

@@ -143,6 +143,8 @@ pub struct Failover {
     is_closed: bool,
     /// Why it is undone as soon as the step under way has ended.
     undo: Option<Undo>,
+    /// The lost writer answers the monitor again.
+    is_back: bool,
     #[cfg(feature = "plants")]
     pub(crate) plant: Option<crate::plants::Plant>,
 }
@@ -158,6 +160,7 @@ impl Failover {
             position: String::new(),
             is_closed: false,
             undo: None,
+            is_back: false,
             #[cfg(feature = "plants")]
             plant: None,
         }
@@ -240,7 +243,26 @@ impl Failover {
                 let undo = Undo { why: why.to_owned(), is_stuck: false };
                 self.undo.get_or_insert(undo);
             }
-            // What it is, fencing finds out; behind that, it is fenced.
+            // Fencing finds out what it is; nobody replaces one that can't be asked and answers.
+            State::Doing(Doing { action: Action::Fence | Action::FenceByScript, .. }) => {
+                self.is_back = true;
+            }
+            // Behind that, it is fenced.
+            State::Waiting | State::Doing(_) | State::Afterwards(_) | State::Ended => {}
+        }
+    }
+
+    /// Somebody else has made another member take writes: nobody is promoted any more.
+    pub fn overtaken(&mut self, why: &str, out: &mut Vec<Order>) {
+        let undo = Undo { why: why.to_owned(), is_stuck: true };
+        match &self.state {
+            State::Electing { .. } => self.fail(undo, out),
+            State::Doing(Doing {
+                action: Action::Finish | Action::Fence | Action::FenceByScript | Action::Note,
+                ..
+            }) => {
+                self.undo.get_or_insert(undo);
+            }
             State::Waiting | State::Doing(_) | State::Afterwards(_) | State::Ended => {}
         }
     }
@@ -285,12 +307,14 @@ impl Failover {
         let (old, Some(new)) = (self.plan.old, self.elected.as_ref().map(|it| it.new)) else {
             return self.fail(Undo { why: "nobody is elected".to_owned(), is_stuck: true }, out);
         };
+        let is_before =
+            matches!(action, Action::Finish | Action::Fence | Action::FenceByScript | Action::Note);
+        if let Some(undo) = self.undo.take_if(|_| is_before) {
+            return self.undo(now_ms, undo, out);
+        }
         match (action, result) {
             (Action::Finish, Ok(done)) => {
                 self.position = done.value;
-                if let Some(undo) = self.undo.take() {
-                    return self.undo(now_ms, undo, out);
-                }
                 #[cfg(feature = "plants")]
                 if self.plant == Some(crate::plants::Plant::FenceSkipped) {
                     return self.close(now_ms, new, out);
@@ -303,6 +327,10 @@ impl Failover {
             }
             (Action::Fence, Ok(done)) if done.value == "writable" => {
                 let why = "the old writer answers, and takes writes".to_owned();
+                self.undo(now_ms, Undo { why, is_stuck: false }, out);
+            }
+            (Action::Fence | Action::FenceByScript, Err(failure)) if self.is_back => {
+                let why = format!("the old writer answers again, and {}", failure.why);
                 self.undo(now_ms, Undo { why, is_stuck: false }, out);
             }
             (Action::Fence, Err(failure)) => self.not_fenced(now_ms, failure, out),
@@ -330,14 +358,16 @@ impl Failover {
             (Action::LookWhetherWritable, Ok(done)) if !done.value.is_empty() => {
                 self.promoted(now_ms, new, out);
             }
-            (Action::LookWhetherWritable, result) => {
-                let why = match result {
-                    Ok(_) => "the promotion was not done".to_owned(),
-                    Err(failure) => {
-                        format!("whether it was promoted is not known: {}", failure.why)
-                    }
-                };
-                let why = format!("{why}. The server that takes writes becomes the writer");
+            (Action::LookWhetherWritable, Ok(_)) => {
+                let why = "the promotion was not done".to_owned();
+                self.undo(now_ms, Undo { why, is_stuck: true }, out);
+            }
+            (Action::LookWhetherWritable, Err(failure)) => {
+                let why = format!(
+                    "whether it was promoted is not known: {}. The server that takes writes becomes \
+                     the writer",
+                    failure.why
+                );
                 self.fail(Undo { why, is_stuck: true }, out);
             }
             // An inverse has ended, well or not.

@@ -134,6 +134,8 @@ pub enum Input {
     /// A server was lost as the writer and replaced, for all that an earlier process knew: if it
     /// takes writes, it is fenced.
     Fence(HostId),
+    /// It was lost as the writer, and another one was promoted in its place.
+    Replaced(HostId),
     /// A switchover says who writes.
     Switchover(Guidance),
     /// An operator works on a member, or does not any more.
@@ -360,6 +362,11 @@ impl Cluster {
                 if let Some(host) = self.hosts.get_mut(&host) {
                     host.marks.is_fenced = host.is_writable() != Some(false);
                     host.marks.is_replaced = host.marks.is_fenced;
+                }
+            }
+            Input::Replaced(host) => {
+                if let Some(host) = self.hosts.get_mut(&host) {
+                    host.marks.is_replaced = true;
                 }
             }
             Input::Switchover(guidance) => self.guide(now_ms, guidance, out),

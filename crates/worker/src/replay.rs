@@ -37,6 +37,8 @@ pub(crate) struct Noted {
     pub(crate) is_repeated: bool,
     /// Parameters of its were sent ahead of it.
     pub(crate) has_long_data: bool,
+    /// A transaction was open on its connection before it.
+    pub(crate) was_open: bool,
 }
 
 /// Why a transaction can't be repeated.
@@ -172,6 +174,8 @@ pub(crate) struct Kept {
     /// Prepared statements of it that its client has closed since.
     pub(crate) closed: Vec<ClientStmt>,
     pub(crate) held: Held,
+    /// Whether the session's last insert id is known, and one of its statements has set it.
+    pub(crate) knows_id: bool,
     /// Why it can't be repeated; then nothing is kept.
     pub(crate) why_not: Option<Why>,
     /// How often it has been repeated, or begun to be.
@@ -204,7 +208,20 @@ impl Kept {
         begun_ms: u64,
     ) -> Self {
         let (said, closed, why_not, run) = (Vec::new(), Vec::new(), None, None);
-        Self { hostgroup, conn, state, begun_ms, said, closed, held, why_not, attempts: 0, run }
+        let (knows_id, attempts) = (false, 0);
+        Self {
+            hostgroup,
+            conn,
+            state,
+            begun_ms,
+            said,
+            closed,
+            held,
+            knows_id,
+            why_not,
+            attempts,
+            run,
+        }
     }
 
     /// Whether it is being repeated.

@@ -225,11 +225,12 @@ fn issue_16_a_write_that_waits_for_its_schema_leaves_a_server_that_is_taken_out(
 /// where its user is no more.
 fn check_chain(one: &Server, other: &Server) -> Result<()> {
     tables([one, other])?;
-    chains(one, other, &config(other, one, 10), "taken out")?;
-    chains(one, other, &config(one, other, 20), "another one now")
+    chains(one, other, &config(other, one, 10), (1213, "taken out"))?;
+    chains(one, other, &config(one, other, 20), (2013, "another one now"))
 }
 
-fn chains(one: &Server, other: &Server, changed: &str, why: &str) -> Result<()> {
+fn chains(one: &Server, other: &Server, changed: &str, told: (u16, &str)) -> Result<()> {
+    let (code, why) = told;
     let statements = ["COMMIT AND CHAIN", "BEGIN", "CREATE TABLE made (a INT)", "COMMIT"];
     let proxy = Trunkline::start(&config(one, other, 10))?;
     let mut sessions = Vec::new();
@@ -245,7 +246,7 @@ fn chains(one: &Server, other: &Server, changed: &str, why: &str) -> Result<()> 
     reload(&proxy, changed)?;
     for (session, statement) in &mut sessions {
         session.sql("INSERT INTO t VALUES (2)")?;
-        let told = fails(session, statement, 2013)?;
+        let told = fails(session, statement, code)?;
         ensure!(told.contains(why), "{told}");
     }
     let found =

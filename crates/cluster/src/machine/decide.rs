@@ -98,7 +98,7 @@ impl Cluster {
     }
 
     /// Members that could become the writer: they take writes and replicate from no member.
-    pub(super) fn contenders(&self) -> impl Iterator<Item = HostId> {
+    pub fn contenders(&self) -> impl Iterator<Item = HostId> {
         let is_up = |id: &HostId| self.hosts.get(id).is_some_and(Host::is_writable_now);
         self.rivals().filter(is_up)
     }
@@ -106,7 +106,7 @@ impl Cluster {
     /// Contenders, and members that would be some if they answered.
     fn rivals(&self) -> impl Iterator<Item = HostId> {
         let free = self.hosts.iter().filter(|(_, host)| {
-            let is_free = host.is_related() && !host.marks.is_fenced;
+            let is_free = host.is_related() && !host.marks.is_fenced && !host.marks.is_replaced;
             is_free && host.may_be_writable() && !self.replicates(host)
         });
         free.map(|(id, _)| *id)
@@ -221,6 +221,9 @@ impl Cluster {
         debug_assert!(before != writer);
         self.last_writer = before.filter(|_| writer.is_none());
         self.conflict.clear();
+        if let Some(host) = writer.and_then(|id| self.hosts.get_mut(&id)) {
+            host.marks.is_replaced = false;
+        }
         if let Some(host) = before.and_then(|id| self.hosts.get_mut(&id)) {
             host.marks.has_written = true;
         }

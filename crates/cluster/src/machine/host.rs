@@ -3,7 +3,7 @@
 use super::{Listed, Places};
 use crate::{
     Event, EventKind, Evidence, HostId, Miss,
-    facts::{Endpoint, Facts},
+    facts::{Endpoint, Facts, Thread},
 };
 
 /// Questions without an answer, one behind the other, before a server that traffic has not heard
@@ -70,7 +70,8 @@ pub(super) struct Marks {
     pub(super) is_fenced: bool,
     /// An operator works on it.
     pub(super) is_away: bool,
-    /// It was replaced, as an earlier process has noted: that others follow it means nothing.
+    /// Another one was promoted in its place: until it replicates again it becomes the writer only
+    /// if every other member follows it.
     pub(super) is_replaced: bool,
     /// It has been the writer.
     pub(super) has_written: bool,
@@ -203,7 +204,9 @@ impl Host {
             false => {
                 self.writable_ms = None;
                 self.marks.is_told = false;
-                self.marks.is_replaced = false;
+                // It may begin to take writes again while its successor is down.
+                self.marks.is_replaced &=
+                    facts.sources.iter().all(|source| source.receives == Thread::Stopped);
                 if std::mem::take(&mut self.marks.is_fenced) {
                     changes.push(Change::Unfenced);
                 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use trunkline_cluster::{
-    Cluster, HostId, Input, Listed, Miss, Output, Policy, Reach, Standing,
+    Cluster, Guidance, HostId, Input, Listed, Miss, Output, Policy, Reach, Standing,
     facts::Facts,
     failover::{
         Failover, Mode, Order, Outcome, Plan, Verdict, Watch,
@@ -246,7 +246,16 @@ impl Proxy {
     /// As `monitor::roles` looks whether the writer is lost.
     fn look(&mut self, nature: &mut Nature) {
         if let Some(run) = &self.run {
-            if self.cluster.reach(run.plan().old) == Reach::Up {
+            let (old, new) = (run.plan().old, run.chosen().map(|it| it.new));
+            let mut others = self.cluster.contenders();
+            if let Some(other) = others.find(|it| *it != old && Some(*it) != new) {
+                drop(others);
+                let why = format!("{other:?} takes writes");
+                self.with_run(nature, |run, _, orders| run.overtaken(&why, orders));
+                return;
+            }
+            drop(others);
+            if self.cluster.reach(old) == Reach::Up {
                 self.with_run(nature, |run, _, orders| run.returned("it answers", orders));
             }
             return;
@@ -317,7 +326,13 @@ impl Proxy {
                     let run = self.runs;
                     self.send(now_ms, 100, Letter::Elect { run });
                 }
-                Order::Guide(guidance) => self.on(nature, Input::Switchover(guidance)),
+                Order::Guide(guidance) => {
+                    self.on(nature, Input::Switchover(guidance));
+                    let old = self.run.as_ref().map(|run| run.plan().old);
+                    if let (Guidance::Open(_), Some(old)) = (guidance, old) {
+                        self.on(nature, Input::Replaced(old));
+                    }
+                }
                 Order::Do { step, host, action, within_ms } => {
                     self.order(nature, step, host, action, within_ms);
                 }

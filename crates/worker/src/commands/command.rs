@@ -22,7 +22,7 @@ use crate::{
     clients::frames::{CommandEnd, command_end, is_split, joined_payload},
     commands::internal_session::asks_for_session,
     env::Env,
-    exchange::lost::sets_state,
+    exchange::{lost::sets_state, rolled_back::Lost},
     kill::{KillScope, KillText, kill_of},
     prepared::{Run, is_unanswered},
     rooms::{Commands, Core, Exchange, Lender},
@@ -204,11 +204,14 @@ impl Commands {
         let Some(session) = client.session.as_mut() else {
             return;
         };
-        if session.lost.is_some() && is_unanswered(payload) {
-            return;
-        }
-        if session.lost.is_some() && self.exchange.tells_loss(client, payload) {
-            return;
+        if let Some(lost) = &session.lost {
+            let ends = matches!(lost, Lost::Session(_));
+            match is_unanswered(payload) {
+                // Who hears of a transaction goes on with its prepared statements.
+                true if ends => return,
+                false if self.exchange.tells_loss(client, payload) => return,
+                true | false => {}
+            }
         }
         self.exchange.core.fx.stats.counters.command(payload.first().copied());
         self.run_command(client, frames, payload);

@@ -21,6 +21,7 @@ use trunkline_sql::{
 use crate::{
     clients::client::{Client, Purpose, Session, SessionSettings, Statement},
     prepared::{Came, ClientStmt, Contents, Entry, Fit, LongDataError},
+    replay::Why,
     rooms::{Commands, Core, Exchange},
     routing::route::{Asking, Route, Routed, hostgroup_of},
     statement::Statements,
@@ -390,9 +391,18 @@ impl Core {
             return;
         };
         self.close_cursor(client, stmt_id, None);
+        let max = self.env.snapshot.settings.transaction_replay_max_bytes;
         let Some(session) = client.session.as_mut() else { return };
         match session.transaction.kept.as_deref_mut().filter(|kept| kept.needs(stmt_id)) {
-            Some(kept) => kept.closed.extend(session.prepared.take_out(stmt_id)),
+            Some(kept) => {
+                let taken = session.prepared.take_out(stmt_id);
+                let len = kept.held.len + taken.as_ref().map_or(0, ClientStmt::texts_len);
+                kept.held.set(len);
+                kept.closed.extend(taken);
+                if len > max && !kept.is_running() {
+                    kept.refuse(Why::Size);
+                }
+            }
             None => session.prepared.remove(stmt_id),
         }
     }

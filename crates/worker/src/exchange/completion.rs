@@ -494,6 +494,7 @@ impl Core {
         let Some(session) = client.session.as_mut() else {
             return;
         };
+        session.transaction.kept = None;
         let others: Vec<_> = session.leases.drain(1.min(session.leases.len())..).collect();
         for lease in others {
             self.free_lease(client, &lease, None);

@@ -58,7 +58,10 @@ impl Core {
     /// Resets the session's connections. `lent`: the connection that is lent, if one is.
     pub(crate) fn free_leases(&mut self, client: &mut Client, mut lent: Option<&mut Conn>) {
         let session = client.session.as_mut();
-        let leases = session.map(|session| std::mem::take(&mut session.leases));
+        let leases = session.map(|session| {
+            session.transaction.kept = None;
+            std::mem::take(&mut session.leases)
+        });
         for lease in leases.unwrap_or_default() {
             self.free_lease(client, &lease, lent.as_deref_mut());
         }

@@ -154,7 +154,7 @@ impl Exchange {
         let hit = hit(&mut client.phase, loss);
         let is_told_later = match hit {
             Hit::Nothing | Hit::Answered(_) => holds_more,
-            Hit::GoesOn | Hit::TimedOut => had_state,
+            Hit::GoesOn | Hit::TimedOut { .. } => had_state,
             Hit::Lost { was_sent } => {
                 let undone = transaction.filter(|it| {
                     let Phase::Running(statement) = &client.phase else { return false };
@@ -182,8 +182,16 @@ impl Exchange {
             }
         }
         let Some(session) = client.session.as_mut() else { return };
+        let mut is_undone = !is_beside;
+        if let (Hit::TimedOut { was_sent: true }, Phase::Running(statement)) = (&hit, &client.phase)
+        {
+            is_undone &= transaction.is_some_and(|it| it.undoes(session, statement));
+            if !statement.meaning.is_read {
+                session.settings.token.doubt();
+            }
+        }
         if is_told_later {
-            session.lost = Some(match transaction.filter(|_| !is_beside) {
+            session.lost = Some(match transaction.filter(|_| is_undone) {
                 Some(_) => {
                     session.forget_transaction();
                     Lost::Transaction(self.core.rolled_back_text(loss.slot, reason))
@@ -193,7 +201,7 @@ impl Exchange {
         }
         match hit {
             Hit::Answered(error) => self.fail_statement(client, (&*error).into(), None),
-            Hit::TimedOut => self.fail_timed_out(client, None),
+            Hit::TimedOut { .. } => self.fail_timed_out(client, None),
             Hit::Nothing | Hit::GoesOn | Hit::Lost { .. } => {}
         }
     }
@@ -363,7 +371,10 @@ enum Hit {
     /// A statement that goes on elsewhere, or waits for what an earlier one left.
     GoesOn,
     /// A statement whose time had run out.
-    TimedOut,
+    TimedOut {
+        /// Whether any of it may have reached the server.
+        was_sent: bool,
+    },
     /// The statement that ran there.
     Lost {
         /// Whether any of it may have reached the server.
@@ -387,7 +398,7 @@ fn hit(phase: &mut Phase, loss: &Loss) -> Hit {
         Stage::Sent(_) | Stage::Shared(_) => loss.written > statement.sent.sent_at,
     };
     match has_timed_out(statement.ending, was_sent) {
-        true => Hit::TimedOut,
+        true => Hit::TimedOut { was_sent },
         false => Hit::Lost { was_sent },
     }
 }

@@ -44,8 +44,14 @@ impl Client {
 impl Session {
     /// Whether its transaction on this connection can be repeated, as far as is known.
     fn can_repeat(&self, conn: ConnId) -> bool {
-        let fits =
-            |kept: &Kept| kept.conn == conn && kept.why_not.is_none() && !kept.said.is_empty();
+        // Parts of parameters that have come are meant for the next execution.
+        let has_long = |stmt_id| self.prepared.get(stmt_id).is_some_and(|stmt| stmt.long.is_some());
+        let fits = |kept: &Kept| {
+            kept.conn == conn
+                && kept.why_not.is_none()
+                && !kept.said.is_empty()
+                && !kept.said.iter().filter_map(|said| said.stmt_id).any(has_long)
+        };
         self.transaction.kept.as_deref().is_some_and(fits)
     }
 
@@ -85,9 +91,12 @@ impl Core {
             && (session.transaction.kept.is_some() || is_wanted && begins());
         let stmt = statement.prepared.stmt_id.and_then(|stmt_id| session.prepared.get(stmt_id));
         let has_long_data = stmt.is_some_and(|stmt| stmt.long.is_some());
+        let is_open = |lease: &Lease| lease.is_in_trans || lease.pins.has(PinReason::Transaction);
+        let lease = session.leases.iter().find(|lease| lease.conn == conn.id);
+        let was_open = lease.is_some_and(is_open);
         statement.beside.noted = is_noted.then(|| {
             let digest = Digest::new(conn.server.format);
-            Box::new(Noted { digest, is_repeated: false, has_long_data })
+            Box::new(Noted { digest, is_repeated: false, has_long_data, was_open })
         });
     }
 
@@ -137,7 +146,8 @@ impl Core {
             let held = Held { all: Rc::clone(&self.clients.memory.replay_bytes), len: 0 };
             let state = Arc::clone(&session.settings.state);
             let mut kept = Kept::new(lease.hostgroup, conn.id, state, held, self.env.now.ms());
-            if !begins && !session.settings.state.is_autocommit_off() {
+            let is_first = !noted.was_open && session.settings.state.is_autocommit_off();
+            if !begins && !is_first {
                 kept.refuse(Why::Begin);
             }
             session.transaction.kept = Some(Box::new(kept));
@@ -152,9 +162,14 @@ impl Core {
             Some(stmt) => &*stmt.entry.text,
             None => statement.command.frames.get(HEADER_LEN..).unwrap_or_default(),
         };
-        let knows_id = kept.said.iter().any(|said| said.told.last_insert_id != 0);
+        let knows_id = kept.knows_id;
+        if outcome.last_insert_id != 0 {
+            kept.knows_id = session.past.knows_insert_id();
+        }
         let settings = &self.env.snapshot.settings;
-        let len = kept.held.len + statement.command.frames.len() + STATEMENT_COST;
+        let attributes_len = statement.command.attributes.as_ref().map_or(0, |it| it.len());
+        let own_len = statement.command.frames.len() + attributes_len;
+        let len = kept.held.len + own_len + STATEMENT_COST;
         let is_long = len > settings.transaction_replay_max_bytes
             || kept.said.len() >= settings.transaction_replay_max_statements
             || kept.held.all.get() + len - kept.held.len
@@ -304,8 +319,12 @@ impl Exchange {
         statement.target.never_share = true;
         statement.target.was_lost = true;
         let digest = Digest::new(ReplyFormat::PLAIN);
-        statement.beside.noted =
-            Some(Box::new(Noted { digest, is_repeated: true, has_long_data: false }));
+        statement.beside.noted = Some(Box::new(Noted {
+            digest,
+            is_repeated: true,
+            has_long_data: false,
+            was_open: false,
+        }));
         if let Some(stmt) = said.stmt_id.and_then(|stmt_id| session.prepared.get_mut(stmt_id)) {
             stmt.types = said.types.clone();
         }

@@ -211,6 +211,13 @@ impl Exchange {
                 return false;
             }
             (Some(Lost::Transaction(text)), None) if is_alone => {
+                // Parts of parameters are dropped behind an execution that fails.
+                if let [EXECUTE, a, b, c, d, ..] = *payload
+                    && let Some(stmt_id) =
+                        session.prepared.resolve(u32::from_le_bytes([a, b, c, d]))
+                {
+                    session.prepared.drop_long_data(stmt_id);
+                }
                 self.core.answer_error(client, ErrorKind::RolledBack.says(text));
             }
             (Some(lost), _) => self.refuse(client, 1, lost.into_end()),
@@ -218,6 +225,9 @@ impl Exchange {
         true
     }
 }
+
+/// The code of the command that executes a prepared statement.
+const EXECUTE: u8 = 0x17;
 
 /// Whether a command means the same without the transaction that was lost before it, so that its
 /// client need not hear of that: it asks whether the proxy is there, or undoes what is undone.

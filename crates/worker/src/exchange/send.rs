@@ -268,7 +268,8 @@ impl Exchange {
     /// Appends the statement to the connection's outbox and expects its answer.
     pub(crate) fn send_statement(&mut self, client: &mut Client, conn: &mut Conn, stage: Stage) {
         let now_us = self.core.env.now.us;
-        if self.core.env.snapshot.replays {
+        let keeps = |session: &Session| session.transaction.kept.is_some();
+        if self.core.env.snapshot.replays || client.session.as_ref().is_some_and(keeps) {
             self.core.note(client, conn, matches!(stage, Stage::Shared(_)));
         }
         self.core.send_ahead(client, conn);

@@ -51,7 +51,7 @@ impl Core {
         session.prepared = session.prepared.none_behind();
         let soiled = std::mem::take(&mut session.soiled);
         session.last_insert_id = 0;
-        session.transaction.begins_read_only = false;
+        session.transaction = Default::default();
         session.settings.begun = None;
         session.settings.prepares_definitions = false;
         session.last_conn = None;

@@ -53,7 +53,7 @@ impl ClientStmt {
     }
 
     /// Bytes of its texts.
-    fn texts_len(&self) -> usize {
+    pub(crate) fn texts_len(&self) -> usize {
         self.entry.text.len() + self.came.as_ref().map_or(0, |came| came.text.len())
     }
 

@@ -139,3 +139,24 @@ fn a_server_in_maintenance_takes_no_reads_and_is_not_chosen() {
     stage.on(Input::Away(HostId(2), false));
     assert_eq!(stage.standings(), [Standing::Writer, Standing::Reader, Standing::Reader]);
 }
+
+#[test]
+fn a_replaced_writer_that_comes_back_is_no_writer_while_its_successor_is_down() {
+    let mut stage = Stage::of_three();
+    stage.refused(1, 3);
+    stage.loses(&[2, 3]);
+    stage.on(Input::Switchover(Guidance::Drain));
+    stage.on(Input::Switchover(Guidance::Close));
+    stage.on(Input::Switchover(Guidance::Open(HostId(2))));
+    stage.on(Input::Replaced(HostId(1)));
+    assert_eq!(stage.writer(), Some(2));
+    stage.told(3, replica(3, 2, Thread::Connected));
+    stage.refused(2, 3);
+    stage.told(3, replica(3, 2, Thread::Connecting));
+    stage.told(1, writable(1));
+    assert_eq!(stage.writer(), Some(2), "it lacks what its successor has written");
+    // Read-only, and on its way to nobody: it may begin to write again.
+    stage.told(1, read_only(1));
+    stage.told(1, writable(1));
+    assert_eq!(stage.writer(), Some(2));
+}

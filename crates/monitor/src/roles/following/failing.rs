@@ -162,6 +162,9 @@ impl Following {
             if !is_there {
                 let why = "the elected server is no member of the cluster any more";
                 self.with_failover(now_ms, |run, orders| run.failover.abandon(why, orders));
+            } else if let Some(other) = self.overtaken_by() {
+                let why = format!("{} takes writes", self.address(other));
+                self.with_failover(now_ms, |run, orders| run.failover.overtaken(&why, orders));
             } else if self.cluster.reach(old) == Reach::Up {
                 let why = "the writer answers again";
                 self.with_failover(now_ms, |run, orders| run.failover.returned(why, orders));
@@ -191,6 +194,13 @@ impl Following {
                 self.with_failover(now_ms, |run, orders| run.failover.begin(now_ms, orders));
             }
         }
+    }
+
+    /// A member that somebody else has made take writes.
+    fn overtaken_by(&self) -> Option<HostId> {
+        let run = self.failing.run.as_ref()?;
+        let (old, new) = (run.failover.plan().old, run.failover.chosen().map(|it| it.new));
+        self.cluster.contenders().find(|it| *it != old && Some(*it) != new)
     }
 
     fn with_failover(&mut self, now_ms: u64, work: impl FnOnce(&mut Run, &mut Vec<Order>)) {
@@ -223,6 +233,10 @@ impl Following {
             self.failing.watch.block(now_ms, block_ms);
         }
         self.guide(now_ms, guidance);
+        if let (Guidance::Open(_), Some(run)) = (guidance, &self.failing.run) {
+            let old = run.failover.plan().old;
+            self.on(now_ms, Input::Replaced(old));
+        }
     }
 
     fn end_failover(&mut self, now_ms: u64, outcome: Outcome) {

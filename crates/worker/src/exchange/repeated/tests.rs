@@ -2,7 +2,7 @@ use trunkline_protocol::packet::{ok::OkPacket, status};
 
 use crate::{
     ClientId,
-    tests::{OK, Reply, TWO_SERVERS, TestWorker},
+    tests::{OK, Reply, TWO_SERVERS, TestWorker, snapshot},
 };
 
 const FLAGS: u16 = status::AUTOCOMMIT | status::IN_TRANS;
@@ -23,6 +23,11 @@ fn in_transaction(settings: &str) -> (TestWorker, ClientId) {
     world.run(client, INSERT, WROTE);
     world.run(client, SELECT, Reply::RowsIn(&["x"], FLAGS));
     (world, client)
+}
+
+fn reload(world: &mut TestWorker, config: &str) {
+    let snapshot = snapshot(config);
+    world.happens(|worker| worker.apply_snapshot(snapshot));
 }
 
 fn lose_idle(world: &mut TestWorker) {
@@ -270,4 +275,64 @@ fn prepared_statements_are_repeated_and_may_be_closed_meanwhile() {
     assert_eq!(world.run(client, "COMMIT", Reply::Ok), "ok");
     world.send(client, &execution(1));
     assert!(world.answer(client).starts_with("error 1243"), "its client has closed it");
+}
+
+#[test]
+fn a_transaction_is_kept_whole_over_a_reload() {
+    let (mut world, client) = in_transaction("");
+    reload(&mut world, TWO_SERVERS);
+    let update = "UPDATE s.t SET a = 2";
+    world.run(client, update, WROTE);
+    lose_idle(&mut world);
+    repeat(&mut world);
+    world.reply(update, WROTE);
+    assert_eq!(world.run(client, "COMMIT", Reply::Ok), "ok");
+    assert_eq!(world.times_heard(update), 2);
+}
+
+#[test]
+fn what_began_before_a_reload_that_wants_repetitions_is_not_repeated() {
+    let mut world = TestWorker::with(TWO_SERVERS);
+    let client = world.log_in();
+    let flags = status::IN_TRANS;
+    let wrote = || Reply::Says(OkPacket { status: flags, affected_rows: 1, ..OK });
+    world.run(client, "SET autocommit = 0", Reply::Says(OkPacket { status: 0, ..OK }));
+    world.run(client, INSERT, wrote());
+    reload(&mut world, &format!("transaction_replay = true\n{TWO_SERVERS}"));
+    world.run(client, "INSERT INTO s.t VALUES (2)", wrote());
+    lose_idle(&mut world);
+    let answer = world.answered(client, "COMMIT");
+    assert!(answer.starts_with("error 1213"), "{answer}");
+    assert_eq!(world.times_heard("INSERT"), 2);
+}
+
+#[test]
+fn a_transaction_that_a_reset_has_rolled_back_is_not_repeated() {
+    let (mut world, client) = in_transaction("");
+    world.send(client, &[0x1F]);
+    assert_eq!(world.answer(client), "ok");
+    assert!(world.session(client).transaction.kept.is_none());
+}
+
+#[test]
+fn parts_of_a_parameter_that_have_come_are_meant_for_the_next_execution() {
+    let mut world = with("");
+    let client = world.log_in();
+    world.send(client, b"\x16INSERT INTO s.t VALUES (?)");
+    world.reply("PREPARE INSERT INTO s.t VALUES (?)", Reply::Prepared(1, 1));
+    world.answers(client);
+    world.run(client, "BEGIN", IN_TRANS);
+    let mut execution = vec![0x17, 1, 0, 0, 0, 0, 1, 0, 0, 0];
+    execution.extend_from_slice(&[0, 1, 0x03, 0, 5, 0, 0, 0]);
+    world.send(client, &execution);
+    let runs = world.asked().pop().expect("an execution");
+    world.reply(&runs, WROTE);
+    world.answer(client);
+    world.send(client, b"\x18\x01\0\0\0\0\0part");
+    lose_idle(&mut world);
+    assert!(world.asked().is_empty(), "{:?}", world.asked());
+    world.send(client, &execution);
+    assert!(world.answer(client).starts_with("error 1213"));
+    let stmt = world.session(client).prepared.get(1).expect("the statement");
+    assert!(stmt.long.is_none(), "it is dropped as behind any execution that fails");
 }
