@@ -110,6 +110,7 @@ fn what_may_write_goes_to_the_writer_while_a_cursor_is_open_on_a_reader() {
 fn a_read_uses_up_what_is_said_of_the_next_transaction_behind_one_that_left_a_reader() {
     let outcome = play(vec![
         say(1, Act::Begin(BeginForm::ReadOnly)),
+        say(7, Act::Read { key: 2 }),
         say(2, Act::InsertRefused(0)),
         say(3, Act::Commit),
         say(4, Act::SetTransaction { session: false, isolation: None, read_only: Some(true) }),
@@ -283,6 +284,7 @@ fn a_statement_whose_place_in_the_queue_was_taken_meanwhile_is_refused() {
     plan.workers = 1;
     plan.offers_tls = false;
     let config = plan.configs.first_mut().expect("a plan has one");
+    config.words.insert("lazy_transactions", "\"off\"".into());
     for server in config.servers.iter_mut().filter(|server| server.hostgroup == WRITER) {
         (server.max_connections, server.tls) = (2, None);
     }

@@ -240,8 +240,9 @@ impl Cluster {
     /// A fenced server that every other member follows, read-only, was made the primary by
     /// somebody.
     fn unfence_chosen(&mut self, out: &mut Vec<Output>) {
+        let is_shut_out = |host: &Host| host.marks.is_fenced || host.marks.is_replaced;
         let fenced: Vec<HostId> =
-            self.hosts.iter().filter(|(_, host)| host.marks.is_fenced).map(|(id, _)| *id).collect();
+            self.hosts.iter().filter(|(_, host)| is_shut_out(host)).map(|(id, _)| *id).collect();
         for id in fenced {
             // One that was replaced may be followed by those that do not know it yet, while the new
             // one is down.
