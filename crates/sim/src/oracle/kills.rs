@@ -16,6 +16,9 @@ use super::{
 };
 use crate::Micros;
 
+/// How long the proxy may take a client for one that is there which has gone, µs.
+const LINGERS_US: Micros = 100_000;
+
 pub(super) fn check(index: &Index<'_>, found: &mut Vec<Violation>) {
     for (client, session) in index.sessions() {
         for exchange in &session.exchanges {
@@ -59,8 +62,15 @@ fn objection(
             let has_refused = named.iter().any(|session| {
                 matches!(session.login, LoginOutcome::Refused(..)) && session.begun_us <= at_us
             });
-            let mut stayed = named.iter().filter(|_| has_refused);
+            let stayed = named.iter().filter(|_| has_refused);
             let is_asked = |session: &SessionHistory| session.user == asker.user;
+            // One that has gone may be there until that is noticed.
+            let lingers = |session: &&SessionHistory| {
+                let ending = session.ending.as_ref();
+                session.begun_us <= at_us
+                    && ending.is_some_and(|it| it.at_us + LINGERS_US >= exchange.sent_us)
+            };
+            let mut stayed = stayed.chain(named.iter().filter(|session| lingers(session)));
             if !there.any(is_asked) && !stayed.any(|session| is_asked(session)) {
                 return Some(format!("no session {} of {} was there", kill.number, asker.user));
             }

@@ -55,8 +55,8 @@ fn check_session(
             let is_held = unit == Some(&ran.link)
                 || is_ahead
                 || hiding.contains(&ran.link)
-                || (place.said.held && visited.contains(&ran.link)
-                    || has_left_unseen(session, ran))
+                || place.said.held
+                    && visited.contains(&ran.link)
                     && (wished.contains(&ran.link) || may_follow(index, session, &place, ran));
             let begin = place.said.unit.and_then(|unit| begun.get(&unit));
             let may_begin = begin.is_some_and(|begin| is_allowed(index, session, begin, ran));
@@ -99,16 +99,6 @@ fn prepared_on(index: &Index<'_>, client: &ClientHistory, session: &SessionHisto
     };
     let prepares = index.facts().prepares.iter().filter(|(at_us, tag, _)| is_own(*at_us, *tag));
     prepares.map(|(.., link)| *link).collect()
-}
-
-/// Whether something without a number of its own failed before, nobody knows where, that may hold
-/// the session there.
-fn has_left_unseen(session: &SessionHistory, ran: &Execution) -> bool {
-    session.exchanges.iter().any(|exchange| {
-        exchange.statements.iter().all(|said| said.tag.is_repeated())
-            && exchange.error().is_some()
-            && exchange.answered_us().is_some_and(|at_us| at_us <= ran.at_us)
-    })
 }
 
 /// Whether a statement may follow the session to a connection that holds it. A write does not
