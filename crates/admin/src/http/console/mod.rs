@@ -26,7 +26,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{get, post},
 };
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, sync::Semaphore};
 
 use super::{
     gate::{self, Places},
@@ -68,14 +68,16 @@ pub struct Console {
     visitors: Visitors,
     hub: Arc<Hub>,
     places: Arc<Places>,
+    /// Searches among all digests, which copy them: one at a time.
+    searches: Semaphore,
 }
 
 impl Console {
     /// A console that shows what `source` tells, and changes what `service` changes.
     pub fn new(service: Arc<AdminService>, source: Arc<dyn StatusSource>) -> Arc<Self> {
         let hub = Hub::new(Arc::clone(&source), Arc::clone(service.figures()));
-        let visitors = Visitors::default();
-        Arc::new(Self { service, source, visitors, hub, places: Places::new() })
+        let (visitors, searches) = (Visitors::default(), Semaphore::new(1));
+        Arc::new(Self { service, source, visitors, hub, places: Places::new(), searches })
     }
 }
 

@@ -117,11 +117,15 @@ pub(super) async fn digests(
             _ => return Err(bad("order and search are what can be given".to_owned())),
         }
     }
-    let asked = console.source.report(DigestQuery { order, ..DigestQuery::ALL });
-    let report = tokio::time::timeout(REPORT_TIME_MAX, asked).await;
-    let mut report = report.map_err(|_| {
-        Denied::new(StatusCode::SERVICE_UNAVAILABLE, "the workers did not answer in time")
-    })?;
+    let asked = async {
+        let place = console.searches.acquire().await;
+        (console.source.report(DigestQuery { order, ..DigestQuery::ALL }).await, place)
+    };
+    let (mut report, _place) =
+        tokio::time::timeout(REPORT_TIME_MAX, asked).await.map_err(|_| {
+            let message = "the workers did not answer in time, or others are searching";
+            Denied::new(StatusCode::SERVICE_UNAVAILABLE, message)
+        })?;
     report.digests.retain(|row| {
         let holds = |text: &str| text.to_lowercase().contains(&search);
         holds(&row.digest_text)
