@@ -9,7 +9,6 @@
 //! which transactions), [`Switchover`].
 
 pub mod check;
-pub mod gtid;
 #[cfg(test)]
 mod tests;
 

@@ -1,11 +1,13 @@
 //! Which transactions: sets of MySQL's global transaction identifiers, with their tags, and
 //! positions of MariaDB's replication. Texts come from servers and clients, so each has a limit.
 
+mod binlog_state;
 mod position;
 mod set;
 #[cfg(test)]
 mod tests;
 
+pub use binlog_state::BinlogState;
 pub use position::{Position, each_gtid};
 pub use set::{GtidSet, Intervals, each_interval};
 

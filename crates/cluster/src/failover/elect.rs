@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use trunkline_topology::gtid::{GtidSet, Position};
+
 use crate::{
     HostId,
-    switchover::{
-        check::{Family, SourceSurvey, Survey, Surveyed, unfit_to_follow},
-        gtid::{GtidSet, Position},
-    },
+    switchover::check::{Family, SourceSurvey, Survey, Surveyed, unfit_to_follow},
 };
 
 /// What an election goes by.
@@ -67,14 +66,12 @@ impl Has {
     fn of(survey: &Survey) -> Option<Self> {
         Some(match survey.family {
             Family::MariaDb => {
-                let mut all = Position::parse(&survey.position)?;
-                all.join(Position::parse(&survey.received)?);
-                Self::MariaDb(all)
+                let received = Position::parse(&survey.received).ok()?;
+                Self::MariaDb(Position::parse(&survey.position).ok()?.union(&received))
             }
             Family::MySql => {
-                let mut all = GtidSet::parse(&survey.position)?;
-                all.join(GtidSet::parse(&survey.received)?);
-                Self::MySql(all)
+                let received = GtidSet::parse(&survey.received).ok()?;
+                Self::MySql(GtidSet::parse(&survey.position).ok()?.union(&received))
             }
         })
     }
@@ -83,7 +80,7 @@ impl Has {
     fn lacks(&self, other: &Self) -> String {
         match (self, other) {
             (Self::MariaDb(own), Self::MariaDb(other)) => other.beyond(own).join(","),
-            (Self::MySql(own), Self::MySql(other)) => other.without(own).to_string(),
+            (Self::MySql(own), Self::MySql(other)) => other.clone().subtract(own).to_string(),
             (Self::MariaDb(_), Self::MySql(_)) | (Self::MySql(_), Self::MariaDb(_)) => {
                 "those of the other family".to_owned()
             }
@@ -267,7 +264,7 @@ fn of_source(source: &SourceSurvey) -> Vec<String> {
 fn own_transactions(election: &Election, survey: &Survey) -> String {
     match survey.family {
         Family::MariaDb => {
-            let read = |text: &str| Position::parse(text).filter(|_| !text.is_empty());
+            let read = |text: &str| Position::parse(text).ok().filter(|_| !text.is_empty());
             match (read(&survey.position), read(&survey.received)) {
                 (Some(own), Some(received)) => own.beyond(&received).join(","),
                 (_, _) => String::new(),
@@ -275,9 +272,8 @@ fn own_transactions(election: &Election, survey: &Survey) -> String {
         }
         Family::MySql => {
             let read = |text: &str| GtidSet::parse(text).unwrap_or_default();
-            let mut known = read(&election.known);
-            known.join(read(&survey.received));
-            read(&survey.position).of_server(&survey.uuid).without(&known).to_string()
+            let known = read(&election.known).union(&read(&survey.received));
+            read(&survey.position).of_server(&survey.uuid).subtract(&known).to_string()
         }
     }
 }

@@ -31,6 +31,13 @@ fn mariadb(position: &str, received: &str) -> Survey {
     replica(Family::MariaDb, position, received)
 }
 
+const B: &str = "bbbbbbbb-bbbb-bbbb-bbbb-bbbbbbbbbbbb";
+
+/// A set of MySQL's, with `a` and `b` for UUIDs.
+fn set(text: &str) -> String {
+    text.replace("a:", "aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa:").replace("b:", &format!("{B}:"))
+}
+
 fn change(mut survey: Survey, change: impl FnOnce(&mut Survey, &mut SourceSurvey)) -> Survey {
     let mut source = survey.sources.remove(0);
     change(&mut survey, &mut source);
@@ -63,7 +70,7 @@ fn who_has_most_is_elected_received_ones_count() {
     let two = |one: Survey, two: Survey| run(&election(), vec![one, two]);
     assert_eq!(two(mariadb("0-1-5", "0-1-5"), mariadb("0-1-4", "0-1-9")), Ok(3));
     assert_eq!(two(mariadb("0-1-9", "0-1-9"), mariadb("0-1-9", "0-1-9")), Ok(2));
-    let mysql = |position, received| replica(Family::MySql, position, received);
+    let mysql = |own, received| replica(Family::MySql, &set(own), &set(received));
     assert_eq!(two(mysql("a:1-5", "a:3-5"), mysql("a:1-4", "a:5-6")), Ok(3));
 }
 
@@ -114,11 +121,11 @@ fn who_is_unfit_is_not_elected_and_nobody_else_is_if_it_has_more() {
 #[test]
 fn transactions_of_a_replica_itself_are_no_advantage() {
     refused(&election(), vec![mariadb("0-2-10", "0-1-9")], "transactions of its own: 0-2-10");
-    let mysql = replica(Family::MySql, "a:1-9,b:1", "a:1-9");
-    let errant = change(mysql, |survey, _| survey.uuid = "b".into());
-    refused(&election(), vec![errant.clone()], "transactions of its own: b:1");
+    let mysql = replica(Family::MySql, &set("a:1-9,b:1"), &set("a:1-9"));
+    let errant = change(mysql, |survey, _| survey.uuid = B.into());
+    refused(&election(), vec![errant.clone()], &set("transactions of its own: b:1"));
     // The old writer was seen to have them: it was a writer before.
-    let known = Election { known: "a:1-5,b:1".into(), ..election() };
+    let known = Election { known: set("a:1-5,b:1"), ..election() };
     assert_eq!(run(&known, vec![errant]), Ok(2));
 }
 

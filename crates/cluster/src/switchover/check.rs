@@ -1,7 +1,7 @@
 //! What is in the way of a switchover, and who is promoted.
 
-use super::gtid::Position;
 use crate::HostId;
+use trunkline_topology::gtid::Position;
 
 /// Seconds that a candidate may be behind.
 const LAG_MAX_SEC: u64 = 10;
@@ -292,7 +292,7 @@ fn of_candidate(wish: &Wish, survey: &Survey, writer: &Survey) -> Vec<String> {
         Family::MySql => survey.errant.clone(),
         Family::MariaDb => {
             match (Position::parse(&survey.position), Position::parse(&writer.position)) {
-                (Some(own), Some(above)) => own.beyond(&above).join(","),
+                (Ok(own), Ok(above)) => own.beyond(&above).join(","),
                 (_, _) => {
                     reasons.push("which transactions it has can't be read".to_owned());
                     String::new()

@@ -10,7 +10,7 @@ use crate::{LearnError, conversation::Answer};
 
 /// How long a replica waits for its next transaction, s.
 const WAIT_SEC: &str = "0.5";
-/// The same as long as it is not known whose that will be.
+/// How long a replica waits for a transaction as long as nobody knows whose that will be, s.
 const LOOK_SEC: &str = "0.05";
 
 /// What is asked to know whether a server's writes have numbers.
@@ -139,7 +139,7 @@ impl Said {
         self.lasts().into_iter().find(is_more).map(|(origin, _)| origin)
     }
 
-    /// The same for workers.
+    /// What a server shows, by origins as workers know them.
     pub(super) fn shown(&self, origins: &Origins) -> Vec<Shown> {
         let shown = |origin: &Origin, last, apart| {
             origins.id(origin).map(|origin| Shown { origin, last, apart })

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
-use trunkline_cluster::switchover::{Action, Done, check::Family, gtid::Position};
-use trunkline_topology::Secret;
+use trunkline_cluster::switchover::{Action, Done, check::Family};
+use trunkline_topology::{Secret, gtid::Position};
 
 use super::{
     questions::{Table, sources_of},
@@ -343,7 +343,7 @@ async fn beyond(talk: &mut Talk, family: Family, had: &str) -> Result<String, Fa
             let now = talk.value(position_of(family)).await?;
             let read = |text: &str| {
                 let unread = || Failed::known(format!("the position `{text}` can't be read"));
-                Position::parse(text).ok_or_else(unread)
+                Position::parse(text).map_err(|_| unread())
             };
             Ok(read(&now)?.beyond(&read(had)?).join(","))
         }

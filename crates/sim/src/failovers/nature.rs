@@ -31,7 +31,7 @@ impl Log {
 
     /// As MySQL writes it.
     pub(super) fn text(&self) -> String {
-        let sets = self.0.iter().map(|(server, last)| format!("{server:02x}:1-{last}"));
+        let sets = self.0.iter().map(|(server, last)| format!("{server:032x}:1-{last}"));
         sets.collect::<Vec<_>>().join(",")
     }
 }
@@ -161,7 +161,7 @@ impl Nature {
         let Some(server) = self.server(id) else { return Facts::default() };
         let sources = server.source.into_iter().map(|source| Source {
             endpoint: endpoint(source),
-            identity: Identity { uuid: Some(format!("{source:02x}")), server_id: 0 },
+            identity: Identity { uuid: Some(format!("{source:032x}")), server_id: 0 },
             receives: match server.receives {
                 false => Thread::Stopped,
                 true if self.are_connected(id, source)
@@ -176,7 +176,7 @@ impl Nature {
             error: String::new(),
         });
         Facts {
-            identity: Identity { uuid: Some(format!("{id:02x}")), server_id: 0 },
+            identity: Identity { uuid: Some(format!("{id:032x}")), server_id: 0 },
             is_writable: server.is_writable,
             sources: sources.collect(),
             gtid: server.executed.text(),

@@ -554,7 +554,7 @@ impl Proxy {
                 has_gtids: true,
                 position: server.executed.text(),
                 received: server.received.text(),
-                uuid: format!("{id:02x}"),
+                uuid: format!("{id:032x}"),
                 is_writable: server.is_writable,
                 sources: source.into_iter().collect(),
                 ..Survey::default()

@@ -22,6 +22,18 @@ impl Position {
         Ok(position)
     }
 
+    /// The later position of each domain.
+    #[must_use]
+    pub fn union(mut self, other: &Self) -> Self {
+        for (domain, server, sequence) in other.domains() {
+            let own = self.0.entry(domain).or_insert((server, sequence));
+            if sequence > own.1 {
+                *own = (server, sequence);
+            }
+        }
+        self
+    }
+
     /// Domains with the server and the number of their last transaction.
     pub fn domains(&self) -> impl Iterator<Item = (u32, u32, u64)> {
         self.0.iter().map(|(domain, (server, sequence))| (*domain, *server, *sequence))
@@ -107,6 +119,13 @@ mod tests {
         check("0-1-100, 7-3-1", "0-1-100", &["7-3-1"]);
         check("", "0-1-100", &[]);
         check("0-1-1", "", &["0-1-1"]);
+    }
+
+    #[test]
+    fn positions_are_joined_by_domain() {
+        let parse = |text| Position::parse(text).expect("a position");
+        let own = parse("0-1-100,1-1-7").union(&parse("0-2-101,1-1-5,2-3-1"));
+        assert_eq!(own.to_string(), "0-2-101,1-1-7,2-3-1");
     }
 
     #[test]

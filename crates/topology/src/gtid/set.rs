@@ -102,6 +102,14 @@ impl GtidSet {
         self.0.is_empty()
     }
 
+    /// The transactions that the server with this UUID has committed itself, with any tag.
+    #[must_use]
+    pub fn of_server(mut self, uuid: &str) -> Self {
+        let uuid = Text::new(uuid).and_then(|mut text| self::uuid(&mut text)).ok();
+        self.0.retain(|origin, _| matches!(origin, Origin::Server(it, _) if Some(*it) == uuid));
+        self
+    }
+
     /// What is in either set.
     #[must_use]
     pub fn union(mut self, other: &Self) -> Self {

@@ -6,14 +6,13 @@ use tokio::sync::{mpsc, oneshot};
 use trunkline_cluster::{
     EventKind, HostId, Reach, Standing,
     failover::Mode,
-    switchover::{
-        Action,
-        check::Family,
-        gtid::{BinlogState, GtidSet},
-    },
+    switchover::{Action, check::Family},
 };
 use trunkline_net::TlsSetup;
-use trunkline_topology::{Address, Secret};
+use trunkline_topology::{
+    Address, Secret,
+    gtid::{BinlogState, GtidSet},
+};
 
 use super::{
     super::{
@@ -284,13 +283,13 @@ async fn beyond(own: &mut Talk, above: &mut Talk, family: Family) -> Result<Stri
             let state = "SELECT @@global.gtid_binlog_state";
             let own = own.value(state).await.map_err(|it| it.why)?;
             let above = above.value(state).await.map_err(|it| it.why)?;
-            let read = |text: &str| BinlogState::parse(text).ok_or_else(|| unread(text));
+            let read = |text: &str| BinlogState::parse(text).map_err(|_| unread(text));
             Ok(read(&own)?.beyond(&read(&above)?).join(","))
         }
         Family::MySql => {
             let executed = "SELECT @@global.gtid_executed";
             let own = own.value(executed).await.map_err(|it| it.why)?.replace('\n', "");
-            GtidSet::parse(&own).ok_or_else(|| unread(&own))?;
+            GtidSet::parse(&own).map_err(|_| unread(&own))?;
             let own = quoted(&own);
             let sql = format!("SELECT GTID_SUBTRACT({own}, @@global.gtid_executed)");
             Ok(above.value(&sql).await.map_err(|it| it.why)?.replace('\n', ""))
