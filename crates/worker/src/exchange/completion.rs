@@ -373,10 +373,12 @@ impl Exchange {
             0 => self.core.env.now.us,
             sent_us => sent_us,
         };
-        let has_log = !self.core.env.snapshot.settings.query_log.is_empty();
-        if has_log {
+        let settings = &self.core.env.snapshot.settings;
+        let has_query_log = !settings.query_log.is_empty();
+        if has_query_log || !settings.slow_log.is_empty() {
             self.log_query(client, statement, server, outcome, error);
-        } else if statement.target.directives.is_logged {
+        }
+        if !has_query_log && statement.target.directives.is_logged {
             self.core.log_statement(client, statement, error);
         }
         if client.is_mirror {
