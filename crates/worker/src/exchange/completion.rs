@@ -445,7 +445,7 @@ impl Core {
             return;
         };
         let mut freed = Vec::new();
-        for lease in &mut session.leases {
+        for lease in session.leases.iter_mut() {
             if lease.end_brief_pins(&ends) {
                 freed.push(lease.conn);
             }
@@ -495,8 +495,8 @@ impl Core {
             return;
         };
         session.transaction.kept = None;
-        let others: Vec<_> = session.leases.drain(1.min(session.leases.len())..).collect();
-        for lease in others {
+        let first = session.leases.first().map(|lease| lease.conn);
+        for lease in session.leave_where(|lease| Some(lease.conn) != first) {
             self.free_lease(client, &lease, None);
         }
     }

@@ -234,9 +234,9 @@ impl Core {
         let Some(kept) = session.transaction.kept.as_deref() else { return };
         let (hostgroup, own) = (kept.hostgroup, kept.conn);
         let is_its = |lease: &Lease| lease.hostgroup == hostgroup || lease.conn == own;
-        let Some(place) = session.leases.iter().position(is_its) else { return };
-        let lease = session.leases.swap_remove(place);
-        self.with_conn_or(lent, lease.conn, Self::drop_conn);
+        let its = session.leases.iter().find(|lease| is_its(lease)).map(|lease| lease.conn);
+        let Some(left) = its.and_then(|conn| session.leave(conn)) else { return };
+        self.with_conn_or(lent, left.lease.conn, Self::drop_conn);
         self.fx.wake(Wake::Queue(hostgroup));
     }
 }
@@ -288,6 +288,23 @@ impl Exchange {
         self.set_repeated(client, 0);
         self.core.requeue(client);
         true
+    }
+
+    /// See [`Self::repeats`]; what was kept has been taken out with the connection that is lost.
+    pub(super) fn repeats_left(
+        &mut self,
+        client: &mut Client,
+        kept: &mut Option<Box<Kept>>,
+        conn: ConnId,
+        cause: &str,
+    ) -> bool {
+        let Some(session) = client.session.as_mut() else { return false };
+        session.transaction.kept = kept.take();
+        let is_begun = self.repeats(client, conn, cause);
+        if let Some(session) = client.session.as_mut().filter(|_| !is_begun) {
+            session.transaction.kept = None;
+        }
+        is_begun
     }
 
     /// Has the statement of this number under way once more.
@@ -583,7 +600,7 @@ impl Core {
     /// The transaction that is to be repeated is left on this connection, which is closed.
     fn leave_repeated(&mut self, client: &mut Client, conn: &mut Conn) {
         if let Some(session) = client.session.as_mut() {
-            session.leases.retain(|lease| lease.conn != conn.id);
+            session.leave(conn.id);
         }
         let hostgroup = conn.server.hostgroup;
         self.drop_conn(conn);

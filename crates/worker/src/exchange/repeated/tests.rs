@@ -336,3 +336,22 @@ fn parts_of_a_parameter_that_have_come_are_meant_for_the_next_execution() {
     let stmt = world.session(client).prepared.get(1).expect("the statement");
     assert!(stmt.long.is_none(), "it is dropped as behind any execution that fails");
 }
+
+#[test]
+fn nothing_is_kept_of_a_transaction_that_its_session_gives_up() {
+    let other = "hostgroup = 20\naddress = \"127.0.0.1:3307\"";
+    let config = TWO_SERVERS
+        .replace("hostgroup = 10\naddress = \"127.0.0.1:3307\"", other)
+        .replace("default_hostgroup", "transaction_persistent = false\ndefault_hostgroup");
+    let mut world = TestWorker::with(&format!("transaction_replay = true\n{config}"));
+    let client = world.log_in();
+    let open = OkPacket { status: status::IN_TRANS, ..OK };
+    world.run(client, "SET autocommit = 0", Reply::Says(OkPacket { status: 0, ..OK }));
+    world.run(client, INSERT, Reply::Says(open));
+    let read = "/* hostgroup=20 */ SELECT a FROM s.t";
+    world.run(client, read, Reply::RowsIn(&["x"], status::IN_TRANS));
+    assert!(world.session(client).transaction.kept.is_some());
+    let ended = Reply::Says(OkPacket { status: 0, ..OK });
+    assert_eq!(world.run(client, "COMMIT", ended), "ok");
+    assert!(world.session(client).transaction.kept.is_none());
+}
