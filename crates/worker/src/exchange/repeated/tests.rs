@@ -2,6 +2,7 @@ use trunkline_protocol::packet::{ok::OkPacket, status};
 
 use crate::{
     ClientId,
+    kill::{KillAsker, KillRequest, KillScope},
     tests::{OK, Reply, TWO_SERVERS, TestWorker, snapshot},
 };
 
@@ -354,4 +355,74 @@ fn nothing_is_kept_of_a_transaction_that_its_session_gives_up() {
     let ended = Reply::Says(OkPacket { status: 0, ..OK });
     assert_eq!(world.run(client, "COMMIT", ended), "ok");
     assert!(world.session(client).transaction.kept.is_none());
+}
+
+#[test]
+fn what_waits_behind_a_repetition_runs_out_of_its_time() {
+    let (mut world, client) = in_transaction("default_query_timeout = 1000");
+    let update = "UPDATE s.t SET a = 2";
+    world.ask(client, update);
+    let conn = world.conn_asked(update);
+    world.lose(conn);
+    world.reply("BEGIN", IN_TRANS);
+    world.pass_ms(1_100);
+    assert!(world.answer(client).starts_with("error 1907"));
+    world.ask(client, SELECT);
+    world.reply(INSERT, WROTE);
+    world.reply(SELECT, Reply::RowsIn(&["x"], FLAGS));
+    world.reply(SELECT, Reply::RowsIn(&["z"], FLAGS));
+    assert_eq!(world.answer(client), "rows z");
+    assert_eq!(world.run(client, "COMMIT", Reply::Ok), "ok");
+    assert_eq!(world.times_heard("UPDATE"), 1, "not behind the repetition");
+}
+
+#[test]
+fn what_was_sent_behind_a_statement_that_runs_out_of_its_time_is_not_run() {
+    let (mut world, client) = in_transaction("default_query_timeout = 1000");
+    let update = "UPDATE s.t SET a = 2";
+    world.ask(client, update);
+    world.ask(client, "COMMIT");
+    let conn = world.conn_asked(update);
+    world.lose(conn);
+    world.pass_ms(1_100);
+    assert!(world.answer(client).starts_with("error 1907"));
+    assert!(world.is_closed(client));
+    assert_eq!(world.times_heard("COMMIT"), 0);
+}
+
+#[test]
+fn a_client_that_awaits_nothing_is_told_nothing_of_a_stop_or_a_kill() {
+    type End = fn(&mut TestWorker);
+    fn stop(world: &mut TestWorker) {
+        let deadline_ms = world.core().env.now.ms();
+        world.happens(|worker| worker.stop_gracefully(deadline_ms));
+    }
+    fn kill(world: &mut TestWorker) {
+        let asker = KillAsker { worker: 0, client: None, ticket: 1 };
+        let request = KillRequest { number: 1, scope: KillScope::Session, user: None, asker };
+        world.happens(|worker| worker.kill_asked(request));
+    }
+    let not_run = "Server shutdown in progress: this statement was not carried out";
+    let ends: [(End, String); 2] = [
+        (stop, format!("error 1053: {not_run}")),
+        (kill, "error 1317: Query execution was interrupted".to_owned()),
+    ];
+    for (end, told) in ends {
+        let (mut world, client) = in_transaction("");
+        lose_idle(&mut world);
+        assert_eq!(world.asked(), ["BEGIN"]);
+        end(&mut world);
+        assert_eq!(world.got(client), b"");
+        assert!(world.is_closed(client));
+
+        let (mut world, client) = in_transaction("");
+        let update = "UPDATE s.t SET a = 2";
+        world.ask(client, update);
+        let conn = world.conn_asked(update);
+        world.lose(conn);
+        assert_eq!(world.asked(), ["BEGIN"]);
+        end(&mut world);
+        let answer = world.answer(client);
+        assert_eq!(answer, told);
+    }
 }
