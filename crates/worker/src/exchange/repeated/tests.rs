@@ -180,6 +180,17 @@ fn what_does_more_than_its_transaction_is_not_repeated() {
 }
 
 #[test]
+fn a_snapshot_is_not_taken_later() {
+    let mut world = with("");
+    let client = world.log_in();
+    world.run(client, "START TRANSACTION WITH CONSISTENT SNAPSHOT", IN_TRANS);
+    assert_eq!(world.core().fx.stats.counters.replays_unfit_begin, 1);
+    lose_idle(&mut world);
+    assert_eq!(world.asked(), [""; 0]);
+    assert!(world.answered(client, SELECT).starts_with("error 1213"));
+}
+
+#[test]
 fn a_transaction_is_kept_up_to_a_length() {
     let (mut world, client) = in_transaction("transaction_replay_max_statements = 2");
     assert_eq!(world.core().fx.stats.counters.replays_unfit_size, 1);
