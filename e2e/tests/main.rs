@@ -17,6 +17,7 @@ mod commands;
 mod compression;
 mod config;
 mod differential;
+mod doctor;
 mod extensions;
 mod manual;
 mod memory;

@@ -10,6 +10,7 @@ mod client;
 mod console;
 mod demo;
 mod drivers;
+mod failover;
 mod functions;
 mod icount;
 mod interrupt;
@@ -65,6 +66,8 @@ enum Task {
     Profile(profile::Arguments),
     /// Slows one of three real servers down, and measures what clients notice
     Slowed(slowed::Arguments),
+    /// Has writers of real clusters fail, and measures what clients notice and whether it is true
+    Failover(failover::Arguments),
     /// Simulates the data plane under faults, seed by seed
     #[command(disable_help_flag = true)]
     Sim(sim::Arguments),
@@ -93,6 +96,7 @@ fn main() -> ExitCode {
         Task::Icount(arguments) => icount::run(&workspace_root(), &arguments),
         Task::Profile(arguments) => profile::run(&workspace_root(), &arguments),
         Task::Slowed(arguments) => slowed::run(&workspace_root(), &arguments),
+        Task::Failover(arguments) => failover::run(&workspace_root(), &arguments),
         Task::Sim(arguments) => sim::run(&workspace_root(), &arguments),
         Task::Histories(arguments) => sim::histories(&workspace_root(), &arguments),
         Task::Adversary(arguments) => adversary::run(&workspace_root(), &arguments),

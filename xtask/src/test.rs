@@ -61,7 +61,7 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<()> {
     if std::env::var_os("RUST_TEST_THREADS").is_none() {
         // End-to-end tests wait for servers more than they compute.
         let cores = available_parallelism().map_or(1, NonZero::get);
-        test.env("RUST_TEST_THREADS", (cores + cores.div_ceil(2)).to_string());
+        test.env("RUST_TEST_THREADS", (2 * cores).to_string());
     }
     println!("== testing");
     test.args(&arguments.rest).stdin(Stdio::null()).stdout(Stdio::piped());

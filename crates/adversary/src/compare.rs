@@ -9,9 +9,14 @@ const LOST: [u16; 4] = [1053, 1927, 2006, 2013];
 /// What some servers say of a statement whose connection is killed.
 const INTERRUPTED: u16 = 1317;
 
+/// What the proxy says of a transaction whose connection is lost: its session goes on.
+const ROLLED_BACK: u16 = 1213;
+const ROLLED_BACK_TEXT: &str = "as its connection to";
+
 /// How what the proxy runs in front of a statement begins, and what it runs on another connection.
-const PROXYS: [&str; 8] = [
+const PROXYS: [&str; 9] = [
     "KILL ",
+    "SET @@SESSION.collation_connection=@@SESSION.collation_connection",
     "SET @@SESSION.autocommit=1,",
     "SET @@SESSION.session_track_system_variables=",
     "SET @@SESSION.last_insert_id=",
@@ -79,9 +84,15 @@ pub fn has_lost(answers: &[Answer]) -> bool {
 
 /// Whether the proxy has passed on that a statement's connection was killed.
 pub fn was_struck(answers: &[Answer]) -> bool {
-    let is_interrupted =
-        |answer: &Answer| matches!(answer, Answer::Error(refusal) if refusal.code == INTERRUPTED);
-    has_lost(answers) || answers.iter().any(is_interrupted)
+    let is_struck = |answer: &Answer| match answer {
+        Answer::Error(refusal) => {
+            let is_rolled_back =
+                refusal.code == ROLLED_BACK && refusal.text.contains(ROLLED_BACK_TEXT);
+            refusal.code == INTERRUPTED || is_rolled_back
+        }
+        Answer::Ok { .. } | Answer::Rows(_) | Answer::Lost | Answer::Silent => false,
+    };
+    has_lost(answers) || answers.iter().any(is_struck)
 }
 
 /// All of them in a line each.

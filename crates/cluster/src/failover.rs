@@ -209,8 +209,14 @@ impl Failover {
                 return self.fail(Undo { why, is_stuck }, out);
             }
         };
-        let said = format!("it has {}", elected.position);
+        let mut said = format!("it has {}", elected.position);
+        if !elected.missing.is_empty() {
+            said.push_str(&format!(", and not all that the lost writer had: {}", elected.missing));
+        }
         self.tell("elect", elected.new, ms, Ok(said), out);
+        for (host, why) in &elected.passed_over {
+            self.tell("pass over", *host, ms, Ok(why.clone()), out);
+        }
         let new = elected.new;
         self.elected = Some(elected);
         if self.plan.is_advice {
@@ -439,7 +445,9 @@ impl Failover {
         let others = self.elected.as_ref().map(|it| it.others.clone()).unwrap_or_default();
         let mut afterwards = Afterwards::default();
         for host in others {
-            let action = Action::Follow { source: new, had: None };
+            // It may have got more from a lost writer that was back for a moment.
+            let most = Some(self.position.clone()).filter(|position| !position.is_empty());
+            let action = Action::Follow { source: new, had: None, most };
             self.order_behind(now_ms, host, action, &mut afterwards, out);
         }
         if afterwards.left.is_empty() {

@@ -74,6 +74,9 @@ pub enum Action {
         /// The transactions that the old writer had when it was demoted, where it is that one: it
         /// must not have more.
         had: Option<String>,
+        /// The transactions that the new writer had when it was promoted, where another replica must
+        /// not have more.
+        most: Option<String>,
     },
     /// The group makes the new writer its primary.
     Appoint,
@@ -90,6 +93,21 @@ pub enum Action {
 }
 
 impl Action {
+    /// Whether it may make somebody the writer, or unmake one: no other proxy may be at it.
+    pub fn wants_claim(&self) -> bool {
+        match self {
+            Self::Demote | Self::Undemote | Self::CatchUp(_) | Self::Promote | Self::Finish => true,
+            Self::LookWhetherWritable
+            | Self::Reattach
+            | Self::Settle
+            | Self::Follow { .. }
+            | Self::Appoint
+            | Self::Fence
+            | Self::FenceByScript
+            | Self::Note => false,
+        }
+    }
+
     /// Its name in answers and events.
     pub fn name(&self) -> &'static str {
         match self {
@@ -221,6 +239,8 @@ pub struct Switchover {
     position: String,
     /// Why it is given up, as soon as the step under way has ended.
     abandoned: Option<String>,
+    /// Somebody else has made another server the writer.
+    is_overtaken: bool,
 }
 
 impl Switchover {
@@ -234,6 +254,7 @@ impl Switchover {
             deadline_ms: 0,
             position: String::new(),
             abandoned: None,
+            is_overtaken: false,
         }
     }
 
@@ -320,6 +341,13 @@ impl Switchover {
             }
             State::Afterwards(_) | State::Ended => {}
         }
+    }
+
+    /// Somebody else has made another member take writes. It is given up, and the old writer stays
+    /// read-only if it is.
+    pub fn overtaken(&mut self, why: &str, out: &mut Vec<Order>) {
+        self.is_overtaken = true;
+        self.abandon(why, out);
     }
 
     fn next(
@@ -446,7 +474,7 @@ impl Switchover {
             out.push(Order::End(Outcome::Done(Vec::new())));
             return;
         }
-        let follow = |had| Action::Follow { source: new, had };
+        let follow = |had| Action::Follow { source: new, had, most: None };
         let mut actions = vec![(old, follow(Some(self.position.clone())))];
         actions.extend(others.iter().map(|host| (*host, follow(None))));
         let mut afterwards = Afterwards::default();
@@ -524,6 +552,10 @@ impl Switchover {
         why: String,
         out: &mut Vec<Order>,
     ) {
+        if action == Action::Undemote && self.is_overtaken {
+            let text = format!("{why}; the old writer stays read-only, as another server writes");
+            return self.leave(text, out);
+        }
         self.start(now_ms, host, action, UNDO_MS, Some(why), out);
     }
 

@@ -43,7 +43,7 @@ impl Account {
     /// Who asks about roles and replication: the user of `monitor_account`, or
     /// `monitor_username`. As long as that has its default, whatever ProxySQL's tables do not
     /// describe (`is_listed`) is asked as [`of`](Self::of).
-    pub(crate) fn of_monitor(snapshot: &Snapshot, is_listed: bool) -> Option<Self> {
+    pub fn of_monitor(snapshot: &Snapshot, is_listed: bool) -> Option<Self> {
         let settings = &snapshot.settings;
         let given = (&settings.monitor_username, &settings.monitor_password);
         let default = Settings::default();

@@ -7,7 +7,8 @@
 //! [`grants`] (users as servers have them), [`asking`] (passwords that only servers can check),
 //! [`lag`] (replicas that lag too much), [`follow`] (what replicas show), [`roles`] (who writes
 //! and who reads in a cluster), [`naming`] (what clients' hosts are called), [`check`]
-//! (whether servers of TCP listeners can be connected to), [`dictionary`] (what names mean).
+//! (whether servers of TCP listeners can be connected to), [`dictionary`] (what names mean),
+//! [`examine`](mod@examine) (what `trunkline doctor` asks of servers).
 #![forbid(unsafe_code)]
 
 pub mod resolve;
@@ -40,9 +41,12 @@ pub mod check;
 
 pub mod dictionary;
 
+pub mod examine;
+
 pub use asking::{Question, keep_asking};
 pub use check::keep_checking;
 pub use dictionary::{DictionaryQuestion, keep_telling};
+pub use examine::examine;
 pub use follow::{Bell, keep_following_replicas};
 pub use grants::{NamesRead, UserQuestion, UsersRead, keep_looking_up_users, keep_reading_users};
 pub use greeting::greeting_for_clients;

@@ -3,11 +3,12 @@
 //!
 //! Reading order: [`board`] (what is shown), `following` (one cluster), `questions` (what a server
 //! is asked, and what its answer means); for switchovers `survey` (what is asked beforehand),
-//! `talk` (the connection to a server) and `actions` (what each step says).
+//! `talk` (the connection to a server), `members` (all of them) and `actions` (what each step says).
 
 mod actions;
 pub mod board;
 mod following;
+mod members;
 mod notes;
 mod questions;
 mod survey;
@@ -34,7 +35,7 @@ pub use board::Board;
 use following::rejoining::Teller;
 pub use following::switching::{SwitchoverAnswer, SwitchoverRequest};
 use following::{Answered, Following, switching::Told};
-use notes::{Note, Notes};
+use notes::{Begun, Note, Notes};
 
 /// How often it is looked what workers have seen of a cluster's servers.
 const EVIDENCE_EVERY: Duration = Duration::from_millis(10);
@@ -123,6 +124,24 @@ impl Aids {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner).keep(note, path)
     }
 
+    fn begun(&self, cluster: &str) -> Option<Begun> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner).begun(cluster).cloned()
+    }
+
+    fn begin(&self, begun: Begun) {
+        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Err(error) = notes.begin(begun, self.file.as_deref()) {
+            tracing::warn!("{error}");
+        }
+    }
+
+    fn end(&self, cluster: &str) {
+        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Err(error) = notes.end(cluster, self.file.as_deref()) {
+            tracing::warn!("{error}");
+        }
+    }
+
     fn forget(&self, cluster: &str) {
         let Some(path) = self.file.as_deref() else { return };
         let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -161,6 +180,7 @@ pub async fn keep_following(
                 following.carry_out(&board, &news);
                 following.start_steps(&tells);
                 following.start_failover_steps(now_ms(), &tells, &aids);
+                following.mend(now_ms(), &Arc::clone(&tls.borrow()), &tells, &aids);
             }
             let soon = clusters.values().filter_map(Following::next_ms).min();
             let pause = soon.map_or(EVIDENCE_EVERY, |at_ms| {

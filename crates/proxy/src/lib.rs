@@ -24,6 +24,7 @@ mod plane;
 
 pub use administrators::{TakeDigests, TellKill};
 pub use event_log::{EventLog, Log};
+pub use machine::memory_of_machine;
 use mailbox::Mail;
 pub use pauses::Pause;
 pub use plane::{

@@ -3,15 +3,20 @@
 /// Bytes that everything from outside may take, where the configuration leaves it open: half of
 /// what there is.
 pub(crate) fn memory_max(configured: u64) -> u64 {
-    let read = |path: &str| std::fs::read_to_string(path).ok();
     match configured {
-        0 => memory(&read).map_or(UNKNOWN_MAX, |bytes| bytes / 2),
+        0 => memory_of_machine().map_or(UNKNOWN_MAX, |bytes| bytes / 2),
         bytes => bytes,
     }
 }
 
 /// The budget where nothing can be found out, bytes.
 const UNKNOWN_MAX: u64 = 1 << 30;
+
+/// Bytes of memory that this process may have: the machine's, or what its cgroups leave of it.
+/// `None` where nothing can be found out.
+pub fn memory_of_machine() -> Option<u64> {
+    memory(&|path| std::fs::read_to_string(path).ok())
+}
 
 /// Bytes of memory that the process may have.
 fn memory(read: &dyn Fn(&str) -> Option<String>) -> Option<u64> {

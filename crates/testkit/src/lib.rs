@@ -51,7 +51,7 @@ pub use group::Group;
 pub use haproxy::HaProxy;
 pub use http::http_get;
 pub use mariadb::{MariaDb, MariaDbTree, mariadb_available};
-pub use mysql::{MySql, MySqlTree, mysql_available};
+pub use mysql::{MySql, MySqlTree, mysql_available, mysql_public_key};
 pub use namespace::{Overlay, can_overlay, overlaid};
 pub use port::{free_port, is_listening};
 pub use process::{Process, Signal};

@@ -98,7 +98,7 @@ pub(crate) fn data_template() -> Result<PathBuf> {
 
 /// The public key of all servers that were started by this process, which have the template's;
 /// `None` before the first.
-pub(crate) fn mysql_public_key() -> Option<&'static Path> {
+pub fn mysql_public_key() -> Option<&'static Path> {
     PUBLIC_KEY.get().map(PathBuf::as_path)
 }
 

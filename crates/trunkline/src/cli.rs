@@ -25,6 +25,8 @@ pub enum Command {
     Serve(ServeArgs),
     /// Say what is wrong with a configuration file; nothing needs to be running
     Check(CheckArgs),
+    /// Look at the configuration, its servers and this machine, and say what is dangerous
+    Doctor(DoctorArgs),
     /// Show the numbers of a running proxy
     Status(StatusArgs),
     /// Show the sessions of a running proxy, and what holds them on server connections
@@ -313,6 +315,20 @@ pub struct CheckArgs {
     #[arg(long)]
     pub json: bool,
     /// The configuration file
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// Print what was found as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// How long a server may take to answer, seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 5,
+        value_parser = clap::value_parser!(u64).range(1..=300))]
+    pub timeout: u64,
+    /// The configuration file, or a database
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
 }

@@ -1,9 +1,9 @@
 //! The `trunkline` command. What it does is wired together here and done in the other crates.
 //!
 //! Reading order: [`cli`] (the command line), [`config_file`] (the file that all commands read),
-//! then one module for each command or family of them: [`check`], [`explain`], [`status`],
-//! [`sessions`], [`topology`], [`top`], [`lists`], [`orders`], [`import`], [`describe`],
-//! [`serve`]; [`paint`] has the colours.
+//! then one module for each command or family of them: [`check`], [`doctor`], [`explain`],
+//! [`status`], [`sessions`], [`topology`], [`top`], [`lists`], [`orders`], [`import`],
+//! [`describe`], [`serve`]; [`paint`] has the colours.
 
 mod allocator;
 mod cli;
@@ -12,6 +12,7 @@ mod config_file;
 
 mod check;
 mod describe;
+mod doctor;
 mod explain;
 mod import;
 mod lists;
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Serve(args) => return serve::run(args),
         Command::Check(args) => check::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Sessions(args) => sessions::run(&args),
         Command::Top(args) => top::run(&args),

@@ -15,7 +15,7 @@ mod control;
 
 mod cpus;
 mod failovers;
-mod limits;
+pub(crate) mod limits;
 mod log;
 mod notify;
 mod questions;

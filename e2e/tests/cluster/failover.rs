@@ -317,3 +317,34 @@ fn a_silent_writer_is_replaced_only_if_that_was_allowed() -> Result<()> {
     wait_role(&proxy, old, "reader").with_context(|| proxy.log())?;
     wait_role(&proxy, new, "reader")
 }
+
+#[test]
+fn a_failover_that_is_cut_short_is_undone_by_the_next_process_and_begins_anew() -> Result<()> {
+    if !is_available(Flavour::MariaDb, "a_failover_that_is_cut_short") {
+        return Ok(());
+    }
+    let (_replication, servers) = stand(Flavour::MariaDb, 1)?;
+    let [old, new] = &servers[..] else { anyhow::bail!("not two servers") };
+    new.sql(
+        "STOP SLAVE; SET GLOBAL slave_net_timeout = 2; \
+         CHANGE MASTER TO MASTER_HEARTBEAT_PERIOD = 0.5; START SLAVE",
+    )?;
+    // Fencing takes its time, in which the proxy ends.
+    let settings = "script_user = \"nobody\"\nfence_script = \"/bin/sleep 3\"\n\
+                    script_time_max = 10000\n";
+    let proxy = start_auto(settings, "failover = \"auto\"\n", &servers)?;
+    roles_known(&proxy, &servers)?;
+    let mark = proxy.log_mark();
+    old.pause()?;
+    let result = (|| {
+        proxy.wait_log(mark, ": catch up, ", SOON)?;
+        proxy.kill_and_restart(&[])?;
+        let mark = proxy.log_mark();
+        proxy.wait_log(mark, "a failover was cut short: it was not promoted", SOON)?;
+        wait_role(&proxy, new, "writer")?;
+        client(&proxy, "")?.sql("INSERT INTO mark.number (client, n) VALUES (1, 1)").map(drop)
+    })();
+    old.resume()?;
+    result.with_context(|| proxy.log())?;
+    wait_role(&proxy, old, "reader").with_context(|| proxy.log())
+}

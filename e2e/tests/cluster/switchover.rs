@@ -294,6 +294,12 @@ fn what_is_in_the_way_of_a_switchover_is_told_and_what_fails_is_undone() -> Resu
     }
     let switch = format!("SWITCHOVER shop TO '{}'", two.address());
 
+    // Another proxy is at it: it has its lock on a replica, as for a failover.
+    let mut other = three.root()?;
+    other.sql("SELECT GET_LOCK('trunkline_switchover', 0)")?;
+    blocks(&mut admin, &to(two), "it has its lock there")?;
+    other.sql("SELECT RELEASE_LOCK('trunkline_switchover')")?;
+
     // A session that nobody sent through the proxy keeps the old writer from becoming read-only.
     let mut locker = one.root()?;
     locker.sql("LOCK TABLES mark.note WRITE")?;
@@ -329,9 +335,14 @@ fn what_is_in_the_way_of_a_switchover_is_told_and_what_fails_is_undone() -> Resu
         let mark = proxy.log_mark();
         let switching = scope.spawn(|| refusal(&mut admin, &back, "Nobody writes"));
         let begun = proxy.wait_log(mark, "it begins", SOON);
+        // No other proxy can begin a failover meanwhile.
+        let claimed = three.value("SELECT IS_USED_LOCK('trunkline_switchover') IS NOT NULL");
+        let claimed = claimed.map(|it| it == Some("1".to_owned()));
         let killed = two.kill_hard();
         let refused = switching.join().expect("no panic");
-        begun.map(drop).and(killed).and(refused)
+        begun.map(drop).and(killed).and(refused)?;
+        ensure!(claimed?, "the switchover has no lock on the replica");
+        Ok(())
     })?;
     // Somebody decides.
     one.sql(Words::of(Flavour::MariaDb).promote)?;

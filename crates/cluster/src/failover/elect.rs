@@ -40,6 +40,8 @@ pub struct Elected {
     pub new: HostId,
     /// The transactions that it has, received ones too.
     pub position: String,
+    /// The transactions that the lost writer had when it was asked last, and this one lacks.
+    pub missing: String,
     /// Replicas of the lost writer that shall replicate from it.
     pub others: Vec<HostId>,
     /// Why others were not taken: the server, and the reason.
@@ -184,7 +186,12 @@ pub fn elect(election: &Election, members: &[Surveyed]) -> Result<Elected, NotEl
     }
     let others = replicas.iter().filter(|it| unfit_to_follow(it.survey).is_none());
     let others = others.map(|it| it.host).filter(|host| *host != best.host).collect();
-    Ok(Elected { new: best.host, position: best.has.text(), others, passed_over })
+    let missing = match best.survey.family {
+        Family::MariaDb => Position::parse(&election.known).ok().map(Has::MariaDb),
+        Family::MySql => GtidSet::parse(&election.known).ok().map(Has::MySql),
+    };
+    let missing = missing.map(|known| best.has.lacks(&known)).unwrap_or_default();
+    Ok(Elected { new: best.host, position: best.has.text(), missing, others, passed_over })
 }
 
 /// Of those that nobody is ahead of, the one that is preferred.

@@ -165,7 +165,14 @@ fn error(is_unknown: bool) -> Result<Done, Failure> {
 
 fn elected() -> Result<Elected, NotElected> {
     let position = "0-1-9".to_owned();
-    Ok(Elected { new: NEW, position, others: vec![OTHER], passed_over: Vec::new() })
+    let passed_over = vec![(HostId(4), "it is delayed".to_owned())];
+    Ok(Elected {
+        new: NEW,
+        position,
+        missing: "0-1-10".to_owned(),
+        others: vec![OTHER],
+        passed_over,
+    })
 }
 
 const OPENED: &str = "Open(HostId(2))";
@@ -316,4 +323,58 @@ fn a_failover_begins_once_and_not_soon_after_another_one() {
     assert!(begins(watch.look(70_001, Mode::Auto, &lost)));
     watch.advised();
     assert!(!begins(watch.look(70_002, Mode::Advise, &lost)));
+}
+
+#[test]
+fn what_the_elected_server_lacks_of_the_lost_one_is_told() {
+    let known = Election { known: "0-1-12".to_owned(), ..election() };
+    let members = |position: &str, family| {
+        let survey = Ok(replica(family, position, position));
+        [Surveyed { host: NEW, survey, is_near: true }]
+    };
+    let missing = |election: &Election, members: &[Surveyed]| {
+        elect(election, members).expect("somebody").missing
+    };
+    assert_eq!(missing(&known, &members("0-1-9", Family::MariaDb)), "0-1-12");
+    assert_eq!(missing(&known, &members("0-1-13", Family::MariaDb)), "");
+    assert_eq!(missing(&election(), &members("0-1-13", Family::MariaDb)), "");
+    let known = Election { known: set("a:1-12"), ..election() };
+    assert_eq!(missing(&known, &members(&set("a:1-9"), Family::MySql)), set("a:10-12"));
+
+    let mut stage = Stage::begun(plan());
+    stage.failover.elected(10, elected(), &mut stage.out);
+    let told = |order: &Order| match order {
+        Order::Tell(Row { step, host, result: Ok(said), .. }) => {
+            Some(format!("{step} {host:?} {said}"))
+        }
+        _ => None,
+    };
+    let told: Vec<String> = stage.out.iter().filter_map(told).collect();
+    assert!(told[0].contains("not all that the lost writer had: 0-1-10"), "{told:?}");
+    assert_eq!(told[1], "pass over HostId(4) it is delayed");
+}
+
+#[test]
+fn other_replicas_are_repointed_if_they_have_no_more_than_the_new_writer() {
+    let mut stage = Stage::promoting();
+    let step = stage.failover.step;
+    stage.failover.done(100, step, ok(""), &mut stage.out);
+    let most = stage.out.iter().find_map(|order| match order {
+        Order::Do { host: OTHER, action: Action::Follow { most, .. }, .. } => most.clone(),
+        _ => None,
+    });
+    assert_eq!(most.as_deref(), Some("0-1-9"));
+}
+
+#[test]
+fn a_writer_that_is_read_only_for_long_waits_for_a_person() {
+    let closed = Loss::ReadOnly { writer: OLD };
+    let mut watch = Watch::default();
+    assert_eq!(watch.look(0, Mode::Off, &closed), Verdict::Nothing);
+    assert_eq!(watch.look(1, Mode::Auto, &closed), Verdict::Nothing, "somebody may switch over");
+    assert_eq!(watch.look(3_000, Mode::Auto, &closed), Verdict::Nothing);
+    assert!(matches!(watch.look(3_001, Mode::Auto, &closed), Verdict::Stuck(OLD, _)));
+    assert_eq!(watch.look(3_002, Mode::Auto, &closed), Verdict::Nothing, "told once");
+    watch.look(3_003, Mode::Auto, &Loss::None);
+    assert_eq!(watch.look(9_000, Mode::Auto, &closed), Verdict::Nothing, "anew");
 }

@@ -5,6 +5,9 @@ use crate::{HostId, Loss};
 /// How long it is waited before a failover that came to nothing is tried again, ms.
 const RETRY_MS: u64 = 2_000;
 
+/// How long a writer may be read-only before that is told: somebody may be switching over, ms.
+const READ_ONLY_MS: u64 = 3_000;
+
 /// What is done when the writer is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
@@ -24,6 +27,8 @@ pub enum Verdict {
     Nothing,
     /// An operator should know this of the writer.
     Tell(HostId, String),
+    /// An operator has to do something about the writer.
+    Stuck(HostId, String),
     /// A failover begins.
     Begin {
         /// Who is lost.
@@ -44,16 +49,25 @@ pub struct Watch {
     not_before_ms: u64,
     /// No failover begins before, ms: there was one.
     blocked_until_ms: u64,
+    /// Since when the writer answers and takes no writes, ms.
+    read_only_ms: Option<u64>,
 }
 
 impl Watch {
     /// Looks at what is known of the writer.
     pub fn look(&mut self, now_ms: u64, mode: Mode, loss: &Loss) -> Verdict {
+        if !matches!(loss, Loss::ReadOnly { .. }) {
+            self.read_only_ms = None;
+        }
         let (old, why) = match (mode, loss) {
             (Mode::Off, _) | (_, Loss::None) => {
                 self.told.clear();
                 self.is_done = false;
                 return Verdict::Nothing;
+            }
+            (Mode::Advise | Mode::Auto, Loss::ReadOnly { writer }) => {
+                self.is_done = false;
+                return self.closed(now_ms, *writer);
             }
             (Mode::Advise | Mode::Auto, Loss::Doubtful { writer, why }) => {
                 return self.tell(*writer, format!("it is suspected: {why}"));
@@ -71,6 +85,19 @@ impl Watch {
             return self.tell(old, text);
         }
         Verdict::Begin { old, why: why.clone() }
+    }
+
+    /// The writer answers and takes no writes, and nobody does.
+    fn closed(&mut self, now_ms: u64, writer: HostId) -> Verdict {
+        if now_ms < *self.read_only_ms.get_or_insert(now_ms) + READ_ONLY_MS {
+            return Verdict::Nothing;
+        }
+        let text = "it answers and is read-only, and nobody else takes writes: make it writable \
+                    (SET GLOBAL read_only = 0), or promote a server";
+        match self.tell(writer, text.to_owned()) {
+            Verdict::Tell(writer, text) => Verdict::Stuck(writer, text),
+            verdict => verdict,
+        }
     }
 
     /// Tells what was not told last.

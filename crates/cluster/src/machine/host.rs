@@ -16,6 +16,10 @@ const SUSPECT_TIMEOUTS: u32 = 2;
 /// the statements that it has answered speak for it beside questions that take too long, ms.
 pub(super) const SILENT_MS: u64 = 3_000;
 
+/// How long a replica may be without its source while that answers, before it says nothing of it any
+/// more: more than the minute after which it tries again by default, ms.
+const DEAF_MS: u64 = 90_000;
+
 /// A question that is not answered for so long may fail: from then on it is of interest whether
 /// the server answers statements, ms.
 const LONG_MS: u64 = 100;
@@ -106,6 +110,8 @@ pub(super) struct Host {
     pub(super) asked_ms: u64,
     /// When it was asked for the facts that are known, ms.
     pub(super) told_ms: u64,
+    /// Since when it has said each time that it is connected to no source, by the questions, ms.
+    unheard_ms: Option<u64>,
     misses: Misses,
     /// When a statement was answered last, ms.
     traffic_ms: Option<u64>,
@@ -152,6 +158,7 @@ impl Host {
             facts: None,
             asked_ms: 0,
             told_ms: 0,
+            unheard_ms: None,
             misses: Misses::default(),
             traffic_ms: None,
             due_ms: now_ms,
@@ -199,6 +206,8 @@ impl Host {
         let mut changes: Vec<_> = self.answers("it answers questions").into_iter().collect();
         self.trouble = None;
         self.told_ms = self.asked_ms;
+        let hears = facts.sources.iter().any(|source| source.receives == Thread::Connected);
+        self.unheard_ms = (!hears).then(|| self.unheard_ms.unwrap_or(self.asked_ms));
         match facts.is_writable {
             true => self.writable_ms = self.writable_ms.or(Some(self.asked_ms)),
             false => {
@@ -312,6 +321,12 @@ impl Host {
     /// Whether it refuses connections, or cuts them, and has done nothing else since.
     pub(super) fn refuses(&self) -> bool {
         self.misses.refused > 0 && self.misses.timed_out == 0
+    }
+
+    /// Whether it had not heard of its source for long when that answered last: its replication is
+    /// broken, and says nothing of whether the source lives.
+    pub(super) fn is_deaf(&self, source: &Self) -> bool {
+        self.unheard_ms.is_some_and(|since_ms| source.told_ms >= since_ms + DEAF_MS)
     }
 
     /// When the first question failed since the last answer, ms.

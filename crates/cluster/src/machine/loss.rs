@@ -8,6 +8,11 @@ use crate::facts::Thread;
 pub enum Loss {
     /// It is there, or there was none.
     None,
+    /// It answers, and takes no writes, and nobody else does: it came back so.
+    ReadOnly {
+        /// The writer.
+        writer: HostId,
+    },
     /// It has failed to answer, and that is not enough.
     Doubtful {
         /// The writer.
@@ -35,22 +40,31 @@ struct Witnesses {
     miss_it: usize,
     /// Those that can't say: they are silent, or do not try.
     unknown: usize,
+    /// Those that have not heard it for long: it answered without them.
+    deaf: usize,
 }
 
 impl Cluster {
     /// Whether the writer is lost. A writer that is only slow, or that a replica still hears, is
     /// not; nor is one when more than a minority of its replicas can't say.
     pub fn loss(&self) -> Loss {
-        let Some((writer, host)) = self.missing_writer() else { return Loss::None };
+        let Some((writer, host)) = self.missing_writer() else {
+            let closed = self.closed_writer().map(|writer| Loss::ReadOnly { writer });
+            return closed.unwrap_or(Loss::None);
+        };
         let refuses = host.refuses();
-        let Witnesses { hear_it, miss_it, unknown } = self.witnesses(writer, host);
+        let Witnesses { hear_it, miss_it, unknown, deaf } = self.witnesses(writer, host);
         let all = hear_it + miss_it + unknown;
         let doubt = |why: String| Loss::Doubtful { writer, why };
         if hear_it > 0 {
             return doubt(format!("{hear_it} of {all} replicas are connected to it"));
         }
         if miss_it == 0 {
-            return doubt("no replica says that it has lost it".to_owned());
+            let without = match deaf {
+                0 => String::new(),
+                _ => format!(": {deaf} did not replicate while it was there"),
+            };
+            return doubt(format!("no replica says that it has lost it{without}"));
         }
         if unknown * 2 >= all {
             return doubt(format!("{unknown} of {all} replicas can't say"));
@@ -81,6 +95,17 @@ impl Cluster {
         }
     }
 
+    /// Who wrote last, if it answers and takes no writes, and nobody does.
+    fn closed_writer(&self) -> Option<HostId> {
+        let known = self.writer.or(self.last_writer);
+        let id = known.or_else(|| self.source_of_all())?;
+        let host = self.hosts.get(&id).filter(|host| host.reach == Reach::Up)?;
+        let is_closed = host.is_writable() == Some(false) && !host.marks.is_away;
+        let leads = self.hosts.keys().any(|other| self.source_of(*other) == Some(id));
+        let is_alone = self.contenders().next().is_none() && self.source_of(id).is_none();
+        (is_closed && leads && is_alone).then_some(id)
+    }
+
     /// The one member that all replicas replicate from; for a proxy that begins without a writer.
     fn source_of_all(&self) -> Option<HostId> {
         let related = self.hosts.iter().filter(|(_, host)| host.is_related());
@@ -104,6 +129,10 @@ impl Cluster {
             let sources = replica.facts.iter().flat_map(|facts| &facts.sources);
             let mut from_it = sources.filter(|source| self.member(source) == Some(lost));
             let Some(source) = from_it.next() else { continue };
+            if replica.is_deaf(host) {
+                found.deaf += 1;
+                continue;
+            }
             let is_fresh = replica.told_ms >= host.missing_since_ms();
             match (replica.reach, source.receives) {
                 (Reach::Up, _) if !is_fresh => found.hear_it += 1,

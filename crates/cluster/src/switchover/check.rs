@@ -140,6 +140,9 @@ pub fn check(wish: &Wish, members: &[Surveyed]) -> Checked {
         return checked;
     };
     of_writer(wish, writer, &mut checked);
+    if writer.survey.as_ref().is_ok_and(|survey| survey.is_claimed) {
+        checked.findings.push(claimed(wish.writer));
+    }
     let mut good: Vec<(&Surveyed, &Survey)> = Vec::new();
     for member in members.iter().filter(|member| member.host != wish.writer) {
         let reasons = match (&member.survey, &writer.survey) {
@@ -149,6 +152,9 @@ pub fn check(wish: &Wish, members: &[Surveyed]) -> Checked {
         };
         if let (true, Ok(survey)) = (reasons.is_empty(), &member.survey) {
             good.push((member, survey));
+        }
+        if member.survey.as_ref().is_ok_and(|survey| survey.is_claimed) {
+            checked.findings.push(claimed(member.host));
         }
         let blocks = wish.to == Some(member.host);
         let host = Some(member.host);
@@ -194,6 +200,11 @@ pub fn check(wish: &Wish, members: &[Surveyed]) -> Checked {
     checked
 }
 
+fn claimed(host: HostId) -> Finding {
+    let what = "another proxy is changing roles: it has its lock there".to_owned();
+    Finding { host: Some(host), blocks: true, what }
+}
+
 /// Why a replica can't be made to replicate from another server.
 pub(crate) fn unfit_to_follow(survey: &Survey) -> Option<String> {
     match survey.sources.as_slice() {
@@ -217,9 +228,6 @@ fn of_writer(wish: &Wish, writer: &Surveyed, checked: &mut Checked) {
     };
     if wish.to == Some(wish.writer) {
         add(true, "it is the writer already".to_owned());
-    }
-    if survey.is_claimed {
-        add(true, "a switchover is under way there, perhaps of another proxy".to_owned());
     }
     for what in basics(wish, survey) {
         add(true, what);

@@ -289,7 +289,7 @@ fn nobody_is_promoted_where_the_writer_is_not_well() {
     };
     blocks(&wish(None), Err("refused".to_owned()), "can't be asked: refused");
     blocks(&wish(Some(OLD)), Ok(well()), "the writer already");
-    blocks(&wish(None), Ok(Survey { is_claimed: true, ..well() }), "under way");
+    blocks(&wish(None), Ok(Survey { is_claimed: true, ..well() }), "its lock there");
     blocks(&wish(None), Ok(below(OTHER)), "replicates from another");
     let account = Err("replication_account is not set".to_owned());
     blocks(&Wish { account, ..wish(None) }, Ok(well()), "replication_account");
@@ -349,4 +349,34 @@ fn replicas_that_cannot_be_repointed_are_in_the_way() {
     };
     check(|it| it.sources[0].channel = "c".to_owned(), "its replication has a name (`c`)");
     check(|it| it.sources.push(SourceSurvey::default()), "replicates from several servers");
+}
+
+#[test]
+fn the_old_writer_stays_read_only_where_somebody_else_has_promoted_another_server() {
+    let mut stage = Stage::begun(Way::Replication);
+    stage.open(1, 0);
+    stage.orders();
+    stage.switchover.overtaken("db3 takes writes", &mut stage.out);
+    assert!(stage.orders().is_empty(), "the step under way ends first");
+    let ended = stage.done(ok("0-1-7"));
+    assert_eq!(ended[0], "Release", "{ended:?}");
+    assert!(ended[1].contains("db3 takes writes; the old writer stays read-only"), "{ended:?}");
+
+    let mut stage = Stage::promoting();
+    stage.switchover.overtaken("db3 takes writes", &mut stage.out);
+    assert_eq!(stage.done(refused()), ["2 undo promote"]);
+    assert_eq!(stage.done(ok(""))[0], "Release");
+}
+
+#[test]
+fn who_is_claimed_by_another_proxy_is_in_the_way() {
+    for host in [OLD, NEW, OTHER] {
+        let mut members =
+            [surveyed(OLD, well()), surveyed(NEW, below(OLD)), surveyed(OTHER, below(OLD))];
+        let member = members.iter_mut().find(|it| it.host == host).expect("a member");
+        member.survey.as_mut().expect("a survey").is_claimed = true;
+        let checked = check(&wish(None), &members);
+        let found = checked.findings.iter().find(|it| it.blocks && it.host == Some(host));
+        assert!(found.is_some_and(|it| it.what.contains("its lock there")), "{checked:?}");
+    }
 }

@@ -136,7 +136,9 @@ pub(super) async fn perform(
             Ok(done("it replicates again"))
         }
         Action::Settle => settle(talk, job, words).await,
-        Action::Follow { had, .. } => follow(talk, job, family, had.as_deref()).await,
+        Action::Follow { had, most, .. } => {
+            follow(talk, job, family, (had.as_deref(), most.as_deref())).await
+        }
         Action::Appoint => appoint(talk, job, time_max).await,
     }
 }
@@ -295,13 +297,13 @@ fn plain_or_quoted(value: &str) -> String {
     }
 }
 
-/// A server replicates from the new writer; the old one (`had`) with all that a replica needs, if
-/// it has no transactions that the new writer lacks.
+/// A server replicates from the new writer, if it has no transactions that this one lacks; the old
+/// one (`had`) with all that a replica needs.
 async fn follow(
     talk: &mut Talk,
     job: &Job<'_>,
     family: Family,
-    had: Option<&str>,
+    (had, most): (Option<&str>, Option<&str>),
 ) -> Result<Done, Failed> {
     let words = Words::of(family);
     let (host, port) = (quoted(job.source.0), job.source.1);
@@ -315,14 +317,16 @@ async fn follow(
         ),
     };
     talk.execute(words.stop).await?;
-    if let Some(had) = had {
-        let beyond = beyond(talk, family, had).await?;
+    if let Some(most) = had.or(most) {
+        let beyond = beyond(talk, family, most).await?;
         if !beyond.is_empty() {
             return Err(Failed::known(format!(
                 "it has transactions that the new writer lacks, {beyond}: look at them in its \
                  binary log, then build it anew, or commit empty ones in their place"
             )));
         }
+    }
+    if had.is_some() {
         change.push_str(&own_options(talk, job, family).await?);
     }
     talk.execute(&change).await?;

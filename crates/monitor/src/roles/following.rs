@@ -1,7 +1,8 @@
 //! One cluster: its decision, its conversations with servers, and its cell; [`switching`] has its
-//! switchovers, [`failing`] its failovers, [`rejoining`] servers that replicate again.
+//! switchovers, [`failing`] its failovers, [`mending`] those that were cut short, [`rejoining`] servers that replicate again.
 
 pub(super) mod failing;
+mod mending;
 pub(super) mod rejoining;
 pub(super) mod switching;
 
@@ -36,6 +37,7 @@ use super::{
     questions::{self, Topic},
 };
 use failing::Failing;
+use mending::Mending;
 use rejoining::Rejoining;
 use switching::Switching;
 
@@ -113,6 +115,7 @@ pub(super) struct Following {
     has_news: bool,
     switching: Switching,
     failing: Failing,
+    mending: Mending,
     rejoining: Rejoining,
 }
 
@@ -133,6 +136,7 @@ impl Following {
             has_news: true,
             switching: Switching::default(),
             failing: Failing::default(),
+            mending: Mending::default(),
             rejoining: Rejoining::default(),
         }
     }

@@ -25,15 +25,33 @@ pub(super) struct Note {
     pub(super) unix_sec: u64,
 }
 
+/// A failover that has begun and not ended: the elected server may receive nothing any more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Begun {
+    /// The cluster.
+    pub(super) cluster: String,
+    /// Who was elected.
+    pub(super) elected: String,
+    /// Who was lost.
+    pub(super) lost: String,
+    /// The transactions of the elected server once it was about to be promoted; empty before.
+    pub(super) position: String,
+}
+
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct File {
     format: u32,
     failovers: Vec<Note>,
+    #[serde(default)]
+    begun: Vec<Begun>,
 }
 
 /// All of them.
 #[derive(Debug, Default)]
-pub(super) struct Notes(Vec<Note>);
+pub(super) struct Notes {
+    failovers: Vec<Note>,
+    begun: Vec<Begun>,
+}
 
 impl Notes {
     /// Reads the file; a missing one has nothing.
@@ -50,36 +68,85 @@ impl Notes {
         let text = fs::read(path).map_err(|error| wrong(error.to_string()))?;
         let file: File = serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
         match file.format == FORMAT {
-            true => Ok(Self(file.failovers)),
+            true => Ok(Self { failovers: file.failovers, begun: file.begun }),
             false => Err(wrong(format!("its format is {}, not {FORMAT}", file.format))),
         }
     }
 
     /// The last failover of a cluster.
     pub(super) fn of(&self, cluster: &str) -> Option<&Note> {
-        self.0.iter().find(|note| note.cluster == cluster)
+        self.failovers.iter().find(|note| note.cluster == cluster)
+    }
+
+    /// The failover of a cluster that has begun and not ended.
+    pub(super) fn begun(&self, cluster: &str) -> Option<&Begun> {
+        self.begun.iter().find(|begun| begun.cluster == cluster)
+    }
+
+    /// Notes that one has begun. It is known to this process also where it can't be written.
+    pub(super) fn begin(&mut self, begun: Begun, path: Option<&Path>) -> Result<(), String> {
+        self.begun.retain(|other| other.cluster != begun.cluster);
+        self.begun.push(begun);
+        path.map_or(Ok(()), |path| self.write(path))
+    }
+
+    /// One has ended.
+    pub(super) fn end(&mut self, cluster: &str, path: Option<&Path>) -> Result<(), String> {
+        let before = self.begun.len();
+        self.begun.retain(|other| other.cluster != cluster);
+        match path.filter(|_| self.begun.len() < before) {
+            Some(path) => self.write(path),
+            None => Ok(()),
+        }
     }
 
     /// Notes one, in place of the cluster's last; it is on disk then.
     pub(super) fn keep(&mut self, note: Note, path: &Path) -> Result<(), String> {
-        self.0.retain(|other| other.cluster != note.cluster);
-        self.0.push(note);
+        self.failovers.retain(|other| other.cluster != note.cluster);
+        self.failovers.push(note);
         self.write(path)
     }
 
     /// Forgets a cluster's.
     pub(super) fn forget(&mut self, cluster: &str, path: &Path) -> Result<(), String> {
-        self.0.retain(|other| other.cluster != cluster);
+        self.failovers.retain(|other| other.cluster != cluster);
         self.write(path)
     }
 
     fn write(&self, path: &Path) -> Result<(), String> {
-        let file = File { format: FORMAT, failovers: self.0.clone() };
+        let (failovers, begun) = (self.failovers.clone(), self.begun.clone());
+        let file = File { format: FORMAT, failovers, begun };
         let written =
             serde_json::to_vec_pretty(&file).map_err(io::Error::from).and_then(|mut text| {
                 text.push(b'\n');
                 private::replace(path, &text)
             });
         written.map_err(|error| format!("{} can't be written: {error}", path.display()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_begun_is_known_to_the_next_process_until_it_ends() {
+        let name = format!("trunkline-notes-{}", std::process::id());
+        let path = &std::env::temp_dir().join(name);
+        // As an earlier version has written it.
+        fs::write(path, r#"{"format": 1, "failovers": []}"#).expect("written");
+        let mut notes = Notes::load(path).expect("read");
+        assert!(notes.begun("shop").is_none());
+        let begun = Begun {
+            cluster: "shop".to_owned(),
+            elected: "db2:3306".to_owned(),
+            lost: "db1:3306".to_owned(),
+            position: String::new(),
+        };
+        notes.begin(begun.clone(), Some(path)).expect("written");
+        assert_eq!(Notes::load(path).expect("read").begun("shop"), Some(&begun));
+        notes.end("shop", Some(path)).expect("written");
+        assert!(Notes::load(path).expect("read").begun("shop").is_none());
+        fs::remove_file(path).expect("removed");
     }
 }

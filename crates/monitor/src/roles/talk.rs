@@ -16,7 +16,7 @@ use crate::{
     conversation::{self, Answer, Conversation, Way},
 };
 
-/// The lock that says on the old writer that a switchover is under way.
+/// The lock that says on a server that somebody is changing roles.
 pub(super) const LOCK: &str = "trunkline_switchover";
 /// How long it may take until a statement that was given up has ended, and how often that is looked
 /// at.
@@ -53,6 +53,8 @@ struct Connected {
     flavor: Flavor,
     /// What the server calls it.
     thread: u32,
+    /// Whether it has the lock.
+    has_lock: bool,
 }
 
 /// What is said to one server.
@@ -65,11 +67,21 @@ pub(super) struct Talk {
     flavor: Option<Flavor>,
     /// A connection that was given up in the middle of a statement, which may still run.
     given_up: Option<u32>,
+    /// The lock was taken there: no connection without it changes anything.
+    is_claimed: bool,
 }
 
 impl Talk {
     pub(super) fn new(server: Arc<Server>, way: Way, account: Option<Account>) -> Self {
-        Self { server, way, account, connected: None, flavor: None, given_up: None }
+        Self {
+            server,
+            way,
+            account,
+            connected: None,
+            flavor: None,
+            given_up: None,
+            is_claimed: false,
+        }
     }
 
     /// The connection is not used again; what runs there may still do so.
@@ -92,6 +104,9 @@ impl Talk {
     ) -> Result<Done, Failure> {
         let worked = timeout(time_max, async {
             self.end_given_up().await?;
+            if self.is_claimed && job.action.wants_claim() && !self.claim().await? {
+                return Err(Failed::known("another proxy has claimed it meanwhile"));
+            }
             actions::perform(self, job, time_max).await
         });
         match worked.await {
@@ -108,6 +123,17 @@ impl Talk {
                 Err(Failure { why, is_unknown: true })
             }
         }
+    }
+
+    /// Takes the lock there, if this connection has it not; whether that was possible.
+    pub(super) async fn claim(&mut self) -> Result<bool, Failed> {
+        if self.connected().await?.has_lock {
+            return Ok(true);
+        }
+        let has_lock = self.value(&format!("SELECT GET_LOCK('{LOCK}', 0)")).await? == "1";
+        self.connected().await?.has_lock = has_lock;
+        self.is_claimed |= has_lock;
+        Ok(has_lock)
     }
 
     /// Sees to it that nothing runs any more that was given up.
@@ -164,9 +190,10 @@ impl Talk {
         let (greeting, header, payload) = conversation.greeting().await?;
         conversation.log_in(account, &self.way, header, payload).await?;
         let (flavor, thread) = (greeting.flavor(), greeting.connection_id);
-        // Texts are quoted in this way.
-        conversation.execute("SET SESSION sql_mode = ''").await?;
-        Ok(Connected { conversation, flavor, thread })
+        // Texts are quoted in this way; and the lock ends with the connection, which must not end
+        // while another server takes its time.
+        conversation.execute("SET SESSION sql_mode = '', wait_timeout = 28800").await?;
+        Ok(Connected { conversation, flavor, thread, has_lock: false })
     }
 
     pub(super) async fn execute(&mut self, sql: &str) -> Result<(), Failed> {

@@ -88,7 +88,23 @@ fn check_session(
         if let (true, Some(unit)) = (has_run, place.said.unit) {
             begun.remove(&unit);
         }
+        if !has_run {
+            visited.extend(failed_on(index, &place));
+        }
     }
+}
+
+/// The connections on which a statement that names itself nowhere, a `SET` say, may have failed
+/// with the error that its client was told.
+fn failed_on<'a>(index: &Index<'a>, place: &Place<'_>) -> impl Iterator<Item = LinkId> + 'a {
+    let exchange = place.exchange;
+    let times = exchange.sent_us..=exchange.answered_us().unwrap_or(0);
+    let error = exchange.error().map(|error| error.code);
+    let executions = index.facts().executions.iter();
+    let failed = executions.filter(move |it| {
+        error.is_some() && it.tag.is_none() && it.error == error && times.contains(&it.at_us)
+    });
+    failed.map(|it| it.link)
 }
 
 /// The connections on which the session has prepared something, which may hold it there.

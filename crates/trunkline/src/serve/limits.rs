@@ -90,15 +90,25 @@ pub fn give_way() {
 #[cfg(not(target_os = "linux"))]
 pub fn give_way() {}
 
-/// What an operator should hear when the limit is below what the configuration allows.
-pub fn open_files_warning(limit: Option<u64>, config: &Config) -> Option<String> {
+/// Files that the configuration may need at once.
+pub fn open_files_needed(config: &Config) -> u64 {
+    let (clients, half_open, servers) = connections(config);
+    clients.saturating_add(half_open).saturating_add(servers).saturating_add(OTHER_FILES)
+}
+
+/// The most clients, connections that have not logged in, and connections to servers.
+fn connections(config: &Config) -> (u64, u64, u64) {
     let relayed = config.tcp_listeners.iter().map(|it| u64::from(it.max_connections));
     let settings = &config.settings;
-    let half_open = u64::from(settings.half_open_max);
     let clients = u64::from(settings.max_connections).saturating_add(relayed.sum());
-    let servers: u64 = config.servers.iter().map(|entry| u64::from(entry.max_connections)).sum();
-    let needed = clients.saturating_add(half_open).saturating_add(servers);
-    let needed = needed.saturating_add(OTHER_FILES);
+    let servers = config.servers.iter().map(|entry| u64::from(entry.max_connections)).sum();
+    (clients, u64::from(settings.half_open_max), servers)
+}
+
+/// What an operator should hear when the limit is below what the configuration allows.
+pub fn open_files_warning(limit: Option<u64>, config: &Config) -> Option<String> {
+    let (clients, half_open, servers) = connections(config);
+    let needed = open_files_needed(config);
     let limit = limit.filter(|limit| *limit < needed)?;
     Some(format!(
         "at most {limit} files may be open, and {needed} may be needed: max_connections is \

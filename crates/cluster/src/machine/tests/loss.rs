@@ -7,6 +7,7 @@ impl Stage {
     fn loss(&self) -> (&'static str, String) {
         match self.cluster.loss() {
             Loss::None => ("none", String::new()),
+            Loss::ReadOnly { writer } => ("read-only", format!("{writer:?}")),
             Loss::Doubtful { why, .. } => ("doubtful", why),
             Loss::Certain { why, .. } => ("certain", why),
         }
@@ -159,4 +160,48 @@ fn a_replaced_writer_that_comes_back_is_no_writer_while_its_successor_is_down() 
     stage.told(1, read_only(1));
     stage.told(1, writable(1));
     assert_eq!(stage.writer(), Some(2));
+}
+
+#[test]
+fn replicas_whose_replication_was_broken_before_are_no_witnesses() {
+    let mut stage = Stage::of_three();
+    stage.loses(&[2, 3]);
+    for _ in 0..100 {
+        stage.now_ms += 1_000;
+        stage.told(1, writable(1));
+        stage.told(2, replica(2, 1, Thread::Connecting));
+        stage.told(3, replica(3, 1, Thread::Connecting));
+    }
+    stage.told(3, replica(3, 1, Thread::Connected));
+    stage.refused(1, 1);
+    stage.loses(&[2, 3]);
+    stage.expect("certain", "1 of 1 replicas have lost it");
+
+    // Both are broken: nobody knows.
+    let mut stage = Stage::of_three();
+    stage.loses(&[2, 3]);
+    stage.now_ms += 100_000;
+    stage.told(1, writable(1));
+    stage.loses(&[2, 3]);
+    stage.refused(1, 3);
+    stage.loses(&[2, 3]);
+    stage.expect("doubtful", "no replica says that it has lost it: 2 did not replicate while");
+}
+
+#[test]
+fn a_writer_that_comes_back_read_only_is_told_of() {
+    let mut stage = Stage::of_three();
+    stage.refused(1, 3);
+    stage.loses(&[2]);
+    stage.told(1, read_only(1));
+    for id in [2, 3] {
+        stage.told(id, replica(id, 1, Thread::Connected));
+    }
+    stage.expect("read-only", "1");
+    stage.told(1, writable(1));
+    stage.expect("none", "");
+    // One that is led by another one is a replica.
+    stage.told(1, replica(1, 2, Thread::Connected));
+    stage.told(2, writable(2));
+    stage.expect("none", "");
 }

@@ -14,7 +14,7 @@ use trunkline_cluster::{
         Failover, Mode, Order, Outcome, Plan, Verdict, Watch,
         elect::{Elected, Election, NotElected, elect},
     },
-    switchover::{Action, Done, Failure, Row, check::Surveyed},
+    switchover::{Action, Done, Failure, Row},
 };
 use trunkline_config::{ClusterEntry, Snapshot, cluster::ClusterKind, cluster::Failover as Word};
 use trunkline_net::TlsSetup;
@@ -24,16 +24,14 @@ use super::{
     super::{
         Aids, FenceRequest,
         actions::Job,
-        notes::Note,
-        survey::{Baggage, Known, survey},
-        talk::{LOCK, caught},
+        members::{self, Talks, claim, take_leave},
+        notes::{Begun, Note},
+        survey::{Baggage, Known},
+        talk::caught,
     },
     Following,
-    switching::{Talks, Told, take_leave},
+    switching::Told,
 };
-
-/// How long claiming the failover on one server may take.
-const CLAIM_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// What members have said in an election.
 pub(in super::super) struct Votes {
@@ -62,6 +60,10 @@ pub(super) struct Failing {
     last: Option<Note>,
     /// Whether that was looked up.
     is_begun: bool,
+    /// A server that was lost in an earlier process and is no member yet: it may be discovered.
+    lost_before: Option<String>,
+    /// A server was promoted, which is not noted yet.
+    is_promoted: bool,
 }
 
 /// One that is under way.
@@ -120,20 +122,45 @@ impl Following {
     /// Remembers the last failover of the cluster, of an earlier process.
     pub(in super::super) fn recall(&mut self, now_ms: u64, aids: &Aids) {
         if std::mem::replace(&mut self.failing.is_begun, true) {
-            return;
+            return self.fence_lost(now_ms);
         }
         self.failing.last = aids.noted(&self.configured.entry.name);
         if let Some(note) = &self.failing.last {
             let passed_ms = unix_sec().saturating_sub(note.unix_sec).saturating_mul(1_000);
             let left_ms = self.failing.block_ms.saturating_sub(passed_ms);
             self.failing.watch.block(now_ms, left_ms);
-            if let Some(host) = self.host_at(&note.lost.clone()) {
-                self.on(now_ms, Input::Fence(host));
+            self.failing.lost_before = Some(note.lost.clone()).filter(|it| !it.is_empty());
+        }
+        self.fence_lost(now_ms);
+    }
+
+    /// Fences the server that was lost in an earlier process, as soon as it is a member.
+    fn fence_lost(&mut self, now_ms: u64) {
+        let lost = self.failing.lost_before.as_deref();
+        if let Some(host) = lost.and_then(|lost| self.host_at(lost)) {
+            self.failing.lost_before = None;
+            self.on(now_ms, Input::Fence(host));
+        }
+    }
+
+    /// A server that was noted was not promoted: nobody has taken the place of the lost one.
+    pub(super) fn was_not_promoted(&mut self, now_ms: u64, begun: &Begun, aids: &Aids) {
+        let is_it = |note: &&mut Note| note.writer == begun.elected && note.lost == begun.lost;
+        let Some(note) = self.failing.last.as_mut().filter(is_it) else { return };
+        note.writer = std::mem::take(&mut note.lost);
+        if let Err(error) = aids.note(note.clone()) {
+            tracing::warn!("{error}");
+        }
+        // After a failover of this process that has failed, a person decides.
+        if !self.mending.is_own {
+            self.failing.watch.clear();
+            if let Some(host) = self.host_at(&begun.lost) {
+                self.on(now_ms, Input::Unfence(host));
             }
         }
     }
 
-    fn host_at(&self, address: &str) -> Option<HostId> {
+    pub(super) fn host_at(&self, address: &str) -> Option<HostId> {
         let mut members = self.configured.members.iter();
         members.find(|it| it.address.to_string() == address).map(|it| HostId(it.number))
     }
@@ -180,6 +207,10 @@ impl Following {
         }
         match self.failing.watch.look(now_ms, mode, &self.cluster.loss()) {
             Verdict::Nothing => {}
+            Verdict::Stuck(writer, text) => {
+                let text = format!("stuck: {text}");
+                self.tell(now_ms, EventKind::FailoverFailed, Some(writer), text);
+            }
             Verdict::Tell(writer, text) => {
                 self.tell(now_ms, EventKind::Failover, Some(writer), text);
             }
@@ -231,6 +262,7 @@ impl Following {
         if let Guidance::Open(_) = guidance {
             let block_ms = self.failing.block_ms;
             self.failing.watch.block(now_ms, block_ms);
+            self.failing.is_promoted = true;
         }
         self.guide(now_ms, guidance);
         if let (Guidance::Open(_), Some(run)) = (guidance, &self.failing.run) {
@@ -257,6 +289,7 @@ impl Following {
                 (EventKind::Failover, new, text)
             }
             Outcome::Failed { why, is_stuck } => {
+                self.mending.is_own = true;
                 self.failing.watch.failed(now_ms, is_stuck);
                 let text = match is_stuck {
                     true => format!("stuck: {why}"),
@@ -303,6 +336,9 @@ impl Following {
         told: &mpsc::Sender<Told>,
         aids: &Aids,
     ) {
+        if std::mem::take(&mut self.failing.is_promoted) {
+            aids.end(&self.configured.entry.name);
+        }
         if self.failing.run.is_none() {
             self.note_writer(aids);
         }
@@ -319,6 +355,11 @@ impl Following {
                     // What that has ordered is begun in the next round.
                 }
                 Action::FenceByScript => self.start_script(step, host, told, aids),
+                Action::Finish => {
+                    // From now on it may receive nothing any more.
+                    self.note_begun(String::new(), aids);
+                    self.start_action(step, host, Action::Finish, time_max, told);
+                }
                 action => self.start_action(step, host, action, time_max, told),
             }
         }
@@ -383,6 +424,19 @@ impl Following {
         });
     }
 
+    /// Notes that a failover has begun, or gets as far as the promotion, for whoever finds it cut
+    /// short.
+    fn note_begun(&self, position: String, aids: &Aids) {
+        let Some(run) = &self.failing.run else { return };
+        let Some(elected) = run.failover.chosen() else { return };
+        aids.begin(Begun {
+            cluster: self.configured.entry.name.clone(),
+            elected: self.address(elected.new),
+            lost: self.address(run.failover.plan().old),
+            position,
+        });
+    }
+
     /// Notes who is about to write.
     fn note(&mut self, aids: &Aids) -> Result<Done, Failure> {
         let run = self.failing.run.as_ref();
@@ -397,6 +451,7 @@ impl Following {
             position: run.failover.position().to_owned(),
             unix_sec: unix_sec(),
         };
+        self.note_begun(note.position.clone(), aids);
         self.failing.last = Some(note.clone());
         match aids.note(note) {
             Ok(()) => Ok(Done { said: "it is noted".to_owned(), value: String::new() }),
@@ -428,9 +483,7 @@ impl Following {
         let is_voter = |host: &HostId| *host != old && !self.cluster.refuses(*host);
         let voters = hosts.iter().filter(|host| is_voter(host)).count();
         let is_up = |host: &HostId| *host != old && self.cluster.reach(*host) == Reach::Up;
-        let mut asked: Vec<HostId> = hosts.into_iter().filter(is_up).collect();
-        // Proxies claim in the same order, so that one of them succeeds.
-        asked.sort_by_key(|host| election.name(*host));
+        let asked = self.in_order(hosts.into_iter().filter(is_up));
         let near = self.servers.iter().map(|(id, it)| (*id, it.writer.is_near)).collect();
         let is_advice = run.failover.plan().is_advice;
         let ballot = Ballot { election, asked, voters, near, is_advice, known: self.known() };
@@ -448,6 +501,7 @@ impl Following {
     pub(in super::super) fn clear_failover(&mut self, now_ms: u64, aids: &Aids) -> String {
         let blocked_sec = self.failing.watch.blocked_ms(now_ms).div_ceil(1_000);
         self.failing.watch.clear();
+        self.failing.lost_before = None;
         let name = self.configured.entry.name.clone();
         let lost = self.failing.last.take().and_then(|note| self.host_at(&note.lost));
         if let Some(lost) = lost {
@@ -464,7 +518,8 @@ impl Following {
 /// Who is asked in an election, and what it goes by.
 struct Ballot {
     election: Election,
-    asked: Vec<HostId>,
+    /// With their names.
+    asked: Vec<(HostId, String)>,
     /// How many servers there are for claims.
     voters: usize,
     near: HashMap<HostId, bool>,
@@ -474,59 +529,12 @@ struct Ballot {
 
 async fn vote(ballot: Ballot, talks: Talks) -> Votes {
     let Ballot { election, asked, voters, near, is_advice, known } = ballot;
-    if !is_advice && let Err(not) = claim(&election, &asked, voters, &talks).await {
-        return Votes { elected: Err(not), baggage: HashMap::new() };
+    if !is_advice && let Err(why) = claim(&asked, voters, &talks).await {
+        let elected = Err(NotElected { why, is_stuck: false });
+        return Votes { elected, baggage: HashMap::new() };
     }
-    let known = Arc::new(known);
-    let mut asking = Vec::new();
-    for host in asked {
-        let Some(talk) = talks.get(&host).cloned() else { continue };
-        let known = Arc::clone(&known);
-        let answer = tokio::spawn(async move {
-            let mut talk = talk.lock().await;
-            survey(&mut talk, &known, false).await
-        });
-        asking.push((host, answer));
-    }
-    let (mut members, mut baggage) = (Vec::new(), HashMap::new());
-    for (host, answer) in asking {
-        let answer = answer.await.unwrap_or_else(|error| Err(error.to_string()));
-        let survey = answer.map(|(survey, own)| {
-            baggage.insert(host, own);
-            survey
-        });
-        let is_near = near.get(&host).copied().unwrap_or(true);
-        members.push(Surveyed { host, survey, is_near });
-    }
-    members.sort_by_key(|member| member.host);
-    Votes { elected: elect(&election, &members), baggage }
-}
-
-/// Takes the lock on most of the servers, for as long as the connections stand.
-async fn claim(
-    election: &Election,
-    asked: &[HostId],
-    voters: usize,
-    talks: &Talks,
-) -> Result<(), NotElected> {
-    let wait = |why: String| NotElected { why, is_stuck: false };
-    let mut claimed = 0;
-    for host in asked {
-        let Some(talk) = talks.get(host) else { continue };
-        let mut talk = talk.lock().await;
-        let lock = format!("SELECT GET_LOCK('{LOCK}', 0)");
-        match tokio::time::timeout(CLAIM_TIME_MAX, talk.value(&lock)).await {
-            Ok(Ok(locked)) if locked == "1" => claimed += 1,
-            Ok(Ok(_)) => {
-                let name = election.name(*host);
-                return Err(wait(format!("another proxy is at it, by its lock on {name}")));
-            }
-            Ok(Err(_)) => {}
-            Err(_) => talk.forget(),
-        }
-    }
-    match claimed * 2 > voters {
-        true => Ok(()),
-        false => Err(wait(format!("only {claimed} of {voters} servers could be claimed"))),
-    }
+    let mut told = members::Told::default();
+    let asked = asked.into_iter().map(|(host, _)| host);
+    told.ask(asked, &talks, (&Arc::new(known), false), &near).await;
+    Votes { elected: elect(&election, &told.members), baggage: told.baggage }
 }

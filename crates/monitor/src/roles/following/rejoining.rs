@@ -17,11 +17,12 @@ use trunkline_topology::{
 use super::{
     super::{
         actions::Job,
+        members::{Talks, take_leave},
         survey::{Baggage, Known, survey},
-        talk::{LOCK, Talk, quoted},
+        talk::{Talk, quoted},
     },
     Following,
-    switching::{Talks, Told, shortened, take_leave},
+    switching::{Told, shortened},
 };
 
 /// How long a server may take to become read-only.
@@ -53,7 +54,7 @@ pub(in super::super) struct Rejoined {
 /// Everything about that of one cluster.
 #[derive(Default)]
 pub(super) struct Rejoining {
-    is_under_way: bool,
+    pub(super) is_under_way: bool,
     /// Who was tried without being asked for, and has not left since.
     tried: Option<HostId>,
 }
@@ -227,10 +228,8 @@ async fn rejoin(work: Work, talks: &Talks, known: &[Known]) -> Result<String, No
         let missing = own_survey.missing.join(", ");
         return Err(failed(format!("the account for switchovers lacks {missing} there")));
     }
-    let locked = own.value(&format!("SELECT GET_LOCK('{LOCK}', 0)")).await;
-    match locked.map_err(|it| failed(it.why))?.as_str() {
-        "1" => {}
-        _ => return Err(failed("another proxy is at it".to_owned())),
+    if !own.claim().await.map_err(|it| failed(it.why))? {
+        return Err(failed("another proxy is at it".to_owned()));
     }
     let family = own_survey.family;
     let mut example = match work.guide.and_then(|guide| talks.get(&guide)) {
@@ -259,7 +258,7 @@ async fn rejoin(work: Work, talks: &Talks, known: &[Known]) -> Result<String, No
     // Nothing is committed there any more. Whatever it has, it stays read-only: other proxies may
     // not have noticed that it was replaced.
     same(&mut own, &mut above, family).await?;
-    let follow = Action::Follow { source: work.writer, had: Some(position) };
+    let follow = Action::Follow { source: work.writer, had: Some(position), most: None };
     let followed = own.within(FOLLOW_TIME_MAX, &job(&follow)).await;
     followed.map(|done| done.said).map_err(|it| failed(it.why))
 }

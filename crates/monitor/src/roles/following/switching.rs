@@ -18,11 +18,13 @@ use super::{
     super::{
         ClusterNews,
         actions::Job,
-        survey::{Baggage, Known, lacking, survey},
-        talk::{LOCK, Talk, caught},
+        members::{self, Talks, claim, take_leave},
+        survey::{Baggage, Known, lacking},
+        talk::{Talk, caught},
     },
     Following, endpoint,
     failing::Votes,
+    mending::Found,
     rejoining::Rejoined,
 };
 use crate::{Account, conversation::Way};
@@ -31,8 +33,6 @@ use crate::{Account, conversation::Way};
 const STEPS: [&str; 5] = ["step", "server", "ms", "result", "detail"];
 /// Columns of what a check is answered with.
 const FINDINGS: [&str; 3] = ["server", "verdict", "detail"];
-/// How long taking leave of the servers may take.
-const FAREWELL_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// What an operator asks for.
 #[derive(Debug)]
@@ -76,6 +76,8 @@ pub(in super::super) enum Told {
     FailoverStep { cluster: String, run: u64, step: u32, result: Result<Done, Failure> },
     /// A server replicates again, or does not.
     Rejoined(String, Box<Rejoined>),
+    /// What was found of a failover that was cut short.
+    Mended(String, Result<Found, String>),
 }
 
 impl Told {
@@ -83,15 +85,13 @@ impl Told {
         match self {
             Self::Surveyed(cluster, _)
             | Self::Rejoined(cluster, _)
+            | Self::Mended(cluster, _)
             | Self::Done { cluster, .. }
             | Self::Voted { cluster, .. }
             | Self::FailoverStep { cluster, .. } => cluster,
         }
     }
 }
-
-/// Servers by what is said to them.
-pub(super) type Talks = HashMap<HostId, Arc<Mutex<Talk>>>;
 
 /// What a switchover begins with.
 pub(in super::super) struct Prepared {
@@ -100,6 +100,15 @@ pub(in super::super) struct Prepared {
     members: Vec<Surveyed>,
     baggage: HashMap<HostId, Baggage>,
     talks: Talks,
+    /// Why it can't begin, if another proxy is at it.
+    claimed: Result<(), String>,
+}
+
+/// Members that are claimed beside the writer.
+struct Others {
+    asked: Vec<(HostId, String)>,
+    /// How many could be, if all answered.
+    voters: usize,
 }
 
 /// Everything about switchovers of one cluster.
@@ -194,11 +203,11 @@ impl Following {
             Ok((wish, talks)) => {
                 let cluster = self.configured.entry.name.clone();
                 let known = self.known();
-                let near: HashMap<HostId, bool> =
-                    self.servers.iter().map(|(id, it)| (*id, it.writer.is_near)).collect();
+                let near = self.servers.iter().map(|(id, it)| (*id, it.writer.is_near)).collect();
+                let others = self.others(wish.writer);
                 let told = told.clone();
                 tokio::spawn(async move {
-                    let prepared = survey_all(request, wish, talks, known, &near).await;
+                    let prepared = survey_all(request, wish, talks, known, (near, others)).await;
                     // The configuration may have changed meanwhile; who asked is told by that.
                     drop(told.send(Told::Surveyed(cluster, Box::new(prepared))).await);
                 });
@@ -259,6 +268,21 @@ impl Following {
         talks.collect()
     }
 
+    /// Members with their names, in the order in which every proxy claims them.
+    pub(super) fn in_order(&self, hosts: impl Iterator<Item = HostId>) -> Vec<(HostId, String)> {
+        let mut named: Vec<_> = hosts.map(|host| (host, self.address(host))).collect();
+        named.sort_by(|(_, one), (_, other)| one.cmp(other));
+        named
+    }
+
+    /// Members that are claimed beside the writer. Those that refuse connections are gone for
+    /// certain: nobody else can claim anything there.
+    fn others(&self, writer: HostId) -> Others {
+        let is_other = |host: &HostId| *host != writer && !self.cluster.refuses(*host);
+        let asked = self.in_order(self.servers.keys().copied().filter(is_other));
+        Others { voters: asked.len(), asked }
+    }
+
     /// Who writes, whatever the kind of the cluster.
     fn writer_now(&self) -> Option<HostId> {
         let mut members = self.cluster.members();
@@ -280,6 +304,7 @@ impl Following {
     pub(in super::super) fn take_told(&mut self, now_ms: u64, told: Told) {
         match told {
             Told::Surveyed(_, prepared) => self.begin(now_ms, *prepared),
+            Told::Mended(_, found) => self.mending.found = Some(found),
             Told::Rejoined(_, rejoined) => self.take_rejoined(now_ms, *rejoined),
             Told::Voted { run, votes, .. } => self.take_votes(now_ms, run, *votes),
             Told::FailoverStep { run, step, result, .. } => {
@@ -297,11 +322,11 @@ impl Following {
 
     /// Judges what members have said, and begins if nothing is in the way.
     fn begin(&mut self, now_ms: u64, prepared: Prepared) {
-        let Prepared { request, wish, members, mut baggage, talks } = prepared;
+        let Prepared { request, wish, members, mut baggage, talks, claimed } = prepared;
         let checked = check(&wish, &members);
         let rows = self.findings(&checked);
         let blocking = |it: &&Finding| it.blocks;
-        let reasons: Vec<String> = checked
+        let mut reasons: Vec<String> = checked
             .findings
             .iter()
             .filter(blocking)
@@ -310,6 +335,7 @@ impl Following {
                 None => finding.what.clone(),
             })
             .collect();
+        reasons.extend(claimed.err());
         let failed = match (reasons.is_empty(), self.writer_now() == Some(wish.writer)) {
             (false, _) => Some(reasons.join("; ")),
             (true, false) => Some("another server writes by now".to_owned()),
@@ -390,6 +416,13 @@ impl Following {
         if ![plan.old, plan.new].iter().all(|host| self.servers.contains_key(host)) {
             let why = "one of its servers is no member of the cluster any more";
             return self.with_run(now_ms, |run, orders| run.switchover.abandon(why, orders));
+        }
+        let (old, new) = (plan.old, plan.new);
+        let is_group = plan.way == SwitchWay::Group;
+        let other = self.cluster.contenders().find(|it| *it != old && *it != new);
+        if let Some(other) = other.filter(|_| !is_group) {
+            let why = format!("{} takes writes", self.address(other));
+            return self.with_run(now_ms, |run, orders| run.switchover.overtaken(&why, orders));
         }
         if run.switchover.is_draining() {
             let old = self.servers.get(&plan.old);
@@ -495,45 +528,26 @@ impl Following {
     }
 }
 
-/// Asks the replicas, and then the writer, so that it has all that they have.
+/// Asks the replicas, and then the writer, so that it has all that they have. Unless it is only a
+/// check, the switchover is claimed then: on the writer, and on most of the replicas, of which a
+/// failover by another proxy would have to claim most.
 async fn survey_all(
     request: SwitchoverRequest,
     wish: Wish,
     talks: Talks,
     known: Vec<Known>,
-    near: &HashMap<HostId, bool>,
+    (near, others): (HashMap<HostId, bool>, Others),
 ) -> Prepared {
-    let known = Arc::new(known);
-    let ask = |host: HostId| {
-        let (talk, known, is_group) =
-            (talks.get(&host).cloned(), Arc::clone(&known), wish.is_group);
-        tokio::spawn(async move {
-            let talk = talk.ok_or("it is no member any more")?;
-            let mut talk = talk.lock().await;
-            survey(&mut talk, &known, is_group).await
-        })
-    };
+    let how = (&Arc::new(known), wish.is_group);
     let replicas = talks.keys().copied().filter(|host| *host != wish.writer);
-    let asked: Vec<_> = replicas.map(|host| (host, ask(host))).collect();
-    let mut answers = Vec::new();
-    for (host, asked) in asked {
-        answers.push((host, asked.await));
-    }
-    answers.push((wish.writer, ask(wish.writer).await));
-    let (mut members, mut baggage) = (Vec::new(), HashMap::new());
-    for (host, answer) in answers {
-        let answer = answer.unwrap_or_else(|error| Err(error.to_string()));
-        let survey = answer.map(|(survey, own)| {
-            baggage.insert(host, own);
-            survey
-        });
-        let is_near = near.get(&host).copied().unwrap_or(true);
-        members.push(Surveyed { host, survey, is_near });
-    }
-    members.sort_by_key(|member| member.host);
+    let mut told = members::Told::default();
+    told.ask(replicas, &talks, how, &near).await;
+    told.ask([wish.writer], &talks, how, &near).await;
+    let members::Told { mut members, baggage } = told;
+    let mut claimed = Ok(());
     if let Some(talk) = talks.get(&wish.writer) {
         let mut talk = talk.lock().await;
-        let finished = finish(&mut talk, &wish, request.is_check, &mut members);
+        let finished = finish(&mut talk, &wish, &mut members);
         if tokio::time::timeout(Duration::from_secs(5), finished).await.is_err() {
             talk.forget();
             if let Some(it) = members.iter_mut().find(|it| it.host == wish.writer) {
@@ -541,41 +555,39 @@ async fn survey_all(
             }
         }
     }
-    Prepared { request, wish, members, baggage, talks }
+    if !request.is_check {
+        claimed = claim(&[(wish.writer, "the writer".to_owned())], 1, &talks).await;
+        if claimed.is_ok() && !wish.is_group {
+            claimed = claim(&others.asked, others.voters, &talks).await;
+        }
+    }
+    Prepared { request, wish, members, baggage, talks, claimed }
 }
 
-/// Asks the writer for what it lacks of its replicas, and notes the switchover there.
-async fn finish(talk: &mut Talk, wish: &Wish, is_check: bool, members: &mut [Surveyed]) {
+/// Asks the writer for what it lacks of its replicas.
+async fn finish(talk: &mut Talk, wish: &Wish, members: &mut [Surveyed]) {
     use trunkline_cluster::switchover::check::Family;
-    let is_writer = |member: &&mut Surveyed| member.host == wish.writer;
     let family = |survey: &Survey| survey.family;
     let writer = members.iter().find(|member| member.host == wish.writer);
-    let Some(Ok(of_writer)) = writer.map(|member| member.survey.as_ref().map(family)) else {
+    let of_writer = writer.and_then(|member| member.survey.as_ref().ok()).map(family);
+    if of_writer != Some(Family::MySql) || wish.is_group {
         return;
-    };
-    let mut result = Ok(());
-    if of_writer == Family::MySql && !wish.is_group {
-        let replicas = members.iter_mut().filter(|member| member.host != wish.writer);
-        let mut surveys: Vec<&mut Survey> =
-            replicas.filter_map(|member| member.survey.as_mut().ok()).collect();
-        let positions: Vec<String> = surveys.iter().map(|it| it.position.clone()).collect();
-        result = lacking(talk, &positions).await.map(|lacking| {
+    }
+    let replicas = members.iter_mut().filter(|member| member.host != wish.writer);
+    let mut surveys: Vec<&mut Survey> =
+        replicas.filter_map(|member| member.survey.as_mut().ok()).collect();
+    let positions: Vec<String> = surveys.iter().map(|it| it.position.clone()).collect();
+    let failed = match lacking(talk, &positions).await {
+        Ok(lacking) => {
             for (survey, errant) in surveys.iter_mut().zip(lacking) {
                 survey.errant = errant;
             }
-        });
-    }
-    let mut is_claimed = false;
-    if !is_check && result.is_ok() {
-        let lock = format!("SELECT GET_LOCK('{LOCK}', 0)");
-        result = talk.value(&lock).await.map(|locked| is_claimed = locked != "1");
-    }
-    if let Some(writer) = members.iter_mut().find(is_writer) {
-        match (result, &mut writer.survey) {
-            (Err(failed), survey) => *survey = Err(failed.why),
-            (Ok(()), Ok(survey)) => survey.is_claimed |= is_claimed,
-            (Ok(()), Err(_)) => {}
+            return;
         }
+        Err(failed) => failed,
+    };
+    if let Some(writer) = members.iter_mut().find(|member| member.host == wish.writer) {
+        writer.survey = Err(failed.why);
     }
 }
 
@@ -587,15 +599,5 @@ pub(super) fn shortened(text: &str) -> String {
     match text.char_indices().nth(EVIDENCE_LEN_MAX) {
         Some((at, _)) => format!("{}…", text.get(..at).unwrap_or_default()),
         None => text.to_owned(),
-    }
-}
-
-/// Ends all connections.
-pub(super) fn take_leave(talks: Talks) {
-    for talk in talks.into_values() {
-        tokio::spawn(async move {
-            let mut talk = talk.lock().await;
-            drop(tokio::time::timeout(FAREWELL_TIME_MAX, talk.end()).await);
-        });
     }
 }
