@@ -178,7 +178,7 @@ pub async fn keep_following(
                 following.look_at_rejoin(&Arc::clone(&tls.borrow()), &tells);
                 following.ask_due(now_ms(), &Arc::clone(&tls.borrow()), &board, &answers);
                 following.carry_out(&board, &news);
-                following.start_steps(&tells);
+                following.start_steps(&tells, &aids);
                 following.start_failover_steps(now_ms(), &tells, &aids);
                 following.mend(now_ms(), &Arc::clone(&tls.borrow()), &tells, &aids);
             }
