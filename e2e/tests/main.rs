@@ -39,6 +39,7 @@ mod infile;
 mod kill;
 mod lag;
 mod lazy;
+mod packaging;
 mod pause;
 mod pinning;
 mod prepared;

@@ -111,7 +111,8 @@ fn process<'a>(out: &mut Exposition<'a>, report: &'a Report) {
     put_catalog(out, &process.catalog);
     put_memory(out, &process.memory);
     put_control_plane(out, process.admin, process.http);
-    let lost = [("query", process.lost_lines.query), ("audit", process.lost_lines.audit)];
+    let lines = &process.lost_lines;
+    let lost = [("query", lines.query), ("slow", lines.slow), ("audit", lines.audit)];
     let lost = lost.into_iter().map(|(log, count)| (log.to_owned(), count));
     out.labelled(&metrics::LOG_LINES_LOST, lost);
     let control = [("taken", process.control.orders), ("refused", process.control.refused)];

@@ -14,8 +14,9 @@ const ROLLED_BACK: u16 = 1213;
 const ROLLED_BACK_TEXT: &str = "as its connection to";
 
 /// How what the proxy runs in front of a statement begins, and what it runs on another connection.
-const PROXYS: [&str; 8] = [
+const PROXYS: [&str; 9] = [
     "KILL ",
+    "SET @@SESSION.collation_connection=@@SESSION.collation_connection",
     "SET @@SESSION.autocommit=1,",
     "SET @@SESSION.session_track_system_variables=",
     "SET @@SESSION.last_insert_id=",

@@ -821,17 +821,27 @@ settings! {
     /// `trunkline_statement_slow_total`): longer than this.
     long_query_time: u64 = 1_000, Range::Numbers(0, 20 * DAY_MS), "ms", Live, "0.1.0";
 
+    /// File of the slow log: what took as long as `slow_log_threshold`, in MySQL's own form, which
+    /// `mysqldumpslow` and `pt-query-digest` read. `query_log_redact` counts here as well. Empty
+    /// switches it off.
+    slow_log: String = String::new(), Range::Text(4_096), "", Live, "0.1.0";
+
+    /// How long a statement must take to be in the slow log.
+    slow_log_threshold: u64 = 1_000, Range::Numbers(0, 20 * DAY_MS), "ms", Live, "0.1.0";
+
     /// One of so many statements is in the query log; those with an error always are.
     query_log_sample: u32 = 1, Range::Numbers(1, 1_000_000), "statements", Live, "0.1.0";
 
-    /// Whether the query log has digests in place of texts, so that no literal is in it.
+    /// Whether the query log and the slow log have digests in place of texts, so that no literal is
+    /// in them.
     query_log_redact: bool = true, Range::All, "", Live, "0.1.0";
 
     /// File of the audit log: a line of JSON for each login, each end of a session, and each change
     /// by an administrator. Empty switches it off.
     audit_log: String = String::new(), Range::Text(4_096), "", Live, "0.1.0";
 
-    /// How long a file of the query log or audit log gets before it is renamed: `.1` is the latest.
+    /// How long a file of the query log, the slow log or the audit log gets before it is renamed:
+    /// `.1` is the latest.
     event_log_size: u64 = 104_857_600, Range::Numbers(4_096, 1_099_511_627_776), "bytes", Live,
         "0.1.0";
 

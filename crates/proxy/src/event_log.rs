@@ -1,4 +1,5 @@
-//! The thread that writes the query log and the audit log, so that no worker waits for a disk.
+//! The thread that writes the query log, the slow log and the audit log, so that no worker waits
+//! for a disk.
 
 use std::{
     fs::{self, File},
@@ -33,6 +34,8 @@ const QUEUE_LOOK: Duration = Duration::from_millis(10);
 pub enum Log {
     /// Statements.
     Query,
+    /// Statements that took long.
+    Slow,
     /// Logins and changes.
     Audit,
 }
@@ -60,6 +63,7 @@ pub struct EventLog {
 #[derive(Debug, Default)]
 struct Lost {
     query: AtomicU64,
+    slow: AtomicU64,
     audit: AtomicU64,
 }
 
@@ -67,6 +71,7 @@ impl Lost {
     fn of(&self, log: Log) -> &AtomicU64 {
         match log {
             Log::Query => &self.query,
+            Log::Slow => &self.slow,
             Log::Audit => &self.audit,
         }
     }
@@ -171,6 +176,7 @@ struct Failure {
 #[derive(Debug)]
 struct Files {
     query: LogFile,
+    slow: LogFile,
     audit: LogFile,
     len_max: u64,
     kept: u32,
@@ -188,12 +194,23 @@ impl Files {
             waiting: 0,
             failure: None,
         };
-        Self { query: file(Log::Query), audit: file(Log::Audit), len_max: 0, kept: 0 }
+        Self {
+            query: file(Log::Query),
+            slow: file(Log::Slow),
+            audit: file(Log::Audit),
+            len_max: 0,
+            kept: 0,
+        }
+    }
+
+    fn all(&mut self) -> [&mut LogFile; 3] {
+        [&mut self.query, &mut self.slow, &mut self.audit]
     }
 
     fn configure(&mut self, settings: &Settings) {
         (self.len_max, self.kept) = (settings.event_log_size, settings.event_log_files);
         self.query.point_at(&settings.query_log);
+        self.slow.point_at(&settings.slow_log);
         self.audit.point_at(&settings.audit_log);
     }
 
@@ -205,8 +222,7 @@ impl Files {
                 next = messages.try_recv().ok();
             }
             // What is written is in the file before the thread rests.
-            self.query.flush();
-            self.audit.flush();
+            self.all().into_iter().for_each(LogFile::flush);
             let late = lock(late).take();
             if let Some(settings) = late {
                 self.configure(&settings);
@@ -216,16 +232,19 @@ impl Files {
 
     fn take(&mut self, message: Message) {
         match message {
-            Message::Line(Log::Query, line) => self.query.write(&line, self.len_max, self.kept),
-            Message::Line(Log::Audit, line) => self.audit.write(&line, self.len_max, self.kept),
-            Message::Configure(settings) => self.configure(&settings),
-            Message::Reopen => {
-                self.query.close();
-                self.audit.close();
+            Message::Line(log, line) => {
+                let (len_max, kept) = (self.len_max, self.kept);
+                let file = match log {
+                    Log::Query => &mut self.query,
+                    Log::Slow => &mut self.slow,
+                    Log::Audit => &mut self.audit,
+                };
+                file.write(&line, len_max, kept);
             }
+            Message::Configure(settings) => self.configure(&settings),
+            Message::Reopen => self.all().into_iter().for_each(LogFile::close),
             Message::Flush(done) => {
-                self.query.flush();
-                self.audit.flush();
+                self.all().into_iter().for_each(LogFile::flush);
                 // Who asked may have gone.
                 let _ = done.try_send(());
             }

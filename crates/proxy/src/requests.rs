@@ -58,7 +58,10 @@ impl Outside {
                 }
             }
             Request::StoreShared(store) => self.parts.shared_cache.store(store),
-            Request::LogQuery(event) => self.log(worker, Log::Query, event.line(unix_us())),
+            Request::LogQuery(event) => {
+                let log = if event.is_slow() { Log::Slow } else { Log::Query };
+                self.log(worker, log, event.line(unix_us()));
+            }
             Request::LogSession(event) => self.log(worker, Log::Audit, event.line(unix_us())),
             Request::Log(line) if line.is_warning => warn!("{}", line.text),
             Request::Log(line) => info!("{}", line.text),

@@ -12,7 +12,12 @@ const LONG_MIN: usize = 2 * BLOCK;
 
 /// The first 64 bits of SpookyHash V2's 128 over `message`, both seeds being `seed`.
 pub fn hash64(message: &[u8], seed: u64) -> u64 {
-    if message.len() < LONG_MIN { short(message, seed) } else { long(message, seed) }
+    hash128_first(message, [seed, seed])
+}
+
+/// The first 64 bits of SpookyHash V2's 128 over `message`.
+pub fn hash128_first(message: &[u8], seeds: [u64; 2]) -> u64 {
+    if message.len() < LONG_MIN { short(message, seeds) } else { long(message, seeds) }
 }
 
 /// The words of whole blocks, in little-endian order.
@@ -49,8 +54,50 @@ fn part(bytes: &[u8]) -> u64 {
     }
 }
 
-fn short(message: &[u8], seed: u64) -> u64 {
-    let [mut a, mut b, mut c, mut d] = [seed, seed, CONST, CONST];
+/// The hash of a message that comes in parts.
+#[derive(Debug, Clone)]
+pub struct Stream {
+    seeds: [u64; 2],
+    /// What the blocks so far have come to, once the message is long.
+    state: Option<[u64; WORDS]>,
+    /// What is in no block yet.
+    pending: Vec<u8>,
+}
+
+impl Stream {
+    /// An empty message.
+    pub const fn new(seeds: [u64; 2]) -> Self {
+        Self { seeds, state: None, pending: Vec::new() }
+    }
+
+    /// Whether no byte has come.
+    pub fn is_empty(&self) -> bool {
+        self.state.is_none() && self.pending.is_empty()
+    }
+
+    /// Adds a part.
+    pub fn update(&mut self, part: &[u8]) {
+        self.pending.extend_from_slice(part);
+        if self.state.is_none() && self.pending.len() < LONG_MIN {
+            return;
+        }
+        let mut state = self.state.unwrap_or_else(|| begin(self.seeds));
+        let left = eat(&mut state, &self.pending).len();
+        self.state = Some(state);
+        self.pending.drain(..self.pending.len() - left);
+    }
+
+    /// The first 64 bits of the hash's 128, as [`hash128_first`] has them of the whole message.
+    pub fn finish(self) -> u64 {
+        match self.state {
+            Some(state) => end(state, &self.pending),
+            None => short(&self.pending, self.seeds),
+        }
+    }
+}
+
+fn short(message: &[u8], [first, second]: [u64; 2]) -> u64 {
+    let [mut a, mut b, mut c, mut d] = [first, second, CONST, CONST];
     let (blocks, mut rest) = message.as_chunks::<32>();
     for block in blocks {
         let [low, low_end, high, high_end] = words(block);
@@ -119,12 +166,27 @@ fn short_end([mut a, mut b, mut c, mut d]: [u64; 4]) -> u64 {
     a.wrapping_add(d).rotate_left(63)
 }
 
-fn long(message: &[u8], seed: u64) -> u64 {
-    let mut state = [seed, seed, CONST, seed, seed, CONST, seed, seed, CONST, seed, seed, CONST];
+fn long(message: &[u8], seeds: [u64; 2]) -> u64 {
+    let mut state = begin(seeds);
+    let rest = eat(&mut state, message);
+    end(state, rest)
+}
+
+fn begin([a, b]: [u64; 2]) -> [u64; WORDS] {
+    [a, b, CONST, a, b, CONST, a, b, CONST, a, b, CONST]
+}
+
+/// Eats whole blocks. What is left.
+fn eat<'a>(state: &mut [u64; WORDS], message: &'a [u8]) -> &'a [u8] {
     let (blocks, rest) = message.as_chunks::<BLOCK>();
     for block in blocks {
-        mix(&mut state, &words(block));
+        mix(state, &words(block));
     }
+    rest
+}
+
+/// The hash, with what comes behind the last whole block.
+fn end(mut state: [u64; WORDS], rest: &[u8]) -> u64 {
     let mut last = [0; BLOCK];
     if let Some(begin) = last.get_mut(..rest.len()) {
         begin.copy_from_slice(rest);
@@ -174,5 +236,29 @@ mod tests {
     fn hashes_as_proxysql_does() {
         assert_eq!(hash64(b"select ?", 0), 0x1E09_2DAE_FFBB_F262);
         assert_eq!(hash64(b"SELECT * FROM db.t1", 0), 0x4E3C_CFB3_1C81_365A);
+    }
+
+    #[test]
+    fn parts_are_hashed_as_their_whole() {
+        let message: Vec<u8> = (0..=255).cycle().take(700).collect();
+        for len in 0..=message.len() {
+            let whole = &message[..len];
+            for part in [1, 7, 95, 96, 97, 191, 192, 193, 700] {
+                let mut stream = Stream::new([13, 4]);
+                whole.chunks(part).for_each(|part| stream.update(part));
+                assert_eq!(stream.is_empty(), len == 0);
+                assert_eq!(stream.finish(), hash128_first(whole, [13, 4]), "{len} by {part}");
+            }
+        }
+    }
+
+    /// What a ProxySQL 2.4.1 wrote to its log of one row of `mysql_servers` (the example in its
+    /// documentation of the error log), and another one of two rows (replication-manager#560).
+    #[test]
+    fn hashes_with_two_seeds_as_proxysql_does() {
+        let row = b"0127.0.0.133060010200000test server";
+        assert_eq!(hash128_first(row, [19, 3]), 17_518_514_293_925_156_575);
+        let rows = b"10172.24.47.1323306001010005000011172.24.47.1313306001000100050000";
+        assert_eq!(hash128_first(rows, [19, 3]), 0x857A_656F_D265_FD5E);
     }
 }

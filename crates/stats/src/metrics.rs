@@ -138,7 +138,7 @@ metrics! {
     ADMIN_STATEMENT_REFUSALS: Counter "trunkline_admin_statement_refusals_total" ["cause"]
         "Statements of users of statistics that took more than they may (limit), or waited too long for another one of the same user (busy)."
     LOG_LINES_LOST: Counter "trunkline_log_lines_lost_total" ["log"]
-        "Lines of the query log (query) and the audit log (audit) that could not be written: the disk is full, or fails."
+        "Lines of the query log (query) and the audit log (audit), and entries of the slow log (slow), that could not be written: the disk is full, or fails."
     CONTROL_ORDERS: Counter "trunkline_control_orders_total" ["outcome"]
         "Orders on the control socket: taken, or refused because of the account, the process that was meant, or their form."
     HTTP_CONNECTIONS: Gauge "trunkline_http_connections" []

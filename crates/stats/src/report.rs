@@ -201,6 +201,8 @@ pub struct AdminFigures {
 pub struct LostLines {
     /// Of the query log.
     pub query: u64,
+    /// Of the slow log.
+    pub slow: u64,
     /// Of the audit log.
     pub audit: u64,
 }

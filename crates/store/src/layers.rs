@@ -77,6 +77,19 @@ impl<'a> StoredRow<'a> {
     }
 }
 
+/// Which rows of a table are read, as parts of a `SELECT`.
+#[derive(Debug, Clone, Copy)]
+pub struct Chosen {
+    /// The table's name in every layer.
+    pub table: &'static str,
+    /// The columns, or expressions of them.
+    pub columns: &'static str,
+    /// The condition that a row meets.
+    pub only: &'static str,
+    /// What they are sorted by.
+    pub order: &'static str,
+}
+
 impl Store {
     /// Copies a module from one layer to another, all of it or nothing. The number of rows.
     ///
@@ -296,6 +309,28 @@ impl Store {
             if visit(StoredRow { row, width }).is_break() {
                 break;
             }
+        }
+        Ok(())
+    }
+
+    /// Shows each of some rows of a table in a layer, in an order.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub fn visit_chosen(
+        &self,
+        layer: Layer,
+        rows: &Chosen,
+        mut visit: impl FnMut(StoredRow<'_>),
+    ) -> Result<(), SqlError> {
+        let Chosen { table, columns, only, order } = rows;
+        let from = layer.table(table);
+        let sql = format!("SELECT {columns} FROM {from} WHERE {only} ORDER BY {order}");
+        let mut stmt = self.conn.prepare(&sql)?;
+        let width = stmt.column_count();
+        let mut found = stmt.query([])?;
+        while let Some(row) = found.next()? {
+            visit(StoredRow { row, width });
         }
         Ok(())
     }

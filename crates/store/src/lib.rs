@@ -31,7 +31,7 @@ mod functions;
 pub use access::Access;
 pub use error::{SqlError, StoreError};
 pub use history::{Revision, RevisionRow};
-pub use layers::{Difference, Layer, StoredRow};
+pub use layers::{Chosen, Difference, Layer, StoredRow};
 pub use module::Module;
 pub use open::{Place, Store, VariableCheck};
 pub use run::{Answer, Column, ColumnKind, Limits, Prepared, RowSet};

@@ -5,6 +5,7 @@ pub(crate) mod balance;
 pub(crate) mod client;
 pub(crate) mod frames;
 pub(crate) mod half_open;
+pub(crate) mod leases;
 pub(crate) mod memory;
 pub(crate) mod session;
 mod statement;

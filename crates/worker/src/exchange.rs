@@ -24,6 +24,7 @@ mod repeated;
 pub(crate) mod rolled_back;
 pub(crate) mod send;
 mod shared;
+mod slow_log;
 mod state;
 mod timed_out;
 mod unknown_names;

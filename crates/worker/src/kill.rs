@@ -405,8 +405,10 @@ impl Exchange {
             _ => None,
         };
         // What runs at a server may be over when the KILL arrives; of a read it does not matter.
+        let waits = client.waits_for_repetition();
         let may_be_done = matches!(&client.phase, Phase::Running(statement)
-            if matches!(statement.stage, Stage::Sent(_)) && !statement.meaning.is_read);
+            if matches!(statement.stage, Stage::Sent(_)) && !statement.meaning.is_read)
+            && waits.is_none();
         let is_shared = matches!(&client.phase,
             Phase::Running(statement) if matches!(statement.stage, Stage::Shared(_)));
         let logs_in = running_seq.filter(|seq| *seq != 1);
@@ -430,6 +432,7 @@ impl Exchange {
             | Phase::Closing => None,
         };
         let seq = match conn {
+            _ if waits.is_some() => waits.filter(|waits| *waits).map(|_| 1),
             Some(conn) => logs_in.or_else(|| {
                 self.core.servers.conns.get(conn).and_then(|conn| break_off_seq(conn, client.id))
             }),

@@ -1,10 +1,10 @@
 //! The query log and the audit log.
 
-use std::{collections::HashSet, fs, time::Duration};
+use std::{collections::HashSet, fs, process::Command, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use trunkline_testkit::{SqlClient, Trunkline, wait_until};
+use trunkline_testkit::{SqlClient, Trunkline, find_program, wait_until};
 
 use super::begin;
 use crate::backends::{self, Config, PASSWORD};
@@ -84,6 +84,35 @@ fn statements_and_changes_are_lines_of_json() -> Result<()> {
     Ok(())
 }
 
+/// What took long is in the slow log, without its literals, and MariaDB's own program reads it.
+#[test]
+fn slow_statements_are_an_entry_that_programs_read() -> Result<()> {
+    let Some(server) = backends::mariadb("slow_statements_are_an_entry_that_programs_read")? else {
+        return Ok(());
+    };
+    let (proxy, mut admin) = begin(server, "adm_slow")?;
+    let slow = proxy.data_folder().join("slow.log");
+    admin.sql(&format!("SET trunkline-slow_log = '{}'", slow.display()))?;
+    admin.sql("SET trunkline-slow_log_threshold = 200; LOAD TRUNKLINE VARIABLES TO RUNTIME")?;
+    let mut client = proxy.connect("adm_slow", PASSWORD, "")?;
+    client.sql("SELECT SLEEP(0.25), 'secret'")?;
+    client.execute("SELECT SLEEP(?), 'secret', 1", &["0.25"])?;
+    client.sql("SELECT 'not slow'")?;
+    admin.sql("PROXYSQL FLUSH LOGS")?;
+
+    let text = fs::read_to_string(&slow)?;
+    ensure!(!text.contains("secret") && !text.contains("slow'"), "{text}");
+    ensure!(text.matches("# Query_time: 0.").count() == 2, "{text}");
+    ensure!(text.contains("# User@Host: adm_slow[adm_slow] @  [127.0.0.1]"), "{text}");
+    ensure!(text.contains(&format!("Server: {}", server.address())), "{text}");
+    let program = find_program("mariadb-dumpslow").context("no mariadb-dumpslow")?;
+    let output = Command::new(program).arg(&slow).output()?;
+    let summary = String::from_utf8_lossy(&output.stdout);
+    ensure!(summary.matches("Count: 1  Time=0.2").count() == 2, "{summary}");
+    ensure!(summary.contains("SELECT SLEEP(?),?"), "{summary}");
+    Ok(())
+}
+
 /// A log that is a pipe or a link is not written, said once, and holds up neither `FLUSH LOGS` nor
 /// the stop.
 #[test]
@@ -92,7 +121,7 @@ fn a_log_that_is_no_file_holds_nobody_up() -> Result<()> {
     let mut admin = super::administrator(&proxy)?;
     let folder = proxy.data_folder();
     let (pipe, link, target) = (folder.join("pipe"), folder.join("link"), folder.join("target"));
-    ensure!(std::process::Command::new("mkfifo").arg(&pipe).status()?.success());
+    ensure!(Command::new("mkfifo").arg(&pipe).status()?.success());
     std::os::unix::fs::symlink(&target, &link)?;
     for (path, reason) in [(&pipe, "it is not a regular file"), (&link, "it is a symbolic link")] {
         let mark = proxy.log_mark();

@@ -11,9 +11,8 @@ use trunkline_net::private;
 use trunkline_store::{Layer, Module, RevisionRow, SqlError, Store, Value};
 
 use super::{
-    AdminService, FirstRow, Refused, Reply, Session,
+    AdminService, FirstRow, Refused, Reply, Session, checksum,
     document::{self, LoadedConfig, MakeError},
-    fingerprint::Fingerprint,
     is_secret,
     programs::jobs,
     reply::texts,
@@ -217,39 +216,24 @@ impl AdminService {
         }
     }
 
-    /// The checksum of a module, or of one of its tables.
+    /// The checksum of a module, or of one of its tables, under the name that was asked for.
     pub(super) async fn checksum(
         &self,
+        name: String,
         module: Module,
         table: Option<&'static str>,
         is_disk: bool,
     ) -> Result<Reply, Refused> {
         let layer = if is_disk { Layer::Disk } else { Layer::Memory };
-        let name = table.or(module.tables().first().copied()).unwrap_or("global_variables");
         let sum = self
-            .with_store(move |store| {
-                let mut sum = Fingerprint::default();
-                match table {
-                    Some(table) => sum.eat_table(store, layer, table)?,
-                    None => sum.eat_module(store, layer, module)?,
-                }
-                Ok(sum)
-            })
+            .with_store(move |store| Ok(checksum::of_layer(store, layer, module, table)?))
             .await?;
-        let sums = vec![vec![name.to_owned(), sum.to_string()]];
+        let sums = vec![vec![name, checksum::short(sum)]];
         Ok(Reply::Rows(texts(&["table", "checksum"], sums)))
     }
 
     pub(super) async fn global_checksum(&self) -> Result<Reply, Refused> {
-        let sum = self
-            .with_store(|store| {
-                let mut sum = Fingerprint::default();
-                for module in Module::ALL {
-                    sum.eat_module(store, Layer::Runtime, module)?;
-                }
-                Ok(sum)
-            })
-            .await?;
+        let sum = self.with_store(|store| Ok(checksum::global(store)?)).await?;
         Ok(Reply::Rows(texts(&["CHECKSUM"], vec![vec![sum.to_string()]])))
     }
 }
@@ -382,36 +366,12 @@ fn check_admin(store: &Store, module: Module) -> Result<(), Refused> {
     accounts.check_public(&variables).map_err(Refused::wrong_value)
 }
 
-/// The name of a module in `runtime_checksums_values`, for those that ProxySQL has there.
-fn checksum_name(module: Module) -> Option<&'static str> {
-    match module {
-        Module::MysqlServers => Some("mysql_servers"),
-        Module::MysqlUsers => Some("mysql_users"),
-        Module::MysqlQueryRules => Some("mysql_query_rules"),
-        Module::MysqlVariables => Some("mysql_variables"),
-        Module::AdminVariables => Some("admin_variables"),
-        Module::ProxysqlServers => Some("proxysql_servers"),
-        Module::TrunklineVariables
-        | Module::MysqlFirewall
-        | Module::Scheduler
-        | Module::Restapi
-        | Module::SqliteserverVariables
-        | Module::ClickhouseVariables
-        | Module::LdapVariables
-        | Module::ClickhouseUsers => None,
-    }
-}
-
 /// Notes that a module runs.
 pub(super) fn note_checksum(store: &mut Store, module: Module) -> Result<(), SqlError> {
-    let Some(name) = checksum_name(module) else { return Ok(()) };
-    let mut sum = Fingerprint::default();
-    sum.eat_module(store, Layer::Runtime, module)?;
-    if module == Module::MysqlServers {
-        // ProxySQL's name for the servers as they were configured; no monitor changes them here.
-        store.note_checksum("mysql_servers_v2", unix_sec(), &sum.to_string())?;
+    for (name, sum) in checksum::of_running(store, module)? {
+        store.note_checksum(name, unix_sec(), &checksum::padded(sum))?;
     }
-    store.note_checksum(name, unix_sec(), &sum.to_string())
+    Ok(())
 }
 
 /// Seconds of Unix time.

@@ -6,9 +6,9 @@
 //! [`start`](mod@start) (what runs first).
 
 mod audit;
+mod checksum;
 mod digests;
 pub(crate) mod document;
-mod fingerprint;
 mod load;
 mod numbers;
 mod paused;
@@ -534,8 +534,8 @@ impl AdminService {
             }
             Command::SaveConfig(path) => self.save_config(path).await,
             Command::GlobalChecksum => self.global_checksum().await,
-            Command::Checksum { module, table, is_disk } => {
-                self.checksum(module, table, is_disk).await
+            Command::Checksum { name, module, table, is_disk } => {
+                self.checksum(name, module, table, is_disk).await
             }
             Command::Kill { id, is_query } => match self.runtime.kill(id, is_query).await {
                 Ok(()) => Ok(Reply::ok()),

@@ -49,6 +49,8 @@ pub enum Command {
     GlobalChecksum,
     /// The checksum of a module in MEMORY or DISK.
     Checksum {
+        /// What was asked for, in upper case.
+        name: String,
         /// Whose.
         module: Module,
         /// Of this table alone.
@@ -264,12 +266,12 @@ fn checksum(words: &[&str]) -> Result<Command, String> {
     };
     if of_servers.is_some() {
         let module = Module::MysqlServers;
-        return Ok(Command::Checksum { module, table: of_servers, is_disk });
+        return Ok(Command::Checksum { name, module, table: of_servers, is_disk });
     }
     let module = Module::ALL.into_iter().find(|module| module.name() == name);
     let module = module.ok_or_else(|| format!("there is no checksum of `{name}`"))?;
     let table = (module == Module::MysqlQueryRules).then_some("mysql_query_rules");
-    Ok(Command::Checksum { module, table, is_disk })
+    Ok(Command::Checksum { name, module, table, is_disk })
 }
 
 /// `EXPLAIN ROUTE [USER name] [SCHEMA name]` and the statement, in quotes or not.

@@ -17,6 +17,8 @@ pub struct TrackerFilter {
     named: Option<Arc<Vec<Box<[u8]>>>>,
     /// Whether it has said itself whether it is told of GTIDs.
     has_said_gtids: bool,
+    /// Whether it has said itself whether it is told of transactions.
+    has_said_transactions: bool,
 }
 
 /// What a tracker's variable is set to.
@@ -71,10 +73,15 @@ const TRANSACTION: u8 = 5;
 impl TrackerFilter {
     /// What servers tell by default: five variables, the schema, and, as the server is set,
     /// GTIDs and the state of transactions (on MySQL 9.7).
-    pub const DEFAULT: Self =
-        Self { kinds: u8::MAX ^ Self::OFF_BY_DEFAULT, named: None, has_said_gtids: false };
+    pub const DEFAULT: Self = Self {
+        kinds: u8::MAX ^ Self::OFF_BY_DEFAULT,
+        named: None,
+        has_said_gtids: false,
+        has_said_transactions: false,
+    };
     /// Everything.
-    pub const ALL: Self = Self { kinds: u8::MAX, named: None, has_said_gtids: true };
+    pub const ALL: Self =
+        Self { kinds: u8::MAX, named: None, has_said_gtids: true, has_said_transactions: true };
 
     const OFF_BY_DEFAULT: u8 = (1 << VARIABLE) | (1 << STATE) | (1 << CHARACTERISTICS);
 
@@ -97,6 +104,14 @@ impl TrackerFilter {
         }
     }
 
+    /// Servers report transactions for the proxy's own record: a client that has not asked for them
+    /// is not told.
+    pub fn hide_transactions(&mut self) {
+        if !self.has_said_transactions {
+            self.switch(TRANSACTION, false);
+        }
+    }
+
     /// The session has set this variable: from now on it is told what it asked for.
     pub fn ask(&mut self, variable: &[u8], asked: TrackerSetting<'_>) {
         match variable {
@@ -115,6 +130,7 @@ impl TrackerFilter {
             }
             b"session_track_schema" => self.switch(SCHEMA, !asked.is_off()),
             b"session_track_transaction_info" => {
+                self.has_said_transactions = asked != TrackerSetting::Default;
                 let is_less = asked == TrackerSetting::Default || asked.is(["1", "state"]);
                 self.switch(TRANSACTION, !asked.is_off());
                 self.switch(CHARACTERISTICS, !asked.is_off() && !is_less);
@@ -240,6 +256,21 @@ mod tests {
         };
         assert!(!is_told(&[]));
         assert!(is_told(&[TrackerSetting::Value(b"OWN_GTID")]));
+        assert!(is_told(&[TrackerSetting::Unknown]));
+        assert!(!is_told(&[TrackerSetting::Value(b"off")]));
+        assert!(!is_told(&[TrackerSetting::Value(b"1"), TrackerSetting::Default]));
+    }
+
+    #[test]
+    fn transactions_that_the_proxy_asks_for_are_told_to_who_has_asked_for_them() {
+        let is_told = |settings: &[TrackerSetting<'_>]| {
+            let mut told = TrackerFilter::DEFAULT;
+            settings.iter().for_each(|asked| told.ask(b"session_track_transaction_info", *asked));
+            told.hide_transactions();
+            told.filter(&entry(5, &[b"T_______"])) == Filtered::All
+        };
+        assert!(!is_told(&[]));
+        assert!(is_told(&[TrackerSetting::Value(b"STATE")]));
         assert!(is_told(&[TrackerSetting::Unknown]));
         assert!(!is_told(&[TrackerSetting::Value(b"off")]));
         assert!(!is_told(&[TrackerSetting::Value(b"1"), TrackerSetting::Default]));

@@ -147,7 +147,8 @@ impl Digester {
     fn finish<'a>(&'a mut self, seen: Seen<'a>, settings: &Settings) -> Digest<'a> {
         self.spacer.finish();
         let grouper = &self.spacer.grouper;
-        let whole = trim_end(&grouper.out);
+        // ProxySQL looks for spaces and semicolons in front of the text's end, not of a zero byte.
+        let whole = if seen.ends_at_nul { &grouper.out } else { trim_end(&grouper.out) };
         let shown = whole.get(..settings.max_digest_length).unwrap_or(whole);
         Digest {
             text: shown,

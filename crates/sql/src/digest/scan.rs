@@ -22,6 +22,8 @@ const SHORT_DASHES: usize = 7;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Seen<'a> {
     pub(super) is_clean: bool,
+    /// Whether a zero byte has ended the text.
+    pub(super) ends_at_nul: bool,
     pub(super) has_double_quotes: bool,
     pub(super) first_comment: Option<&'a [u8]>,
 }
@@ -61,6 +63,7 @@ pub(super) struct Scanner<'a, 's> {
     compressed: usize,
     is_full: bool,
     is_clean: bool,
+    ends_at_nul: bool,
     in_backticks: bool,
     has_double_quotes: bool,
     first_comment: Option<&'a [u8]>,
@@ -93,6 +96,7 @@ impl<'a, 's> Scanner<'a, 's> {
             compressed: 0,
             is_full: false,
             is_clean: true,
+            ends_at_nul: false,
             in_backticks: false,
             has_double_quotes: false,
             first_comment: None,
@@ -127,7 +131,10 @@ impl<'a, 's> Scanner<'a, 's> {
                 Class::Slash => self.slash(),
                 Class::Dash => self.dash(),
                 Class::Hash => self.hash(),
-                Class::Nul => self.stop(),
+                Class::Nul => {
+                    self.ends_at_nul = self.has_room();
+                    self.stop();
+                }
             }
             if self.is_full {
                 self.is_clean = false;
@@ -136,6 +143,7 @@ impl<'a, 's> Scanner<'a, 's> {
         }
         Seen {
             is_clean: self.is_clean && !self.in_backticks,
+            ends_at_nul: self.ends_at_nul,
             has_double_quotes: self.has_double_quotes,
             first_comment: self.first_comment,
         }
@@ -340,10 +348,10 @@ impl<'a, 's> Scanner<'a, 's> {
             self.at += taken;
         } else {
             let end = match number.split_last() {
-                Some((&last, init)) if after.is_empty() && !is_word(last) => init.len(),
+                Some((&last, init)) if after.is_empty() && begins_anew(last, init) => init.len(),
                 _ => len,
             };
-            number.iter().take(end).for_each(|&byte| self.put(byte));
+            self.put_no_number(number.get(..end).unwrap_or(number));
             self.before = end.checked_sub(1).and_then(|last| number.get(last)).map_or(0, |&b| b);
             self.at += end;
         }
@@ -358,16 +366,38 @@ impl<'a, 's> Scanner<'a, 's> {
         }
         self.residue = residue;
         self.put_value();
-        if !self.is_bounded || self.fill + len <= self.buffer {
-            return;
+        if self.is_bounded && self.fill + len > self.buffer {
+            self.make_room(len - 1);
         }
-        let mut rest = self.fill + len - 1 - self.buffer;
+    }
+
+    /// Passes on what begins like a number and is none, or a `?` if the buffer is full before it
+    /// ends.
+    fn put_no_number(&mut self, bytes: &[u8]) {
+        if !self.is_bounded || self.fill + bytes.len() < self.buffer {
+            return bytes.iter().for_each(|&byte| self.put(byte));
+        }
+        let before = (self.fill, self.compressed);
+        self.fill += 1;
+        self.make_room(bytes.len() - 1);
+        if self.is_full {
+            self.out.value();
+        } else {
+            (self.fill, self.compressed) = before;
+            bytes.iter().for_each(|&byte| self.put(byte));
+        }
+    }
+
+    /// Has the buffer take `more` bytes, all of which it holds until it has seen the next one.
+    fn make_room(&mut self, more: usize) {
+        let mut rest = (self.fill + more).saturating_sub(self.buffer);
+        // Where compression frees nothing, ProxySQL gives up.
+        self.is_full |= self.out.len() >= self.fill;
         self.compress();
         while rest > 0 && !self.is_full && rest >= self.buffer - self.fill {
             let before = self.compressed;
             rest -= self.buffer - self.fill;
             self.compress();
-            // Nothing was freed, so ProxySQL gives up.
             self.is_full |= before == self.compressed;
         }
     }
@@ -384,13 +414,13 @@ impl<'a, 's> Scanner<'a, 's> {
             end += found + 1;
             match rest.get(found) {
                 Some(b'\\') => end += 1,
-                Some(&byte) if byte == quote => {
+                Some(0) => self.is_clean = false,
+                _ => {
                     if rest.get(found + 1) != Some(&quote) {
                         break;
                     }
                     end += 1;
                 }
-                _ => return self.stop(),
             }
         }
         self.put_value();
@@ -440,6 +470,9 @@ impl<'a, 's> Scanner<'a, 's> {
         }
         let content = self.text.get(content..end.saturating_sub(1)).unwrap_or_default();
         self.put_comment(content, command == 1);
+        if self.ends_at_nul {
+            return self.stop();
+        }
         if self.out.taken > 0 && self.out.last != b' ' {
             self.put_raw(b" ");
         }
@@ -454,20 +487,26 @@ impl<'a, 's> Scanner<'a, 's> {
         let Some(start) = content.iter().position(|byte| !is_skipped(byte)) else {
             return;
         };
+        let (is_kept, nul) = (self.keep_comment || is_command, memchr(0, content));
+        let (content, end) = match nul.and_then(|nul| content.get(..nul)) {
+            Some(before) if is_kept => (before, b"".as_slice()),
+            _ => (content, b"*/".as_slice()),
+        };
         if self.keep_comment {
             self.put_raw(b"/*");
             self.put_raw(content);
-            self.put_raw(b"*/");
+            self.put_raw(end);
         } else if is_command {
             self.put_raw(content.get(start..).unwrap_or_default());
         }
+        self.ends_at_nul |= is_kept && end.is_empty();
     }
 
     #[cold]
     fn hash(&mut self) {
         self.is_clean = false;
         if self.at + SHORT_HASH == self.buffer {
-            self.after_line_comment(self.at + 1);
+            self.at += 1;
         } else {
             self.line_comment(1);
         }
@@ -483,7 +522,7 @@ impl<'a, 's> Scanner<'a, 's> {
         if !is_space(third) || self.before == b'-' || self.at + 2 >= self.buffer {
             self.plain(b'-');
         } else if self.at + SHORT_DASHES == self.buffer {
-            self.after_line_comment(self.at + 3);
+            self.at += 3;
         } else {
             self.line_comment(3);
         }
@@ -521,6 +560,12 @@ impl<'a, 's> Scanner<'a, 's> {
             .copied()
             .unwrap_or(b' ')
     }
+}
+
+/// Whether the statement's last byte is looked at again, behind what was no number: it ends no word,
+/// or is a digit that begins one.
+fn begins_anew(last: u8, before: &[u8]) -> bool {
+    !is_word(last) || (last.is_ascii_digit() && before.last().is_some_and(|&byte| !is_word(byte)))
 }
 
 /// Finds the `/` that ends a comment or begins it anew, from `from` on. At `from` itself a `/`

@@ -156,8 +156,9 @@ impl Spacer {
         match byte {
             b' ' | b'+' | b'-' => self.pending = Some(self.pend(byte)),
             b'0'..=b'9' if self.no_digits => {
-                // ProxySQL takes a digit before the text for granted: one at the start is lost.
-                if self.last.is_ascii_digit() || self.last == 0 {
+                // One `?` is for what stands behind another one as well, and a digit at the start
+                // is lost.
+                if matches!(self.passed, b'?' | 0) {
                     self.remove();
                 } else {
                     self.pass(b'?');

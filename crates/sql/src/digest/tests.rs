@@ -42,6 +42,28 @@ fn documented_examples() {
     check("INSERT INTO db.table( col1) VALUES ( 'val' )", "INSERT INTO db.table(col1) VALUES (?)");
 }
 
+/// No recording has these; they follow from how ProxySQL's sources read a statement byte by byte.
+#[test]
+fn corners_that_no_recording_has() {
+    // The last byte is judged again behind what was no number.
+    check("SELECT 0x1.5", "SELECT 0x1.?");
+    check("SELECT 0x1.5 ", "SELECT 0x1.5");
+    // A zero byte is a byte of a string like others, and the end of the text elsewhere.
+    check("SELECT 'a\0b', 2", "SELECT ?,?");
+    check("SELECT a ; \0 b", "SELECT a ; ");
+    check("SELECT /*!40101 a\0b */ c", "SELECT a");
+    // Three bytes before the end a `#` only disappears, and what follows goes on with the word.
+    check("SELECT a#1\n", "SELECT a1");
+    check("SELECT a #1\n", "SELECT a ?");
+    let no_digits = Settings { no_digits: true, ..Settings::default() };
+    assert_eq!(text("SELECT 'x'1a, b2", &no_digits), "SELECT ?a,b?");
+    // The space behind a kept comment fills the buffer before the last byte is read.
+    let keep_comment = Settings { keep_comment: true, ..Settings::default() };
+    assert_eq!(text("/* NULL */CALL p(0X1f)", &keep_comment), "/* NULL */ CALL p(?");
+    assert_eq!(text("/* NULL */CALL p(a)", &keep_comment), "/* NULL */ CALL p(a");
+    assert_eq!(text("/* NULL */1 + 0xg1 ", &keep_comment), "/* NULL */ ?+ 0xg1");
+}
+
 #[test]
 fn settings_change_what_they_say() {
     let default = Settings::default();

@@ -32,7 +32,7 @@ fn number(name: &str) -> Option<u64> {
     read(name)?.trim().parse().ok()
 }
 
-/// How many ports there are between the two of `32768	60999`.
+/// How many ports there are between the two of `32768 60999`.
 fn ports(range: &str) -> Option<u64> {
     let mut ends = range.split_whitespace().map(|end| end.parse::<u64>().ok());
     let (first, last) = (ends.next()??, ends.next()??);

@@ -216,6 +216,7 @@ impl StatusSource for Reporter {
             };
             report.process.lost_lines = LostLines {
                 query: self.events.lost(Log::Query),
+                slow: self.events.lost(Log::Slow),
                 audit: self.events.lost(Log::Audit),
             };
             report.process.catalog = catalog_figures(&self.catalog);

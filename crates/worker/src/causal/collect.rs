@@ -67,7 +67,9 @@ impl Core {
             && conn.list != trunkline_pool::ConnState::Shared;
         let Some(session) = client.session.as_ref().filter(|_| is_due) else { return };
         let lease = session.leases.iter().find(|lease| lease.conn == conn.id);
-        let is_open = lease.is_some_and(|it| it.is_in_trans || it.pins.has(PinReason::Transaction));
+        let is_open = lease.is_some_and(|lease| {
+            lease.is_begun || lease.is_in_trans || lease.pins.has(PinReason::Transaction)
+        });
         if is_open {
             return;
         }

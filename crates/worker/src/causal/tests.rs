@@ -196,3 +196,23 @@ fn mysql_is_asked_once_to_report_what_is_committed_and_the_client_is_not_told() 
     plain.run(client, WRITE, Reply::Ok);
     assert_eq!(plain.times_heard("SET @@SESSION.session_track_gtids"), 0);
 }
+
+#[test]
+fn mysql_is_asked_to_report_before_a_transaction_that_begins_late() {
+    let lazy = "lazy_transactions = \"begin\"";
+    let config = format!("causal_reads = \"session\"\n{lazy}\n{WRITER_AND_READER}");
+    let setup = Setup { config: &config, version: MYSQL, ..Setup::default() };
+    let mut world = followed(TestWorker::of(setup));
+    world.core().servers.defaults.tells_transactions = Some(false);
+    let client = world.log_in();
+    assert_eq!(world.answered(client, "BEGIN"), "ok");
+    world.ask(client, WRITE);
+    let in_trans = OkPacket { status: status::AUTOCOMMIT | status::IN_TRANS, ..OK };
+    world.reply("START TRANSACTION", Reply::Says(in_trans));
+    world.reply(WRITE, Reply::Says(in_trans));
+    let heard: Vec<_> = world.heard().into_iter().map(str::to_owned).collect();
+    let place = |begin: &str| heard.iter().position(|text| text.starts_with(begin));
+    let asks = place("SET @@SESSION.session_track_gtids");
+    assert!(asks.is_some() && asks < place("START TRANSACTION"), "{heard:?}");
+    assert_eq!(world.times_heard("SET @@SESSION.session_track_gtids"), 1);
+}

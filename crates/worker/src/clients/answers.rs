@@ -14,7 +14,7 @@ impl Client {
     pub(crate) fn record_client_error(&mut self, error: &ClientError) {
         self.note_error(error);
         let session = self.session.as_mut();
-        for lease in session.into_iter().flat_map(|session| &mut session.leases) {
+        for lease in session.into_iter().flat_map(|session| session.leases.iter_mut()) {
             lease.pins.unpin(PinReason::Warnings);
         }
     }

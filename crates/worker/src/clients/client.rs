@@ -28,6 +28,7 @@ use crate::{
     action::Peer,
     cache::CacheFill,
     clients::frames::Frames,
+    clients::leases::Leases,
     clients::memory::ClientMemory,
     clients::session::ClientSession,
     compressed::Packing,
@@ -254,7 +255,7 @@ pub(crate) struct Session {
     pub(crate) login: LoggedIn,
     pub(crate) settings: SessionSettings,
     /// At most one per hostgroup; empty between statements unless pinned.
-    pub(crate) leases: Vec<Lease>,
+    pub(crate) leases: Leases,
     /// What `LAST_INSERT_ID()` gives.
     pub(crate) last_insert_id: u64,
     /// The connection that ran the last statement, and its turn then.
@@ -407,7 +408,7 @@ impl Session {
         Self {
             login,
             settings,
-            leases: Vec::new(),
+            leases: Leases::default(),
             last_insert_id: 0,
             last_conn: None,
             insert_conn: None,

@@ -226,11 +226,8 @@ impl Exchange {
         if client.is_repeating() {
             return self.fail_statement(client, error, lent);
         }
-        let ends = match (&client.phase, client.session.as_ref()) {
-            (Phase::Running(statement), Some(session)) => {
-                !only_looks_at(statement)
-                    && (client.has_sent_ahead() || makes_state(statement, session))
-            }
+        let ends = match &client.phase {
+            Phase::Running(statement) => self.fails_for_those_behind(client, statement),
             _ => false,
         };
         match ends {
@@ -240,6 +237,13 @@ impl Exchange {
             }
             false => self.fail_statement(client, error, lent),
         }
+    }
+
+    /// Whether the failure of a statement that no server was sent ends its session: see
+    /// [`Self::fail_unsent`].
+    pub(super) fn fails_for_those_behind(&self, client: &Client, statement: &Statement) -> bool {
+        let Some(session) = client.session.as_ref() else { return false };
+        !only_looks_at(statement) && (client.has_sent_ahead() || makes_state(statement, session))
     }
 
     /// Ends a statement with an error, as packet `seq` of a reply that has begun.
@@ -373,10 +377,12 @@ impl Exchange {
             0 => self.core.env.now.us,
             sent_us => sent_us,
         };
-        let has_log = !self.core.env.snapshot.settings.query_log.is_empty();
-        if has_log {
+        let settings = &self.core.env.snapshot.settings;
+        let has_query_log = !settings.query_log.is_empty();
+        if has_query_log || !settings.slow_log.is_empty() {
             self.log_query(client, statement, server, outcome, error);
-        } else if statement.target.directives.is_logged {
+        }
+        if !has_query_log && statement.target.directives.is_logged {
             self.core.log_statement(client, statement, error);
         }
         if client.is_mirror {
@@ -445,7 +451,7 @@ impl Core {
             return;
         };
         let mut freed = Vec::new();
-        for lease in &mut session.leases {
+        for lease in session.leases.iter_mut() {
             if lease.end_brief_pins(&ends) {
                 freed.push(lease.conn);
             }
@@ -495,8 +501,8 @@ impl Core {
             return;
         };
         session.transaction.kept = None;
-        let others: Vec<_> = session.leases.drain(1.min(session.leases.len())..).collect();
-        for lease in others {
+        let first = session.leases.first().map(|lease| lease.conn);
+        for lease in session.leave_where(|lease| Some(lease.conn) != first) {
             self.free_lease(client, &lease, None);
         }
     }

@@ -28,7 +28,7 @@ impl Exchange {
             }
         };
         if let Some(session) = client.session.as_mut() {
-            session.leases.retain(|lease| lease.conn != conn.id);
+            session.leave(conn.id);
         }
         let ahead = std::mem::take(&mut client.io.inbox);
         if std::mem::take(&mut client.io.is_paused) {

@@ -57,10 +57,9 @@ impl Core {
 
     /// Resets the session's connections. `lent`: the connection that is lent, if one is.
     pub(crate) fn free_leases(&mut self, client: &mut Client, mut lent: Option<&mut Conn>) {
-        let session = client.session.as_mut();
-        let leases = session.map(|session| {
+        let leases = client.session.as_mut().map(|session| {
             session.transaction.kept = None;
-            std::mem::take(&mut session.leases)
+            session.leave_all()
         });
         for lease in leases.unwrap_or_default() {
             self.free_lease(client, &lease, lent.as_deref_mut());

@@ -140,13 +140,14 @@ impl Exchange {
         let lost = session.lease_mut(loss.conn).map(|lease| lease.hostgroup);
         let is_repeating = |kept: &Kept| kept.is_running() && lost == Some(kept.hostgroup);
         if session.transaction.kept.as_deref().is_some_and(is_repeating) {
-            session.leases.retain(|lease| lease.conn != loss.conn);
+            session.leave(loss.conn);
             return self.repeat_again(client, reason, None);
         }
         let transaction = LostTransaction::on(session, loss.conn);
-        let pins = session.lease_mut(loss.conn).map(|lease| std::mem::take(&mut lease.pins));
-        session.leases.retain(|lease| lease.conn != loss.conn);
-        let pins = pins.unwrap_or_default();
+        let (pins, mut kept) = match session.leave(loss.conn) {
+            Some(left) => (left.lease.pins, left.kept),
+            None => Default::default(),
+        };
         let had_state = !pins.is_empty();
         // Who asks for warnings is told that they were lost; who does not, has lost nothing.
         let holds_more = pins.reasons().any(|reason| reason != PinReason::Warnings);
@@ -162,7 +163,7 @@ impl Exchange {
                 });
                 if undone.is_some() && !(was_sent && loss.begun) {
                     let cause = self.core.lost_words(loss.slot, reason);
-                    if self.repeats(client, loss.conn, &cause) {
+                    if self.repeats_left(client, &mut kept, loss.conn, &cause) {
                         return;
                     }
                 }
@@ -177,7 +178,9 @@ impl Exchange {
             || matches!(hit, Hit::GoesOn);
         if matches!(hit, Hit::Nothing) && transaction.is_some() {
             let cause = self.core.lost_words(loss.slot, reason);
-            if matches!(client.phase, Phase::Idle) && self.repeats(client, loss.conn, &cause) {
+            if matches!(client.phase, Phase::Idle)
+                && self.repeats_left(client, &mut kept, loss.conn, &cause)
+            {
                 return;
             }
         }
@@ -279,11 +282,8 @@ impl Exchange {
             conn.left.accepted_sets.retain(|known| *known != set);
             self.core.servers.accepted_sets.remove(&(conn.slot, conn.server.incarnation, set));
         }
-        let session = client.session.as_mut();
-        let lease = session.and_then(|session| {
-            let place = session.leases.iter().position(|lease| lease.conn == conn.id)?;
-            Some(session.leases.swap_remove(place))
-        });
+        let left = client.session.as_mut().and_then(|session| session.leave(conn.id));
+        let lease = left.map(|left| left.lease);
         let had_state =
             lease.as_ref().is_some_and(|lease| !lease.pins.is_empty() || lease.is_begun);
         let had_state = had_state && !client.is_repeating();

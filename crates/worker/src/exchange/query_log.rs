@@ -1,4 +1,4 @@
-//! Lines of the query log and of the audit log. A worker says what happened; its driver adds when,
+//! What the query log, the slow log and the audit log say. A worker says what happened; its driver adds when,
 //! and another thread writes. The names are those of ProxySQL's event and audit logs in JSON.
 
 use std::{fmt::Write, sync::Arc};
@@ -7,6 +7,7 @@ use trunkline_protocol::{
     codec::frame::{HEADER_LEN, PAYLOAD_MAX},
     command::execute::Execution,
     command::values::{ShownValue, shown_values},
+    packet::greeting::Flavor,
     response::Outcome,
 };
 use trunkline_stats::hostgroup_shown;
@@ -14,6 +15,7 @@ use trunkline_stats::hostgroup_shown;
 use crate::{
     Action,
     clients::client::{Client, Statement},
+    exchange::slow_log,
     json::Json,
     prepared::ClientStmt,
     rooms::{Core, Exchange},
@@ -25,21 +27,23 @@ const TEXT_LEN_MAX: usize = 16 * 1_024;
 /// A statement that has ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct QueryEvent {
-    event: &'static str,
-    thread_id: u32,
-    username: String,
-    schemaname: String,
-    client: String,
-    hostgroup: i64,
-    server: String,
-    duration_us: u64,
-    digest: u64,
-    query: String,
+    /// For the slow log: whose form it is written in. `None` is for the query log.
+    pub(super) slow: Option<Flavor>,
+    pub(super) event: &'static str,
+    pub(super) thread_id: u32,
+    pub(super) username: String,
+    pub(super) schemaname: String,
+    pub(super) client: String,
+    pub(super) hostgroup: i64,
+    pub(super) server: String,
+    pub(super) duration_us: u64,
+    pub(super) digest: u64,
+    pub(super) query: String,
     /// Of a prepared statement, where texts are shown.
-    parameters: Option<Vec<ShownValue>>,
-    rows_affected: u64,
-    rows_sent: u64,
-    errno: Option<u16>,
+    pub(super) parameters: Option<Vec<ShownValue>>,
+    pub(super) rows_affected: u64,
+    pub(super) rows_sent: u64,
+    pub(super) errno: Option<u16>,
 }
 
 /// Something that happened to a session.
@@ -55,8 +59,21 @@ pub struct SessionEvent {
 }
 
 impl QueryEvent {
-    /// The line, for a statement that ended at this moment (µs of Unix time).
+    /// Whether it is for the slow log.
+    pub fn is_slow(&self) -> bool {
+        self.slow.is_some()
+    }
+
+    /// What is written of a statement that ended at this moment (µs of Unix time): a line of JSON,
+    /// or an entry of the slow log.
     pub fn line(&self, end_us: u64) -> String {
+        match self.slow {
+            Some(flavor) => slow_log::entry(self, flavor, end_us),
+            None => self.json(end_us),
+        }
+    }
+
+    fn json(&self, end_us: u64) -> String {
         let begin_us = end_us.saturating_sub(self.duration_us);
         let mut json = Json::default();
         json.object(|json| {
@@ -114,35 +131,72 @@ impl SessionEvent {
 }
 
 impl Exchange {
-    /// Puts a statement into the query log, if it belongs there.
+    /// Puts a statement into the query log and the slow log, where it belongs there.
     pub(super) fn log_query(
         &mut self,
-        client: &mut Client,
+        client: &Client,
         statement: &Statement,
         server: Option<usize>,
         outcome: Option<&Outcome>,
         errno: Option<u16>,
     ) {
-        let settings = &self.core.env.snapshot.settings;
         let duration_us = self.core.env.now.us.saturating_sub(statement.command.begun_us);
-        if !(settings.query_log_all || statement.target.directives.is_logged)
-            || duration_us < settings.query_log_threshold.saturating_mul(1_000)
-        {
-            return;
-        }
-        self.statements.query_events = self.statements.query_events.wrapping_add(1);
-        let is_sampled =
-            self.statements.query_events.is_multiple_of(u64::from(settings.query_log_sample));
-        if !is_sampled && errno.is_none() {
-            return;
-        }
         if client.is_mirror {
             return;
-        };
-        let (Some(session), Some(known)) = (client.session.as_ref(), &statement.meaning.known)
-        else {
+        }
+        let is_logged = self.is_for_query_log(statement, duration_us, errno.is_some());
+        let settings = &self.core.env.snapshot.settings;
+        let is_slow = !settings.slow_log.is_empty()
+            && duration_us >= settings.slow_log_threshold.saturating_mul(1_000);
+        if !is_logged && !is_slow {
             return;
+        }
+        let Some(event) = self.event_of(client, statement, server) else { return };
+        let event = QueryEvent {
+            duration_us,
+            rows_affected: outcome.map_or(0, |outcome| outcome.affected_rows),
+            rows_sent: outcome.map_or(0, |outcome| outcome.rows),
+            errno,
+            ..event
         };
+        if is_slow {
+            let slow = Some(self.core.env.greeting.flavor());
+            let slow = QueryEvent { slow, ..event.clone() };
+            self.core.fx.act(Action::LogQuery(Box::new(slow)));
+        }
+        if is_logged {
+            self.core.fx.act(Action::LogQuery(Box::new(event)));
+        }
+    }
+
+    /// Whether a statement is in the query log, by rules, threshold and sample.
+    fn is_for_query_log(
+        &mut self,
+        statement: &Statement,
+        duration_us: u64,
+        has_failed: bool,
+    ) -> bool {
+        let settings = &self.core.env.snapshot.settings;
+        if settings.query_log.is_empty()
+            || !(settings.query_log_all || statement.target.directives.is_logged)
+            || duration_us < settings.query_log_threshold.saturating_mul(1_000)
+        {
+            return false;
+        }
+        self.statements.query_events = self.statements.query_events.wrapping_add(1);
+        has_failed
+            || self.statements.query_events.is_multiple_of(u64::from(settings.query_log_sample))
+    }
+
+    /// Who said what, and where it ran.
+    fn event_of(
+        &self,
+        client: &Client,
+        statement: &Statement,
+        server: Option<usize>,
+    ) -> Option<QueryEvent> {
+        let settings = &self.core.env.snapshot.settings;
+        let (session, known) = (client.session.as_ref()?, statement.meaning.known.as_ref()?);
         let code = statement.command.frames.get(HEADER_LEN).copied().unwrap_or_default();
         // Of an execution the text is the prepared statement's.
         let prepared =
@@ -163,7 +217,7 @@ impl Exchange {
         let slot = server
             .and_then(|server| self.core.servers.pool.slots().find(|(id, _)| id.index() == server));
         let server = slot.map(|(_, slot)| slot.server.key.address.to_string());
-        let event = QueryEvent {
+        Some(QueryEvent {
             event: match code {
                 0x16 => "COM_STMT_PREPARE",
                 EXECUTE | BULK_EXECUTE => "COM_STMT_EXECUTE",
@@ -175,15 +229,11 @@ impl Exchange {
             client: client.origin.peer.host(),
             hostgroup: hostgroup_shown(statement.target.hostgroup.0),
             server: server.unwrap_or_default(),
-            duration_us,
             digest: known.digest,
             query: String::from_utf8_lossy(text).into_owned(),
             parameters,
-            rows_affected: outcome.map_or(0, |outcome| outcome.affected_rows),
-            rows_sent: outcome.map_or(0, |outcome| outcome.rows),
-            errno,
-        };
-        self.core.fx.act(Action::LogQuery(Box::new(event)));
+            ..QueryEvent::default()
+        })
     }
 }
 

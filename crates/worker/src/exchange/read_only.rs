@@ -21,20 +21,20 @@ impl Core {
             return;
         }
         let is_left =
-            |lease: &Lease| lease.conn != conn.id && lease.pins.has(PinReason::Transaction);
-        let left = session.leases.iter().position(is_left);
-        let left = left.map(|place| session.leases.remove(place));
+            |lease: &&Lease| lease.conn != conn.id && lease.pins.has(PinReason::Transaction);
+        let left = session.leases.iter().find(is_left).map(|lease| lease.conn);
         if let Some(lease) = session.lease_mut(conn.id) {
             lease.pins.set(PinReason::Transaction, true);
         }
+        let left = left.and_then(|conn| session.leave(conn));
         let relay = conn.own_relay();
         let owner = Owner::Sync(client.id, None);
         conn.in_flight.push_back(InFlight { owner, relay, is_statement: false });
         let takes_attributes = conn.server.takes_attributes;
         self.fx.stats.counters.transactions_moved += 1;
         self.write_server(conn, |out| put_own_query(out, BEGIN, takes_attributes));
-        if let Some(lease) = left {
-            self.free_lease(client, &lease, None);
+        if let Some(left) = left {
+            self.free_lease(client, &left.lease, None);
         }
     }
 }

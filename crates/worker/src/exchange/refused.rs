@@ -120,18 +120,14 @@ impl Core {
         if let Some(slot) = self.servers.pool.slot(conn.slot) {
             slot.server.health.note(Seen::READ_ONLY);
         }
-        let session = client.session.as_mut();
-        let lease = session.and_then(|session| {
-            let place = session.leases.iter().position(|lease| lease.conn == conn.id)?;
-            Some(session.leases.swap_remove(place))
-        });
+        let left = client.session.as_mut().and_then(|session| session.leave(conn.id));
         if let Phase::Running(statement) = &mut client.phase {
             let route = Route::Hostgroup(statement.target.hostgroup);
             statement.stage = Stage::held(Awaits::Writer, route, 0);
             statement.prepared.runs_last = false;
         }
-        if let Some(lease) = lease {
-            self.free_lease(client, &lease, Some(conn));
+        if let Some(left) = left {
+            self.free_lease(client, &left.lease, Some(conn));
         }
         let at_ms = self.env.now.ms() + LOOK_AGAIN_MS;
         self.clients.set_timer(client, at_ms);

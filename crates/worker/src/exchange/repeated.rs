@@ -28,6 +28,7 @@ use crate::{
     },
     rooms::{Core, Exchange, Lender},
     servers::conn::{Conn, InFlight, Owner},
+    upkeep::timer::timed_out,
 };
 
 /// A deadlock, and a lock that was waited for too long.
@@ -38,6 +39,15 @@ impl Client {
     pub(super) fn is_repeating(&self) -> bool {
         let kept = self.session.as_ref().and_then(|session| session.transaction.kept.as_deref());
         kept.is_some_and(Kept::is_running)
+    }
+
+    /// While statements of its transaction run once more: whether one of its own waits behind them,
+    /// of which nothing has been sent.
+    pub(crate) fn waits_for_repetition(&self) -> Option<bool> {
+        let Phase::Running(statement) = &self.phase else { return None };
+        statement.beside.noted.as_ref().filter(|noted| noted.is_repeated)?;
+        let kept = self.session.as_ref()?.transaction.kept.as_deref()?;
+        kept.run.as_ref().map(|run| run.waiting.is_some())
     }
 }
 
@@ -234,9 +244,9 @@ impl Core {
         let Some(kept) = session.transaction.kept.as_deref() else { return };
         let (hostgroup, own) = (kept.hostgroup, kept.conn);
         let is_its = |lease: &Lease| lease.hostgroup == hostgroup || lease.conn == own;
-        let Some(place) = session.leases.iter().position(is_its) else { return };
-        let lease = session.leases.swap_remove(place);
-        self.with_conn_or(lent, lease.conn, Self::drop_conn);
+        let its = session.leases.iter().find(|lease| is_its(lease)).map(|lease| lease.conn);
+        let Some(left) = its.and_then(|conn| session.leave(conn)) else { return };
+        self.with_conn_or(lent, left.lease.conn, Self::drop_conn);
         self.fx.wake(Wake::Queue(hostgroup));
     }
 }
@@ -280,14 +290,33 @@ impl Exchange {
                 types.push((stmt_id, stmt.types.clone()));
             }
         }
+        // Its time goes on.
+        let deadline_ms = waiting.as_ref().map_or(0, |waiting| waiting.deadline_ms);
         let run = Run { at: 0, waiting, types, closed, cause: cause.to_owned() };
         kept.run = Some(run);
         session.settings.status &= !(status::IN_TRANS | status::IN_TRANS_READONLY);
-        self.core.clients.set_timer(client, 0);
+        self.core.clients.set_timer(client, deadline_ms);
         self.core.fx.stats.counters.replays_begun += 1;
         self.set_repeated(client, 0);
         self.core.requeue(client);
         true
+    }
+
+    /// See [`Self::repeats`]; what was kept has been taken out with the connection that is lost.
+    pub(super) fn repeats_left(
+        &mut self,
+        client: &mut Client,
+        kept: &mut Option<Box<Kept>>,
+        conn: ConnId,
+        cause: &str,
+    ) -> bool {
+        let Some(session) = client.session.as_mut() else { return false };
+        session.transaction.kept = kept.take();
+        let is_begun = self.repeats(client, conn, cause);
+        if let Some(session) = client.session.as_mut().filter(|_| !is_begun) {
+            session.transaction.kept = None;
+        }
+        is_begun
     }
 
     /// Has the statement of this number under way once more.
@@ -359,6 +388,26 @@ impl Exchange {
             self.core.clients.set_timer(client, deadline_ms);
         }
         self.dispatch_to(client, conn);
+    }
+
+    /// What waits behind a repetition has run out of its time: its client is told, and the
+    /// transaction goes on without it.
+    #[cold]
+    pub(crate) fn time_out_waiting(&mut self, client: &mut Client) {
+        let now_ms = self.core.env.now.ms();
+        let kept =
+            client.session.as_mut().and_then(|session| session.transaction.kept.as_deref_mut());
+        let run = kept.and_then(|kept| kept.run.as_mut());
+        let is_late = |waiting: &mut Box<Statement>| (1..=now_ms).contains(&waiting.deadline_ms);
+        let Some(waiting) = run.and_then(|run| run.waiting.take_if(is_late)) else { return };
+        self.core.fx.stats.counters.statements_timed_out += 1;
+        let ends = self.fails_for_those_behind(client, &waiting);
+        let repeated = std::mem::replace(&mut client.phase, Phase::Running(waiting));
+        self.tell_of_statement(client, 1, &timed_out(), None);
+        client.phase = repeated;
+        if ends {
+            self.end_client(client, None);
+        }
     }
 
     /// The statement that was run once more has been answered.
@@ -583,7 +632,7 @@ impl Core {
     /// The transaction that is to be repeated is left on this connection, which is closed.
     fn leave_repeated(&mut self, client: &mut Client, conn: &mut Conn) {
         if let Some(session) = client.session.as_mut() {
-            session.leases.retain(|lease| lease.conn != conn.id);
+            session.leave(conn.id);
         }
         let hostgroup = conn.server.hostgroup;
         self.drop_conn(conn);

@@ -254,6 +254,9 @@ impl Exchange {
             self.core.send_sync(client, conn, state, sync, proof);
         }
         if begins {
+            if self.core.env.snapshot.has_causal_reads {
+                self.core.have_gtids_reported(client, conn);
+            }
             self.core.put_begin(client, conn);
         }
         match waits {
@@ -294,6 +297,9 @@ impl Exchange {
         let mut told = session.settings.told.clone();
         if self.core.env.snapshot.has_causal_reads {
             told.hide_gtids();
+        }
+        if conn.server.tracks_transactions && !self.core.servers.tells_transactions(conn) {
+            told.hide_transactions();
         }
         relay.set_told(told);
         relay.set_status(session.settings.status);

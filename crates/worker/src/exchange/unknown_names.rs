@@ -68,7 +68,7 @@ impl Core {
             now_ms.saturating_sub(active_ms) >= self.env.snapshot.settings.catalog_age_max;
         let mut unknown = Vec::new();
         let mut freed = Vec::new();
-        for lease in &mut session.leases {
+        for lease in session.leases.iter_mut() {
             if !lease.pins.has(PinReason::UnknownName) {
                 continue;
             }

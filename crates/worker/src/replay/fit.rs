@@ -66,6 +66,7 @@ pub(crate) fn why_not(
     let fails = |code: u16| !UNDONE.contains(&code) || lease.is_in_doubt;
     match () {
         () if !is_of_kind(text, analysis) => Some(Why::Statement),
+        () if takes_snapshot(analysis) => Some(Why::Begin),
         () if has_effects(analysis) => Some(Why::Effects),
         () if past => Some(Why::Past),
         // What has no names of tables shows all that it does.
@@ -92,6 +93,12 @@ fn is_of_kind(text: &[u8], analysis: &Analysis) -> bool {
         _ => false,
     };
     is_one && is_known
+}
+
+/// Whether it reads what is there now, and nothing of it has been told: a later snapshot would
+/// differ in nothing.
+fn takes_snapshot(analysis: &Analysis) -> bool {
+    matches!(analysis.transaction, TransactionEffect::Begin { consistent_snapshot: true, .. })
 }
 
 /// Whether what a `SELECT` reads goes into no file of the server's.

@@ -289,7 +289,7 @@ impl Exchange {
         let snapshot = &self.core.env.snapshot;
         let held = Held::of(session, &session.leases);
         let reason = explain_to(&mut rows, snapshot, &asking, analyses, held);
-        for lease in &session.leases {
+        for lease in session.leases.iter() {
             let reasons: Vec<_> = lease.pins.reasons().map(|reason| reason.name()).collect();
             let (hostgroup, reasons) = (lease.hostgroup, reasons.join(", "));
             rows.push("session", format!("is held on hostgroup {hostgroup}: {reasons}"));

@@ -4,14 +4,13 @@ use std::{rc::Rc, sync::Arc};
 
 use trunkline_catalog::Proof;
 use trunkline_pool::ConnId;
-use trunkline_protocol::packet::status;
 use trunkline_rules::{Answer, Decision, Rewrites, unrewritten};
 use trunkline_session::tracker::Schema;
 use trunkline_sql::token::Modes;
 use trunkline_topology::{HostgroupId, ServerKey};
 
 use crate::{
-    clients::client::{Client, Lease},
+    clients::client::Client,
     prepared::{Came, may_compute},
     rooms::{Commands, Core},
     routing::asker::Asker,
@@ -331,11 +330,7 @@ impl Core {
     #[cold]
     fn give_up(&mut self, client: &mut Client, gives_up: GivesUp) {
         let Some(session) = client.session.as_mut() else { return };
-        let given_up = session.leases.extract_if(.., |lease| gives_up.has(lease));
-        let given_up: Vec<Lease> = given_up.collect();
-        if let GivesUp::Reader(_) = gives_up {
-            session.settings.status &= !(status::IN_TRANS | status::IN_TRANS_READONLY);
-        }
+        let given_up = session.leave_where(|lease| gives_up.has(lease));
         for lease in &given_up {
             self.free_lease(client, lease, None);
         }

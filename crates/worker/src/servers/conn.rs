@@ -78,7 +78,7 @@ pub(crate) struct ConnServer {
     /// Whether texts and executions are sent in the form that has room for query attributes.
     pub(crate) takes_attributes: bool,
     /// Whether the server was asked to report what is set for the next transaction.
-    pub(super) tracks_transactions: bool,
+    pub(crate) tracks_transactions: bool,
     /// Whether it reports the transactions that statements commit.
     pub(crate) gtids: ReportsGtids,
     /// Whether its session tracker tells the change of each variable under that one's name.

@@ -99,7 +99,7 @@ impl Core {
     /// list.
     pub(crate) fn take_lease(&mut self, client: &mut Client, conn: &mut Conn) {
         if let Some(session) = client.session.as_mut() {
-            session.leases.retain(|lease| lease.conn != conn.id);
+            session.leave(conn.id);
         }
         conn.holder.owner = None;
     }

@@ -258,6 +258,13 @@ impl Core {
 }
 
 impl Servers {
+    /// Whether a session that has not asked for it is told of its transactions, as far as is known:
+    /// by default, MariaDB tells nothing.
+    #[cold]
+    pub(crate) fn tells_transactions(&self, conn: &Conn) -> bool {
+        self.defaults.tells_transactions.unwrap_or(conn.server.flavor == Flavor::MySql)
+    }
+
     /// Takes over from the answer to a `BEGIN` what sessions are told of their transactions that
     /// have not asked for it.
     pub(crate) fn learn_transaction_tracker(&mut self, conn: &Conn, outcome: &Outcome) {

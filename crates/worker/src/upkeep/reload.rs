@@ -85,7 +85,7 @@ impl Commands {
                     .clients
                     .get_mut(id)
                     .and_then(|client| client.session.as_mut());
-                session.into_iter().for_each(|session| session.leases.clear());
+                session.into_iter().for_each(|session| drop(session.leave_all()));
             }
         }
     }

@@ -128,7 +128,7 @@ impl Clients {
     fn pins(&self) -> std::collections::BTreeMap<String, u64> {
         let mut pins = std::collections::BTreeMap::new();
         let sessions = self.table.values().filter_map(|client| client.session.as_ref());
-        for lease in sessions.flat_map(|session| &session.leases) {
+        for lease in sessions.flat_map(|session| session.leases.iter()) {
             for reason in PinReason::ALL.into_iter().filter(|reason| lease.pins.has(*reason)) {
                 *pins.entry(reason.name().to_owned()).or_default() += 1;
             }

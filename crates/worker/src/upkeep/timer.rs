@@ -69,6 +69,10 @@ impl Commands {
             self.names_told(client);
             return None;
         }
+        if client.waits_for_repetition().is_some() {
+            self.exchange.time_out_waiting(client);
+            return None;
+        }
         if self.exchange.go_on_without_past(client) {
             return None;
         }

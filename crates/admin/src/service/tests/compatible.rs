@@ -1,5 +1,7 @@
 //! What scripts and people who know ProxySQL expect.
 
+use std::collections::BTreeMap;
+
 use super::*;
 
 #[test]
@@ -105,13 +107,85 @@ fn checksums_have_the_names_and_forms_of_proxysql() {
                     mysql_variables,proxysql_servers";
     assert_eq!(fixture.value(names), text(expected));
     let row = |fixture: &mut Fixture, sql: &str| fixture.rows(sql).rows.remove(0);
-    assert_eq!(row(&mut fixture, "CHECKSUM MYSQL USERS"), [text("mysql_users"), text("0x00")]);
+    assert_eq!(row(&mut fixture, "checksum mysql users"), [text("MYSQL USERS"), text("0x00")]);
+    let sum = "SELECT checksum FROM runtime_checksums_values WHERE name = ";
+    assert_eq!(fixture.value(&format!("{sum}'mysql_users'")), text("0x0000000000000000"));
     fixture.done("INSERT INTO mysql_users (username, password) VALUES ('u', 'p')");
-    let [_, Value::Text(sum)] = &*row(&mut fixture, "CHECKSUM MEMORY MYSQL USERS") else {
+    let [_, Value::Text(short)] = &*row(&mut fixture, "CHECKSUM MEMORY MYSQL USERS") else {
         panic!("no checksum")
     };
-    assert!(sum.len() == 18 && sum.starts_with("0x"), "{sum}");
+    assert!(short.starts_with("0x") && short.len() > 10, "{short}");
     assert_eq!(row(&mut fixture, "CHECKSUM DISK MYSQL USERS")[1], text("0x00"));
+    let [Value::Text(all)] = &*row(&mut fixture, "SELECT GLOBAL_CHECKSUM()") else {
+        panic!("no checksum")
+    };
+    assert!(all.parse::<i64>().is_ok_and(|all| all > 0), "{all}");
+}
+
+/// What ProxySQLs have shown and written to their logs, with the rows that it is of.
+#[test]
+fn checksums_are_those_of_proxysql() {
+    // ProxySQL 2.7.0, in a guide to its cluster: what it shows of `proxysql_servers` is told
+    // there; the servers are those of its other steps.
+    let sums = checksums_after(
+        "INSERT INTO proxysql_servers VALUES
+         ('192.168.0.12', 6032, 0, 'proxysql_node2'), ('192.168.0.11', 6032, 0, 'proxysql_node1');
+         INSERT INTO mysql_servers (hostgroup_id, hostname) VALUES
+         (2, '192.168.0.13'), (2, '192.168.0.12'), (1, '192.168.0.11');
+         INSERT INTO mysql_replication_hostgroups VALUES (1, 2, 'read_only', 'cluster1');
+         LOAD PROXYSQL SERVERS TO RUNTIME; LOAD MYSQL SERVERS TO RUNTIME",
+    );
+    assert_eq!(sums["proxysql_servers"], "0xEB7F779029A89859");
+    assert_eq!(sums["mysql_servers"], "0x397CE208AB710D50");
+    assert_eq!(sums["mysql_servers_v2"], "0x74B77E00F44904CE");
+    // sysown/proxysql#4607. What is shunned counts as online, what is hard offline not at all.
+    let sums = checksums_after(
+        "INSERT INTO mysql_servers (hostgroup_id, hostname, max_connections, status) VALUES
+         (20, '10.1.0.40', 100, 'shunned'), (10, '10.1.0.10', 100, 'ONLINE'),
+         (20, '10.1.0.20', 100, 'ONLINE'), (20, '10.1.0.50', 100, 'OFFLINE_HARD');
+         INSERT INTO mysql_replication_hostgroups VALUES (10, 20, 'read_only', '');
+         LOAD MYSQL SERVERS TO RUNTIME",
+    );
+    assert_eq!(sums["mysql_servers_v2"], "0x9DC2954BC4F45CBB");
+}
+
+/// No recorded value is known of these; the bytes are those that ProxySQL's sources name.
+#[test]
+fn users_and_rules_are_hashed_from_the_bytes_that_proxysql_takes() {
+    let expected =
+        |sum: u64| format!("{:0<18}", format!("0x{:X}{:X}", sum & 0xFFFF_FFFF, sum >> 32));
+    let hash = trunkline_sql::spooky::hash128_first;
+    let sums = checksums_after(
+        "INSERT INTO mysql_users (username, password, default_hostgroup, default_schema, use_ssl,
+                                  max_connections, comment, attributes)
+         VALUES ('app', 'secret', 258, 'shop', 1, 10, 'why', '{}');
+         INSERT INTO mysql_users (username, password, active) VALUES ('gone', 'p', 0);
+         LOAD MYSQL USERS TO RUNTIME;
+         INSERT INTO mysql_query_rules (rule_id, active, match_digest, destination_hostgroup, apply)
+         VALUES (7, 1, '^SELECT', 2, 1), (8, 0, 'x', 2, 1);
+         INSERT INTO mysql_query_rules_fast_routing VALUES ('app', 'shop', 0, 3, 'c');
+         LOAD MYSQL QUERY RULES TO RUNTIME",
+    );
+    let user = b"\x01\x02\x01\x00\x00\x00\x01\x00\x0a\x00\x00\x00appsecretshopwhy{}";
+    let user = hash(user, [13, 4]);
+    assert_eq!(sums["mysql_users"], expected(user.wrapping_add(user)), "both sides of the user");
+    let rule = hash(b"70^SELECT0CASELESS21", [19, 3]);
+    let route = hash(b"appshop03c", [19, 3]);
+    assert_eq!(sums["mysql_query_rules"], expected(rule.wrapping_add(route)));
+}
+
+/// The rows of `runtime_checksums_values` after some statements, separated by semicolons.
+fn checksums_after(statements: &str) -> BTreeMap<String, String> {
+    let mut fixture = Fixture::new();
+    for sql in statements.split(';') {
+        fixture.done(sql.trim());
+    }
+    let rows = fixture.rows("SELECT name, checksum FROM runtime_checksums_values").rows;
+    let pairs = rows.into_iter().filter_map(|row| match &*row {
+        [Value::Text(name), Value::Text(sum)] => Some((name.clone(), sum.clone())),
+        _ => None,
+    });
+    pairs.collect()
 }
 
 #[test]

@@ -91,5 +91,5 @@ fn a_session_is_in_a_transaction_where_a_lease_is() {
     assert!(!session.is_in_transaction());
     session.lease_mut(conn).expect("a lease").pins.pin(PinReason::Transaction);
     assert_eq!(session.transaction_lease().map(|lease| lease.conn), Some(conn));
-    session.leases.clear();
+    session.leave_all();
 }

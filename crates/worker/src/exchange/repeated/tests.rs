@@ -2,6 +2,7 @@ use trunkline_protocol::packet::{ok::OkPacket, status};
 
 use crate::{
     ClientId,
+    kill::{KillAsker, KillRequest, KillScope},
     tests::{OK, Reply, TWO_SERVERS, TestWorker, snapshot},
 };
 
@@ -179,6 +180,17 @@ fn what_does_more_than_its_transaction_is_not_repeated() {
 }
 
 #[test]
+fn a_snapshot_is_not_taken_later() {
+    let mut world = with("");
+    let client = world.log_in();
+    world.run(client, "START TRANSACTION WITH CONSISTENT SNAPSHOT", IN_TRANS);
+    assert_eq!(world.core().fx.stats.counters.replays_unfit_begin, 1);
+    lose_idle(&mut world);
+    assert_eq!(world.asked(), [""; 0]);
+    assert!(world.answered(client, SELECT).starts_with("error 1213"));
+}
+
+#[test]
 fn a_transaction_is_kept_up_to_a_length() {
     let (mut world, client) = in_transaction("transaction_replay_max_statements = 2");
     assert_eq!(world.core().fx.stats.counters.replays_unfit_size, 1);
@@ -335,4 +347,93 @@ fn parts_of_a_parameter_that_have_come_are_meant_for_the_next_execution() {
     assert!(world.answer(client).starts_with("error 1213"));
     let stmt = world.session(client).prepared.get(1).expect("the statement");
     assert!(stmt.long.is_none(), "it is dropped as behind any execution that fails");
+}
+
+#[test]
+fn nothing_is_kept_of_a_transaction_that_its_session_gives_up() {
+    let other = "hostgroup = 20\naddress = \"127.0.0.1:3307\"";
+    let config = TWO_SERVERS
+        .replace("hostgroup = 10\naddress = \"127.0.0.1:3307\"", other)
+        .replace("default_hostgroup", "transaction_persistent = false\ndefault_hostgroup");
+    let mut world = TestWorker::with(&format!("transaction_replay = true\n{config}"));
+    let client = world.log_in();
+    let open = OkPacket { status: status::IN_TRANS, ..OK };
+    world.run(client, "SET autocommit = 0", Reply::Says(OkPacket { status: 0, ..OK }));
+    world.run(client, INSERT, Reply::Says(open));
+    let read = "/* hostgroup=20 */ SELECT a FROM s.t";
+    world.run(client, read, Reply::RowsIn(&["x"], status::IN_TRANS));
+    assert!(world.session(client).transaction.kept.is_some());
+    let ended = Reply::Says(OkPacket { status: 0, ..OK });
+    assert_eq!(world.run(client, "COMMIT", ended), "ok");
+    assert!(world.session(client).transaction.kept.is_none());
+}
+
+#[test]
+fn what_waits_behind_a_repetition_runs_out_of_its_time() {
+    let (mut world, client) = in_transaction("default_query_timeout = 1000");
+    let update = "UPDATE s.t SET a = 2";
+    world.ask(client, update);
+    let conn = world.conn_asked(update);
+    world.lose(conn);
+    world.reply("BEGIN", IN_TRANS);
+    world.pass_ms(1_100);
+    assert!(world.answer(client).starts_with("error 1907"));
+    world.ask(client, SELECT);
+    world.reply(INSERT, WROTE);
+    world.reply(SELECT, Reply::RowsIn(&["x"], FLAGS));
+    world.reply(SELECT, Reply::RowsIn(&["z"], FLAGS));
+    assert_eq!(world.answer(client), "rows z");
+    assert_eq!(world.run(client, "COMMIT", Reply::Ok), "ok");
+    assert_eq!(world.times_heard("UPDATE"), 1, "not behind the repetition");
+}
+
+#[test]
+fn what_was_sent_behind_a_statement_that_runs_out_of_its_time_is_not_run() {
+    let (mut world, client) = in_transaction("default_query_timeout = 1000");
+    let update = "UPDATE s.t SET a = 2";
+    world.ask(client, update);
+    world.ask(client, "COMMIT");
+    let conn = world.conn_asked(update);
+    world.lose(conn);
+    world.pass_ms(1_100);
+    assert!(world.answer(client).starts_with("error 1907"));
+    assert!(world.is_closed(client));
+    assert_eq!(world.times_heard("COMMIT"), 0);
+}
+
+#[test]
+fn a_client_that_awaits_nothing_is_told_nothing_of_a_stop_or_a_kill() {
+    type End = fn(&mut TestWorker);
+    fn stop(world: &mut TestWorker) {
+        let deadline_ms = world.core().env.now.ms();
+        world.happens(|worker| worker.stop_gracefully(deadline_ms));
+    }
+    fn kill(world: &mut TestWorker) {
+        let asker = KillAsker { worker: 0, client: None, ticket: 1 };
+        let request = KillRequest { number: 1, scope: KillScope::Session, user: None, asker };
+        world.happens(|worker| worker.kill_asked(request));
+    }
+    let not_run = "Server shutdown in progress: this statement was not carried out";
+    let ends: [(End, String); 2] = [
+        (stop, format!("error 1053: {not_run}")),
+        (kill, "error 1317: Query execution was interrupted".to_owned()),
+    ];
+    for (end, told) in ends {
+        let (mut world, client) = in_transaction("");
+        lose_idle(&mut world);
+        assert_eq!(world.asked(), ["BEGIN"]);
+        end(&mut world);
+        assert_eq!(world.got(client), b"");
+        assert!(world.is_closed(client));
+
+        let (mut world, client) = in_transaction("");
+        let update = "UPDATE s.t SET a = 2";
+        world.ask(client, update);
+        let conn = world.conn_asked(update);
+        world.lose(conn);
+        assert_eq!(world.asked(), ["BEGIN"]);
+        end(&mut world);
+        let answer = world.answer(client);
+        assert_eq!(answer, told);
+    }
 }
