@@ -3,7 +3,8 @@
 //!
 //! Reading order: [`board`] (what is shown), `following` (one cluster), `questions` (what a server
 //! is asked, and what its answer means); for switchovers `survey` (what is asked beforehand),
-//! `talk` (the connection to a server), `members` (all of them) and `actions` (what each step says).
+//! `talk` (the connection to a server), `members` (all of them) and `actions` (what each step
+//! says).
 
 mod actions;
 pub mod board;

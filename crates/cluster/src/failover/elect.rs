@@ -278,8 +278,8 @@ fn of_source(source: &SourceSurvey) -> Vec<String> {
     reasons
 }
 
-/// What a replica has committed itself while the lost writer wrote. It may have been a writer before:
-/// what the lost one or other replicas of it have, too, is none of that.
+/// What a replica has committed itself while the lost writer wrote. It may have been a writer
+/// before: what the lost one or other replicas of it have, too, is none of that.
 fn own_transactions<'a>(
     election: &Election,
     survey: &Survey,

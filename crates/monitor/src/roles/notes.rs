@@ -25,8 +25,8 @@ pub(super) struct Note {
     pub(super) unix_sec: u64,
 }
 
-/// A failover or a switchover that has begun and not ended: the elected server may receive nothing any
-/// more, and nobody may take writes.
+/// A failover or a switchover that has begun and not ended: the elected server may receive nothing
+/// any more, and nobody may take writes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Begun {
     /// The cluster.

@@ -1,6 +1,6 @@
-//! A failover or a switchover that was cut short, by the end of the proxy or by another configuration:
-//! the server that was elected replicates again, so that another one may begin, and after a
-//! switchover the old writer takes writes again.
+//! A failover or a switchover that was cut short, by the end of the proxy or by another
+//! configuration: the server that was elected replicates again, so that another one may begin, and
+//! after a switchover the old writer takes writes again.
 
 use std::{sync::Arc, time::Duration};
 
@@ -28,8 +28,8 @@ use super::{
 
 /// How long a server may take to replicate again.
 const TIME_MAX: Duration = Duration::from_secs(5);
-/// How long after the beginning of a switchover the old writer is opened again, s: later somebody may
-/// have decided otherwise.
+/// How long after the beginning of a switchover the old writer is opened again, s: later somebody
+/// may have decided otherwise.
 const UNDO_SEC_MAX: u64 = 60;
 /// How long it is waited before it is tried again, ms.
 const RETRY_MS: u64 = 2_000;
