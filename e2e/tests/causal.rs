@@ -38,7 +38,8 @@ fn proxy(replication: &Replication, settings: &str) -> Result<Trunkline> {
     Trunkline::start(&format!(
         "workers = 2\ncatalog_wait_ms = 10000\n{settings}\n{}{replicas}\
          [[replication]]\nwriter_hostgroup = 10\nreader_hostgroup = 20\n\
-         read_write_split = \"auto\"\n{}",
+         read_write_split = \"auto\"\n\
+         [[hostgroup]]\nhostgroup_id = 20\nbalance = \"random\"\n{}",
         server(10, replication.primary()),
         user(10)
     ))

@@ -58,7 +58,7 @@ const STATES: [&[&str]; 23] = [
 ];
 
 /// What is said of transactions then.
-const SAID: [&str; 32] = [
+const SAID: [&str; 35] = [
     "BEGIN",
     "begin work",
     "START TRANSACTION",
@@ -91,6 +91,9 @@ const SAID: [&str; 32] = [
     "START TRANSACTION ISOLATION LEVEL SERIALIZABLE",
     "START TRANSACTION READ ONLY,",
     "SET autocommit = DEFAULT",
+    "START TRANSACTION /*!50700 READ ONLY */",
+    "COMMIT /*!5 AND CHAIN */",
+    "COMMIT;--",
 ];
 
 /// What it comes to.

@@ -74,6 +74,8 @@ pub struct Analysis {
     pub locks_or_exports: bool,
     /// False if the text ends inside a quote or a comment, or has NUL bytes.
     pub is_complete: bool,
+    /// It has comments that are code for some versions of servers.
+    pub is_versioned: bool,
     /// There are more effects than [`EFFECTS_MAX`], and not all of them are named: what the text
     /// leaves behind is not known, not even whether it ends somebody else's connection.
     pub is_cut: bool,
@@ -214,7 +216,8 @@ pub fn analyse_knowing(text: &[u8], modes: &Modes, routines: &Routines) -> Analy
 fn analyse_tokens(mut tokens: Tokens<'_>) -> Analysis {
     let begin = tokens.clone();
     let mut analysis = read(&mut tokens);
-    if tokens.depends_on_version() {
+    analysis.is_versioned = tokens.depends_on_version();
+    if analysis.is_versioned {
         weigh_versions(&mut analysis, &tokens, begin.clone());
     }
     if tokens.guesses_quotes() {
@@ -339,6 +342,7 @@ impl Analysis {
         self.computes |= other.computes;
         self.asks_by_literal |= other.asks_by_literal;
         self.locks_or_exports |= other.locks_or_exports;
+        self.is_versioned |= other.is_versioned;
         self.is_cut |= other.is_cut;
         self.variables.join(other.variables);
         let is_new = |effect: &Effect| !effect.ends_something() && !self.effects.contains(effect);
@@ -389,6 +393,7 @@ fn read(tokens: &mut Tokens<'_>) -> Analysis {
         asks_by_literal: false,
         locks_or_exports: false,
         is_complete: true,
+        is_versioned: false,
         is_cut: false,
     };
     let all = tokens.clone();

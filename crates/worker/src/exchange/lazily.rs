@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use trunkline_protocol::{
-    codec::put_lenenc_bytes,
+    codec::{frame::HEADER_LEN, put_lenenc_bytes},
     packet::{
         greeting::Flavor,
         ok::{OkPacket, put_ok},
@@ -44,6 +44,7 @@ impl Deed {
         use TransactionEffect as Tx;
         let is_alone = analysis.statements == 1
             && analysis.is_complete
+            && !analysis.is_versioned
             && !analysis.is_cut
             && analysis.depends.is_empty()
             && analysis.set_for_statement.is_empty();
@@ -89,6 +90,21 @@ fn autocommit_set(analysis: &Analysis) -> Option<bool> {
     };
     (is_it && is_own_set(analysis)).then_some(is_on)
 }
+
+/// Whether nothing stands behind the statement of a command but what servers leave out: behind
+/// anything else, a comment say, they answer twice.
+fn ends_plainly(frames: &[u8]) -> bool {
+    let (is_query, text) = match frames.get(HEADER_LEN..) {
+        Some([QUERY, text @ ..]) => (true, text),
+        Some(_) | None => (false, &[][..]),
+    };
+    let is_left_out = |byte: &u8| *byte == b';' || byte.is_ascii_whitespace();
+    let end = text.iter().rposition(|byte| !is_left_out(byte)).map_or(0, |last| last + 1);
+    !is_query || !text.get(..end).unwrap_or_default().contains(&b';')
+}
+
+/// `COM_QUERY`.
+const QUERY: u8 = 0x03;
 
 /// No server refuses a statement of this length for it: its packet, bytes.
 const LEN_MAX: usize = 1_024;
@@ -176,6 +192,7 @@ impl Core {
             && directives.is_plain()
             && !client.is_mirror
             && statement.command.frames.len() <= LEN_MAX
+            && ends_plainly(&statement.command.frames)
             && statement.command.attributes.is_none()
             && statement.target.pinned_server.is_none()
             && statement.meaning.definition.is_none()
@@ -300,6 +317,20 @@ mod tests {
     }
 
     #[test]
+    fn what_servers_answer_twice_is_left_to_them() {
+        let ends_plainly = |text: &str| {
+            let frames = [&[0, 0, 0, 0, QUERY], text.as_bytes()].concat();
+            super::ends_plainly(&frames)
+        };
+        for text in ["COMMIT", "COMMIT;", "COMMIT ; \n;", "COMMIT /* why */"] {
+            assert!(ends_plainly(text), "{text}");
+        }
+        for text in ["COMMIT;--", "COMMIT;#", "COMMIT/**/;/**/;"] {
+            assert!(!ends_plainly(text), "{text}");
+        }
+    }
+
+    #[test]
     fn only_what_does_nothing_else_is_answered() {
         for (text, expected) in [
             ("BEGIN", Deed::Begin(BegunAccess::Unsaid)),
@@ -319,6 +350,11 @@ mod tests {
         for text in [
             "START TRANSACTION WITH CONSISTENT SNAPSHOT",
             "START TRANSACTION READ ONLY, WITH CONSISTENT SNAPSHOT",
+            "START TRANSACTION /*!80000 READ ONLY */",
+            "START TRANSACTION ISOLATION LEVEL SERIALIZABLE",
+            "COMMIT TRANSACTION",
+            "ROLLBACK TRANSACTION",
+            "COMMIT --x",
             "COMMIT AND CHAIN",
             "ROLLBACK RELEASE",
             "ROLLBACK TO SAVEPOINT s",

@@ -1,5 +1,6 @@
-//! What the query log, the slow log and the audit log say. A worker says what happened; its driver adds when,
-//! and another thread writes. The names are those of ProxySQL's event and audit logs in JSON.
+//! What the query log, the slow log and the audit log say. A worker says what happened; its driver
+//! adds when, and another thread writes. The names are those of ProxySQL's event and audit logs in
+//! JSON.
 
 use std::{fmt::Write, sync::Arc};
 

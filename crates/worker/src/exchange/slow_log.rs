@@ -1,5 +1,5 @@
-//! The slow log, in the form of the family's own. `mysqldumpslow` of MySQL reads nothing but MySQL's
-//! and that of MariaDB nothing but MariaDB's; `pt-query-digest` reads both.
+//! The slow log, in the form of the family's own. `mysqldumpslow` of MySQL reads nothing but
+//! MySQL's, and that of MariaDB nothing but MariaDB's; `pt-query-digest` reads both.
 
 use std::fmt::Write;
 
