@@ -74,8 +74,6 @@ pub struct Analysis {
     pub locks_or_exports: bool,
     /// False if the text ends inside a quote or a comment, or has NUL bytes.
     pub is_complete: bool,
-    /// It has comments that are code for some versions of servers.
-    pub is_versioned: bool,
     /// There are more effects than [`EFFECTS_MAX`], and not all of them are named: what the text
     /// leaves behind is not known, not even whether it ends somebody else's connection.
     pub is_cut: bool,
@@ -216,8 +214,7 @@ pub fn analyse_knowing(text: &[u8], modes: &Modes, routines: &Routines) -> Analy
 fn analyse_tokens(mut tokens: Tokens<'_>) -> Analysis {
     let begin = tokens.clone();
     let mut analysis = read(&mut tokens);
-    analysis.is_versioned = tokens.depends_on_version();
-    if analysis.is_versioned {
+    if tokens.depends_on_version() {
         weigh_versions(&mut analysis, &tokens, begin.clone());
     }
     if tokens.guesses_quotes() {
@@ -342,7 +339,6 @@ impl Analysis {
         self.computes |= other.computes;
         self.asks_by_literal |= other.asks_by_literal;
         self.locks_or_exports |= other.locks_or_exports;
-        self.is_versioned |= other.is_versioned;
         self.is_cut |= other.is_cut;
         self.variables.join(other.variables);
         let is_new = |effect: &Effect| !effect.ends_something() && !self.effects.contains(effect);
@@ -393,7 +389,6 @@ fn read(tokens: &mut Tokens<'_>) -> Analysis {
         asks_by_literal: false,
         locks_or_exports: false,
         is_complete: true,
-        is_versioned: false,
         is_cut: false,
     };
     let all = tokens.clone();

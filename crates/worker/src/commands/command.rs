@@ -369,7 +369,12 @@ impl Commands {
         statement.obey(directives);
         let is_answered = goes_to_server
             && (self.exchange.answer_repeated_set(client, &statement)
-                || self.exchange.answer_lazily(client, &route, &mut statement));
+                || self.exchange.answer_lazily(
+                    client,
+                    &route,
+                    &mut statement,
+                    rewritten_text.as_deref().unwrap_or(text),
+                ));
         if is_answered {
             return self.exchange.core.fx.buffers.give(statement.command.frames.into_own());
         }

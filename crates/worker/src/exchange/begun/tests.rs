@@ -187,3 +187,26 @@ fn a_transaction_that_only_reads_goes_to_a_reader_unless_its_first_statement_may
         assert_eq!(world.address_asked(BEGIN_READ) == writer, is_writer, "{said}");
     }
 }
+
+#[test]
+fn what_a_server_may_refuse_is_answered_by_a_server() {
+    let mut world = lazy(ONE_CONNECTION);
+    let client = world.log_in();
+    prove(&mut world, client);
+    let syntax = || Reply::Error(1064, "You have an error in your SQL syntax");
+    for text in ["START TRANSACTION READ ONLY,", "COMMIT TRANSACTION", "ROLLBACK TRANSACTION"] {
+        assert!(world.run(client, text, syntax()).starts_with("error 1064"), "{text}");
+        assert!(!world.session(client).is_in_any_transaction(), "{text}");
+    }
+    // Until then, MariaDB goes on to show the error.
+    world.run(client, WRITE, Reply::Ok);
+    assert_eq!(world.answered(client, "BEGIN"), "ok");
+    world.ask(client, "ROLLBACK TRANSACTION");
+    assert_eq!(world.asked(), [BEGIN, "ROLLBACK TRANSACTION"]);
+    world.reply(BEGIN, IN_TRANS);
+    world.reply("ROLLBACK TRANSACTION", syntax());
+    assert!(world.answer(client).starts_with("error 1064"));
+    assert!(world.session(client).is_in_transaction(), "it is open as before");
+    world.run(client, WRITE, IN_TRANS);
+    assert_eq!(world.run(client, "ROLLBACK", Reply::Ok), "ok");
+}
