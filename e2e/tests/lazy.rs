@@ -31,7 +31,7 @@ fn counter(proxy: &Trunkline, name: &str) -> Result<u64> {
 }
 
 /// What a session has said before.
-const STATES: [&[&str]; 22] = [
+const STATES: [&[&str]; 23] = [
     &[],
     &["BEGIN"],
     &["START TRANSACTION READ ONLY"],
@@ -54,10 +54,11 @@ const STATES: [&[&str]; 22] = [
     &["SELECT * FROM missing"],
     &["INSERT INTO t (b) VALUES (3), (4)"],
     &["XA START 'own'", "INSERT INTO t (b) VALUES (5)"],
+    &["SET sql_mode = 'ORACLE'"],
 ];
 
 /// What is said of transactions then.
-const SAID: [&str; 26] = [
+const SAID: [&str; 32] = [
     "BEGIN",
     "begin work",
     "START TRANSACTION",
@@ -84,6 +85,12 @@ const SAID: [&str; 26] = [
     "BEGIN; INSERT INTO t (b) VALUES (6)",
     "BEGIN; COMMIT",
     "SELECT ROW_COUNT(), FOUND_ROWS()",
+    "COMMIT TRANSACTION",
+    "ROLLBACK WORK 1",
+    "COMMIT AND RELEASE",
+    "START TRANSACTION ISOLATION LEVEL SERIALIZABLE",
+    "START TRANSACTION READ ONLY,",
+    "SET autocommit = DEFAULT",
 ];
 
 /// What it comes to.

@@ -74,8 +74,8 @@ pub enum Action {
         /// The transactions that the old writer had when it was demoted, where it is that one: it
         /// must not have more.
         had: Option<String>,
-        /// The transactions that the new writer had when it was promoted, where another replica must
-        /// not have more.
+        /// The transactions that the new writer had when it was promoted, where another replica
+        /// must not have more.
         most: Option<String>,
     },
     /// The group makes the new writer its primary.

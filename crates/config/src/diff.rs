@@ -493,6 +493,7 @@ impl Item for Rule {
         switch("log", |rule| rule.log);
         columns.optional("pipeline", self.pipeline, new.pipeline);
         columns.optional("lazy_transactions", self.lazy_transactions, new.lazy_transactions);
+        columns.optional("causal_reads", self.causal_reads, new.causal_reads);
         columns.plain("shadow", self.shadow, new.shadow);
         columns.plain("apply", self.apply, new.apply);
         // A column that this list does not know yet must not go unnoticed.

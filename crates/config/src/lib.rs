@@ -30,6 +30,7 @@ pub mod diff;
 
 pub mod manual;
 
+mod causal;
 mod config;
 mod cpus;
 mod error;
@@ -38,6 +39,7 @@ mod guards;
 mod redis;
 mod words;
 
+pub use causal::{CausalPlan, CausalReaders};
 pub use cluster::ClusterEntry;
 pub use config::{Config, HostgroupEntry, ServerEntry, ServerTlsEntry, ServerTlsWish};
 pub use cpus::WorkerCpus;

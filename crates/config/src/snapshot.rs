@@ -9,7 +9,7 @@ use std::{
 };
 
 use foldhash::fast::FixedState;
-use trunkline_rules::{FastRoutes, RuleSet};
+use trunkline_rules::{Effects, FastRoutes, RuleSet};
 use trunkline_topology::{
     Address, AllowList, Balance, HostName, HostgroupId, LazyTransactions, Pipeline,
     ReplicationGroup, Server, ServerHealth, ServerKey, ServerState, ServerTls, TlsMode, TlsParams,
@@ -17,8 +17,8 @@ use trunkline_topology::{
 };
 
 use crate::{
-    ClusterEntry, Config, GrantedUsers, Guards, ServerEntry, ServerTlsEntry, ServerTlsWish,
-    Settings, TcpFront, TlsDefault,
+    CausalPlan, ClusterEntry, Config, GrantedUsers, Guards, ServerEntry, ServerTlsEntry,
+    ServerTlsWish, Settings, TcpFront, TlsDefault,
 };
 
 mod clusters;
@@ -69,6 +69,8 @@ pub struct Snapshot {
     pub replication: Vec<ReplicationGroup>,
     /// Whether any read has to see particular writes.
     pub has_causal_reads: bool,
+    /// Where, and whose.
+    pub causal: Arc<CausalPlan>,
     /// Clusters, in the order of the configuration.
     pub clusters: Vec<Arc<Cluster>>,
     /// TCP listeners, in the order of the configuration.
@@ -144,7 +146,13 @@ impl Snapshot {
         let said = config.hostgroups.iter().map(|entry| entry.causal_reads);
         let said = said.chain(config.users.iter().map(|user| user.causal_reads));
         let mut said = said.flatten().chain([settings.causal_reads]);
-        let has_causal_reads = said.any(|reads| reads != CausalReads::Off);
+        let by_rules = |effects: &Effects| {
+            effects.gtid_from_hostgroup.is_some()
+                || effects.causal_reads.is_some_and(|reads| reads != CausalReads::Off)
+        };
+        let has_causal_reads =
+            said.any(|reads| reads != CausalReads::Off) || rules.effects().any(by_rules);
+        let causal = Arc::new(CausalPlan::of(&config, &hostgroups, &replication));
         let writers = replication.iter().enumerate();
         let writers = writers.map(|(index, group)| (group.writer_hostgroup, index)).collect();
         Self {
@@ -159,6 +167,7 @@ impl Snapshot {
             hostgroups,
             replication,
             has_causal_reads,
+            causal,
             clusters,
             tcp,
             rules,
@@ -362,7 +371,8 @@ impl Snapshot {
         let version = self.version.saturating_add(1);
         changed.then(|| {
             let tcp = build_tcp(&self.config, &self.settings, &hostgroups, Some(self));
-            Self { version, hostgroups, tcp, ..self.clone() }
+            let causal = CausalPlan::of(&self.config, &hostgroups, &self.replication);
+            Self { version, hostgroups, tcp, causal: Arc::new(causal), ..self.clone() }
         })
     }
 }

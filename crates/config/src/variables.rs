@@ -477,9 +477,10 @@ settings! {
     /// more is refused at once.
     queue_max: usize = 10_000, Range::Numbers(0, 10_000_000), "statements", Live, "0.1.0";
 
-    /// Which writes a read on a replica has to see: `off` for none in particular, `session` for
-    /// those that its own session has written. A `[[user]]` or a `[[hostgroup]]` of replicas may
-    /// say otherwise.
+    /// Which writes a read on a replica has to see: `off` for none in particular, those of its
+    /// `session`, of its `user`, of everybody in the writer `hostgroup` or on the same servers
+    /// (`global`), or all that are older than so many milliseconds (`bounded:500`). A rule, a
+    /// `[[user]]` or a `[[hostgroup]]` of replicas may say otherwise.
     causal_reads: CausalReads = CausalReads::Off, Range::All, "", Live, "0.1.0";
 
     /// How long a read waits for a replica that has what its session wrote. 0 means not at all.

@@ -3,7 +3,8 @@
 //!
 //! Reading order: [`board`] (what is shown), `following` (one cluster), `questions` (what a server
 //! is asked, and what its answer means); for switchovers `survey` (what is asked beforehand),
-//! `talk` (the connection to a server), `members` (all of them) and `actions` (what each step says).
+//! `talk` (the connection to a server), `members` (all of them) and `actions` (what each step
+//! says).
 
 mod actions;
 pub mod board;
@@ -178,7 +179,7 @@ pub async fn keep_following(
                 following.look_at_rejoin(&Arc::clone(&tls.borrow()), &tells);
                 following.ask_due(now_ms(), &Arc::clone(&tls.borrow()), &board, &answers);
                 following.carry_out(&board, &news);
-                following.start_steps(&tells);
+                following.start_steps(&tells, &aids);
                 following.start_failover_steps(now_ms(), &tells, &aids);
                 following.mend(now_ms(), &Arc::clone(&tls.borrow()), &tells, &aids);
             }

@@ -334,6 +334,12 @@ impl DataPlane {
         }
     }
 
+    /// The time on the workers' clock, ms.
+    pub fn clock(&self) -> Arc<dyn Fn() -> u64 + Send + Sync> {
+        let started = self.started;
+        Arc::new(move || u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX))
+    }
+
     /// Tells all workers that a replica shows more than before.
     pub fn bell(&self) -> Arc<dyn Fn() + Send + Sync> {
         let postboxes = self.postboxes.clone();

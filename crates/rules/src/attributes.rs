@@ -1,8 +1,8 @@
-//! The column `attributes`: JSON, of which `cache`, `flagOUTs`, `lazy_transactions`, `mirror`,
+//! The column `attributes`: JSON, of which `cache`, `causal_reads`, `flagOUTs`, `lazy_transactions`, `mirror`,
 //! `pipeline`, `protects` and `shadow` mean something.
 
 use serde_json::Value;
-use trunkline_topology::{LazyTransactions, Pipeline};
+use trunkline_topology::{LazyTransactions, Pipeline, causal::CausalReads};
 
 /// A choice of `flagOUT` by weight.
 #[derive(Debug, PartialEq, Eq)]
@@ -40,6 +40,7 @@ pub(crate) struct Attributes {
     pub(crate) caches_always: bool,
     pub(crate) pipeline: Option<Pipeline>,
     pub(crate) lazy_transactions: Option<LazyTransactions>,
+    pub(crate) causal_reads: Option<CausalReads>,
     pub(crate) is_shadow: Option<bool>,
     /// Whether the rule counts as matching where that can't be decided.
     pub(crate) protects: Option<bool>,
@@ -68,6 +69,7 @@ pub(crate) fn read(text: &str) -> Result<Attributes, String> {
         flags: members.get("flagOUTs").map(weighted_flags).transpose()?,
         pipeline: members.get("pipeline").map(pipeline).transpose()?,
         lazy_transactions: members.get("lazy_transactions").map(lazy).transpose()?,
+        causal_reads: members.get("causal_reads").map(causal).transpose()?,
         is_shadow: members.get("shadow").map(|value| switch("shadow", value)).transpose()?,
         protects: members.get("protects").map(|value| switch("protects", value)).transpose()?,
     })
@@ -81,6 +83,11 @@ fn pipeline(value: &Value) -> Result<Pipeline, String> {
 fn lazy(value: &Value) -> Result<LazyTransactions, String> {
     let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     text.parse().map_err(|error| format!("`lazy_transactions` {error}"))
+}
+
+fn causal(value: &Value) -> Result<CausalReads, String> {
+    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    text.parse().map_err(|error| format!("`causal_reads` {error}"))
 }
 
 fn switch(name: &str, value: &Value) -> Result<bool, String> {
@@ -141,6 +148,7 @@ mod tests {
             (r#"{"pipeline":"on"}"#, "`pipeline` must be auto, off or"),
             (r#"{"pipeline":0}"#, "not `0`"),
             (r#"{"lazy_transactions":true}"#, "`lazy_transactions` must be off or begin"),
+            (r#"{"causal_reads":"all"}"#, "`causal_reads` must be one of off, session"),
             (r#"{"shadow":1}"#, "`shadow` must be true or false, not 1"),
             (r#"{"protects":"yes"}"#, "`protects` must be true or false, not \"yes\""),
         ] {

@@ -128,6 +128,11 @@ impl RuleSet {
         self.inner.rules.get(index).map(|rule| rule.id)
     }
 
+    /// What each active rule asks for, in the order of their ids.
+    pub fn effects(&self) -> impl Iterator<Item = &Effects> {
+        self.inner.rules.iter().map(|rule| &rule.effects)
+    }
+
     /// Every active rule's id, by index.
     pub fn rule_ids(&self) -> impl Iterator<Item = u32> + '_ {
         self.inner.rules.iter().map(|rule| rule.id)
@@ -283,6 +288,7 @@ impl Compiler {
                 log: rule.log,
                 pipeline: rule.pipeline.or(attributes.pipeline),
                 lazy_transactions: rule.lazy_transactions.or(attributes.lazy_transactions),
+                causal_reads: rule.causal_reads.or(attributes.causal_reads),
             },
         }
     }

@@ -2,7 +2,7 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use trunkline_topology::{HostgroupId, LazyTransactions, Pipeline};
+use trunkline_topology::{HostgroupId, LazyTransactions, Pipeline, causal::CausalReads};
 
 use crate::{Column, Multiplex};
 
@@ -143,6 +143,8 @@ pub struct Effects {
     pub pipeline: Option<Pipeline>,
     /// `lazy_transactions`.
     pub lazy_transactions: Option<LazyTransactions>,
+    /// `causal_reads`.
+    pub causal_reads: Option<CausalReads>,
 }
 
 /// The later value wins, field by field; a field that is not listed does not compile.
@@ -163,6 +165,7 @@ impl Effects {
             cache_timeout_ms, reconnect, timeout_ms, retries, delay_ms, next_query_flag,
             mirror_flag, mirror_hostgroup, mirror_compares, error_msg, ok_msg, sticky_conn,
             multiplex, gtid_from_hostgroup, log, pipeline, lazy_transactions,
+            causal_reads,
         );
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use thiserror::Error;
-use trunkline_topology::{HostgroupId, LazyTransactions, Pipeline};
+use trunkline_topology::{HostgroupId, LazyTransactions, Pipeline, causal::CausalReads};
 
 /// One row of `mysql_query_rules`.
 ///
@@ -99,6 +99,9 @@ pub struct Rule {
     /// Not a column of ProxySQL's, whose users write it as a member of `attributes`. Whether a
     /// `BEGIN`, `COMMIT` or `SET autocommit` waits for the first statement of its transaction.
     pub lazy_transactions: Option<LazyTransactions>,
+    /// Not a column of ProxySQL's, whose users write it as a member of `attributes`. Which writes a
+    /// read has to see that goes to replicas.
+    pub causal_reads: Option<CausalReads>,
     /// Not a column of ProxySQL's. The rule is tested and counted, and does nothing.
     pub shadow: bool,
     /// For people.
@@ -179,6 +182,7 @@ impl Default for Rule {
             attributes: None,
             pipeline: None,
             lazy_transactions: None,
+            causal_reads: None,
             shadow: false,
             comment: None,
         }

@@ -292,6 +292,7 @@ fn shown(effects: &Effects) -> Map<String, Value> {
         log,
         pipeline,
         lazy_transactions,
+        causal_reads,
     } = effects;
     let number = |value: &Option<u32>| value.map(Value::from);
     let flag = |value: &Option<bool>| value.map(u32::from).map(Value::from);
@@ -316,6 +317,7 @@ fn shown(effects: &Effects) -> Map<String, Value> {
         ("log", flag(log)),
         ("pipeline", pipeline.map(|pipeline| Value::from(pipeline.to_string()))),
         ("lazy_transactions", lazy_transactions.map(|mode| Value::from(mode.to_string()))),
+        ("causal_reads", causal_reads.map(|reads| Value::from(reads.to_string()))),
     ];
     let set = columns.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
     set.collect()

@@ -29,6 +29,8 @@ pub struct Hints {
     pub min_epoch_ms: Option<u64>,
     /// `min_gtid`, as written.
     pub min_gtid: Option<Vec<u8>>,
+    /// `causal_reads`, as written.
+    pub causal_reads: Option<Vec<u8>>,
     /// `create_new_connection=1`.
     pub creates_connection: bool,
     /// MaxScale's `route to`.
@@ -81,6 +83,11 @@ impl Hints {
         *self == Self::default()
     }
 
+    /// Whether it says what a read on a replica has to see.
+    pub fn is_causal(&self) -> bool {
+        self.min_gtid.is_some() || self.max_lag_ms.is_some() || self.causal_reads.is_some()
+    }
+
     fn set(&mut self, key: &[u8], value: &[u8]) {
         let number = number(value);
         let small = number.map(|number| u32::try_from(number).unwrap_or(u32::MAX));
@@ -101,6 +108,10 @@ impl Hints {
             }
             b"min_gtid" if !value.is_empty() => {
                 self.min_gtid = Some(value.to_vec());
+                return;
+            }
+            b"causal_reads" if !value.is_empty() => {
+                self.causal_reads = Some(value.to_vec());
                 return;
             }
             b"create_new_connection" => {
@@ -183,6 +194,9 @@ mod tests {
             ..Hints::default()
         };
         assert_eq!(hints, expected);
+        let hints = Hints::parse(b"causal_reads=user;x=1");
+        assert_eq!(hints.causal_reads.as_deref(), Some(&b"user"[..]));
+        assert!(hints.is_causal() && !Hints::parse(b"hostgroup=1").is_causal());
         let hints = Hints::parse(b"min_gtid=aa:1-7;create_new_connection=1;mirror=4;query_delay=9");
         let expected = Hints {
             min_gtid: Some(b"aa:1-7".to_vec()),

@@ -2,7 +2,7 @@
 //! metric, and its meaning. Merging, `/metrics`, JSON and the manual all come from these tables.
 
 use serde::{Deserialize, Serialize};
-use trunkline_topology::RefusalCause;
+use trunkline_topology::{RefusalCause, causal::CausalReads};
 
 /// One counter's place in the metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -181,6 +181,16 @@ counters! {
             "Reads that no replica could answer, and that failed."
         causal_stale: "trunkline_causal_reads_total", outcome = "stale";
             "Reads that no replica could answer, and that one did with what it has."
+        causal_of_session: "trunkline_causal_reads_by_scope_total", scope = "session";
+            "Reads that had to see what their session had written."
+        causal_of_user: "trunkline_causal_reads_by_scope_total", scope = "user";
+            "Reads that had to see what any session of their user had written."
+        causal_of_hostgroup: "trunkline_causal_reads_by_scope_total", scope = "hostgroup";
+            "Reads that had to see what anybody had written in the writer hostgroup."
+        causal_of_all: "trunkline_causal_reads_by_scope_total", scope = "global";
+            "Reads that had to see what anybody had written on the same servers."
+        causal_bounded: "trunkline_causal_reads_by_scope_total", scope = "bounded";
+            "Reads that had to see all that was older than a bound."
         causal_wait_us: "trunkline_causal_wait_microseconds_total";
             "Time that reads waited for a replica in all."
         causal_doubts: "trunkline_causal_doubts_total";
@@ -496,6 +506,18 @@ counters! {
 const QUERY: u8 = 0x03;
 
 impl Counters {
+    /// Counts a read that has to see writes of this scope.
+    pub fn causal_read(&mut self, scope: CausalReads) {
+        let counter = match scope {
+            CausalReads::Off | CausalReads::Session => &mut self.causal_of_session,
+            CausalReads::User => &mut self.causal_of_user,
+            CausalReads::Hostgroup => &mut self.causal_of_hostgroup,
+            CausalReads::Global => &mut self.causal_of_all,
+            CausalReads::Bounded(_) => &mut self.causal_bounded,
+        };
+        *counter += 1;
+    }
+
     /// Counts a command of a client by its first byte.
     #[inline]
     pub fn command(&mut self, kind: Option<u8>) {

@@ -53,6 +53,9 @@ pub struct SessionRow {
     pub doing_us: u64,
     /// The digest of the statement under way; empty when none is.
     pub digest_text: String,
+    /// Which writes its reads have to see, by the settings, its user and its hostgroup; empty for
+    /// none in particular.
+    pub causal_reads: String,
     /// Server connections that it has.
     pub holds: Vec<HeldConn>,
 }

@@ -3,33 +3,27 @@
 //! A server shows a transaction when its engine has committed it. That an event of it is in some
 //! binary log proves nothing: only what servers say they have executed counts here.
 
+mod need;
 mod origins;
 mod reached;
+mod scope;
+mod shared;
 mod token;
+mod written;
 
+pub use need::Need;
 pub use origins::{OriginId, Origins};
 pub use reached::{Reached, Shown};
+pub use scope::{AGE_MAX_MS, CausalReads};
+pub use shared::{SharedPosition, SharedPositions, Ticket};
 pub use token::{Token, Want};
+pub use written::Written;
 
 use std::{
     fmt,
     str::FromStr,
     sync::atomic::{AtomicUsize, Ordering::SeqCst},
 };
-
-/// Which writes a read has to see.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum CausalReads {
-    /// None in particular: whatever the replica has.
-    #[default]
-    Off,
-    /// Those of its own session.
-    Session,
-}
-
-impl CausalReads {
-    const WORDS: [(&'static str, Self); 2] = [("off", Self::Off), ("session", Self::Session)];
-}
 
 /// What becomes of a read that no replica can answer in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -60,20 +54,6 @@ fn of_word<T: Copy>(words: &[(&'static str, T)], text: &str) -> Result<T, String
     })
 }
 
-impl fmt::Display for CausalReads {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(word_of(&Self::WORDS, self))
-    }
-}
-
-impl FromStr for CausalReads {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        of_word(&Self::WORDS, text)
-    }
-}
-
 impl fmt::Display for CausalFallback {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(word_of(&Self::WORDS, self))
@@ -93,6 +73,8 @@ impl FromStr for CausalFallback {
 pub struct CausalBoard {
     /// Whose numbers transactions have.
     pub origins: Origins,
+    /// What several sessions have written.
+    pub positions: SharedPositions,
     /// Reads that wait for a replica, over all workers.
     waiting: AtomicUsize,
 }
@@ -125,9 +107,6 @@ mod tests {
 
     #[test]
     fn words_are_read_as_they_are_written() {
-        for (word, value) in CausalReads::WORDS {
-            assert_eq!((value.to_string().as_str(), word.parse()), (word, Ok(value)));
-        }
         for (word, value) in CausalFallback::WORDS {
             assert_eq!((value.to_string().as_str(), word.parse()), (word, Ok(value)));
         }

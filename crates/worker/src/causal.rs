@@ -4,6 +4,9 @@
 //! that a read goes to a replica only that shows them, waits for one, or goes to the writer.
 
 pub(crate) mod collect;
+pub(crate) mod hints;
+pub(crate) mod order;
+pub(crate) mod session;
 #[cfg(test)]
 mod tests;
 

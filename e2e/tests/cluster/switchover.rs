@@ -315,6 +315,31 @@ fn what_is_in_the_way_of_a_switchover_is_told_and_what_fails_is_undone() -> Resu
     locker.sql("UNLOCK TABLES")?;
     writes(&proxy, one)?;
 
+    // The proxy ends in the middle: the next process undoes it.
+    let mut locker = two.root()?;
+    locker.sql("LOCK TABLES mark.note WRITE")?;
+    writes(&proxy, one)?;
+    let mark = proxy.log_mark();
+    thread::scope(|scope| {
+        let switching = scope.spawn(|| admin.sql(&switch));
+        let ended = proxy.wait_log(mark, ": demote, ", SOON).map(drop);
+        let ended = ended.and_then(|()| proxy.kill_and_restart(&[]));
+        let answered = switching.join().expect("no panic");
+        ended?;
+        ensure!(answered.is_err(), "the switchover was done");
+        Ok(())
+    })?;
+    wait_until("what was cut short is undone", SOON, || {
+        Ok(proxy.log().contains("the old writer takes writes again").then_some(()))
+    })
+    .with_context(|| proxy.log())?;
+    locker.sql("UNLOCK TABLES")?;
+    writes(&proxy, one)?;
+    wait_role(&proxy, two, "reader")?;
+    let mut admin = administrator(&proxy)?;
+    admin.sql("SET trunkline-switchover_drain_timeout = '300'")?;
+    admin.sql("LOAD TRUNKLINE VARIABLES TO RUNTIME")?;
+
     // What does not end is ended, and whoever has only read or waited notices nothing.
     let mut held = client(&proxy, "")?;
     held.sql("BEGIN; INSERT INTO mark.note (text) VALUES ('lost')")?;

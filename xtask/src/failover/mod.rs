@@ -1,5 +1,5 @@
-//! `cargo xtask failover`: three real servers behind the proxy, clients that write all the while, and
-//! one fault after the other. What clients notice, and whether what they were told is true.
+//! `cargo xtask failover`: three real servers behind the proxy, clients that write all the while,
+//! and one fault after the other. What clients notice, and whether what they were told is true.
 //!
 //! Reading order: `fault` (what is done), `stand` (servers and proxies), `load` (the clients),
 //! `page` (the table and the picture).

@@ -105,9 +105,10 @@ figures! { TRAFFIC;
         "Statements that took longer than long_query_time." =>
         Report(|r| r.counters.statements_slow);
     counter "GTID_consistent_queries" "proxysql_gtid_consistent_queries_total" []
-        "Always 0: GTIDs are not tracked." => Zero;
+        "Reads that a replica answered which shows what they have to see." =>
+        Report(|r| r.counters.causal_reached + r.counters.causal_waited);
     counter "GTID_session_collected" "proxysql_gtid_session_collected_total" []
-        "Always 0: GTIDs are not tracked." => Zero;
+        "Always 0: not counted." => Zero;
     counter "ConnPool_get_conn_latency_awareness"
         "proxysql_connpool_get_conn_success_latency_awareness_total" []
         "Always 0: latency does not choose servers." => Zero;

@@ -16,6 +16,7 @@ use super::{
     is_secret,
     programs::jobs,
     reply::texts,
+    start,
 };
 use crate::{
     import::export,
@@ -188,9 +189,14 @@ impl AdminService {
         let rows: Vec<FirstRow> = imported.rows.into_iter().filter(is_of_module).collect();
         let affected = u64::try_from(rows.len()).unwrap_or(u64::MAX);
         self.with_store(move |store| {
-            let rows: Vec<(&str, &[(String, Value)])> =
-                rows.iter().map(|row| (row.table, row.values.as_slice())).collect();
-            Ok(store.insert_named(Layer::Memory, &rows)?)
+            let named: Vec<_> = rows.iter().map(FirstRow::named).collect();
+            store.insert_named(Layer::Memory, &named).map_err(|error| {
+                let lines = start::wrong_rows_of(&rows).unwrap_or_default();
+                match lines.is_empty() {
+                    true => error.into(),
+                    false => refusal(MakeError::Rows(lines)),
+                }
+            })
         })
         .await?;
         Ok(Reply::Ok { affected, info: String::new(), warnings: Vec::new() })

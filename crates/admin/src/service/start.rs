@@ -25,7 +25,7 @@ pub struct FirstRow {
 
 impl FirstRow {
     /// Its table, and its columns with their values.
-    fn named(&self) -> (&str, &[(String, Value)]) {
+    pub(super) fn named(&self) -> (&str, &[(String, Value)]) {
         (self.table, self.values.as_slice())
     }
 }
@@ -293,6 +293,15 @@ const LOCAL: &str = "127.0.0.1:6032";
 fn fill_first(store: &mut Store, rows: &[FirstRow]) -> Result<(), StartError> {
     let all: Vec<_> = rows.iter().map(FirstRow::named).collect();
     let Err(error) = store.insert_named(Layer::Memory, &all) else { return Ok(()) };
+    let errors = wrong_rows(store, rows);
+    match errors.is_empty() {
+        true => Err(error.into()),
+        false => Err(StartError(errors)),
+    }
+}
+
+/// What is wrong with each row that does not fit its table, with its place. MEMORY has the others.
+fn wrong_rows(store: &mut Store, rows: &[FirstRow]) -> Vec<String> {
     let mut errors = Vec::new();
     for row in rows {
         if let Err(error) = store.insert_named(Layer::Memory, &[row.named()]) {
@@ -302,10 +311,16 @@ fn fill_first(store: &mut Store, rows: &[FirstRow]) -> Result<(), StartError> {
             });
         }
     }
-    match errors.is_empty() {
-        true => Err(error.into()),
-        false => Err(StartError(errors)),
-    }
+    errors
+}
+
+/// What is wrong with each row that does not fit its table, with its place, by a store of its own.
+///
+/// # Errors
+/// Those of the database.
+pub(super) fn wrong_rows_of(rows: &[FirstRow]) -> Result<Vec<String>, StoreError> {
+    let mut store = Store::open(&Place::Memory, Box::new(variable::check))?;
+    Ok(wrong_rows(&mut store, rows))
 }
 
 /// MEMORY is what was saved; variables that were not have their defaults.

@@ -679,6 +679,22 @@ fn the_file_is_loaded_module_by_module() {
 }
 
 #[test]
+fn rows_of_the_file_that_do_not_fit_are_named_by_their_lines_and_none_is_loaded() {
+    let mut fixture = Fixture::new();
+    fixture.service.file = Some(Arc::new(Box::new(|| {
+        let file = "mysql_servers = (\n { address=\"a\", port=99999 },\n { address=\"new\" },\n \
+                    { address=\"c\", weight=-4 } )";
+        crate::import::cnf_rows(file, "x.cnf")
+    })));
+    let refused = fixture.refused("LOAD MYSQL SERVERS FROM CONFIG");
+    for named in ["nothing was loaded: x.cnf:2: mysql_servers: ", "port", "x.cnf:4: ", "weight"] {
+        assert!(refused.contains(named), "{refused}");
+    }
+    let new = "SELECT count(*) FROM mysql_servers WHERE hostname = 'new'";
+    assert_eq!(fixture.value(new), Value::Integer(0));
+}
+
+#[test]
 fn changes_are_in_the_audit_log_without_their_texts() {
     let mut fixture = Fixture::new();
     fixture.done("INSERT INTO mysql_users (username, password) VALUES ('u', 'hidden''too')");

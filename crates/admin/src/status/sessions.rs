@@ -27,6 +27,7 @@ pub fn sessions_text(list: &SessionList) -> String {
         Column::limited("client", Left, 22),
         Column::new("tls", Left),
         Column::limited("schema", Left, 16),
+        Column::new("causal", Left),
         Column::new("doing", Left),
         Column::new("for", Right),
         Column::flexible("statement", Left),
@@ -38,6 +39,7 @@ pub fn sessions_text(list: &SessionList) -> String {
             row.client.clone(),
             version(&row.tls),
             row.schema.clone(),
+            named(&row.causal_reads),
             row.doing.clone(),
             duration(row.doing_us),
             row.digest_text.clone(),
@@ -62,6 +64,11 @@ fn resets(list: &SessionList) -> String {
 fn version(tls: &str) -> String {
     let version = tls.split_whitespace().next();
     version.map_or("-", |version| version.trim_start_matches("TLSv")).to_owned()
+}
+
+/// A word, or `-` for none.
+fn named(word: &str) -> String {
+    if word.is_empty() { "-".to_owned() } else { word.to_owned() }
 }
 
 /// What is held, and why.
@@ -115,6 +122,7 @@ mod tests {
             user: "app".into(),
             client: "10.0.0.9".into(),
             schema: "shop\x1b[2J".into(),
+            causal_reads: "bounded:250".into(),
             doing: "idle".into(),
             doing_us: 3_000_000,
             holds: vec![held],
@@ -135,6 +143,7 @@ mod tests {
         let pinned = text.split_once("PINNED").expect("a table of pins").1;
         assert!(pinned.contains("transaction, temporary_table"), "{text}");
         assert!(pinned.contains("CREATE TEMPORARY TABLE"), "{text}");
+        assert!(text.contains("bounded:250"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= COLUMNS_MAX), "{text}");
         assert!(!text.contains('\x1b'), "{text}");
     }

@@ -122,6 +122,11 @@ pub fn elect(election: &Election, members: &[Surveyed]) -> Result<Elected, NotEl
             election.name(last)
         )));
     }
+    let below: Vec<(HostId, &Survey)> = members
+        .iter()
+        .filter_map(|member| Some((member.host, member.survey.as_ref().ok()?)))
+        .filter(|(_, survey)| is_below(election, survey))
+        .collect();
     let mut passed_over = Vec::new();
     let mut runners = Vec::new();
     for member in members.iter().filter(|member| member.host != election.old) {
@@ -140,7 +145,8 @@ pub fn elect(election: &Election, members: &[Surveyed]) -> Result<Elected, NotEl
             passed_over.push((member.host, why));
             continue;
         };
-        let unfit = unfit(election, member.host, survey);
+        let others = below.iter().filter(|(host, _)| *host != member.host);
+        let unfit = unfit(election, member.host, survey, others.map(|(_, survey)| *survey));
         let is_near = member.is_near;
         runners.push(Runner { host: member.host, survey, has, is_near, unfit });
     }
@@ -214,7 +220,12 @@ fn is_below(election: &Election, survey: &Survey) -> bool {
 }
 
 /// Why a server can't become the writer, whatever it has.
-fn unfit(election: &Election, host: HostId, survey: &Survey) -> Vec<String> {
+fn unfit<'a>(
+    election: &Election,
+    host: HostId,
+    survey: &Survey,
+    others: impl Iterator<Item = &'a Survey>,
+) -> Vec<String> {
     let mut reasons = Vec::new();
     if election.away.contains(&host) {
         reasons.push("it is in maintenance".to_owned());
@@ -237,7 +248,7 @@ fn unfit(election: &Election, host: HostId, survey: &Survey) -> Vec<String> {
         [] => reasons.push("it replicates from nobody".to_owned()),
         [..] => reasons.push("it replicates from several servers".to_owned()),
     }
-    let own = own_transactions(election, survey);
+    let own = own_transactions(election, survey, others);
     if !own.is_empty() {
         reasons.push(format!("it has transactions of its own: {own}"));
     }
@@ -267,8 +278,13 @@ fn of_source(source: &SourceSurvey) -> Vec<String> {
     reasons
 }
 
-/// What a replica has committed itself while the lost writer wrote.
-fn own_transactions(election: &Election, survey: &Survey) -> String {
+/// What a replica has committed itself while the lost writer wrote. It may have been a writer
+/// before: what the lost one or other replicas of it have, too, is none of that.
+fn own_transactions<'a>(
+    election: &Election,
+    survey: &Survey,
+    others: impl Iterator<Item = &'a Survey>,
+) -> String {
     match survey.family {
         Family::MariaDb => {
             let read = |text: &str| Position::parse(text).ok().filter(|_| !text.is_empty());
@@ -280,6 +296,7 @@ fn own_transactions(election: &Election, survey: &Survey) -> String {
         Family::MySql => {
             let read = |text: &str| GtidSet::parse(text).unwrap_or_default();
             let known = read(&election.known).union(&read(&survey.received));
+            let known = others.fold(known, |known, other| known.union(&read(&other.position)));
             read(&survey.position).of_server(&survey.uuid).subtract(&known).to_string()
         }
     }

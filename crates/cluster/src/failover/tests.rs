@@ -124,7 +124,12 @@ fn transactions_of_a_replica_itself_are_no_advantage() {
     let mysql = replica(Family::MySql, &set("a:1-9,b:1"), &set("a:1-9"));
     let errant = change(mysql, |survey, _| survey.uuid = B.into());
     refused(&election(), vec![errant.clone()], &set("transactions of its own: b:1"));
-    // The old writer was seen to have them: it was a writer before.
+    // Another replica has got them from the old writer: it was a writer before.
+    let other = || replica(Family::MySql, &set("a:1-9,b:1"), &set("a:1-9"));
+    assert_eq!(run(&election(), vec![errant.clone(), other()]), Ok(2));
+    let lacks = replica(Family::MySql, &set("a:1-9"), &set("a:1-9"));
+    refused(&election(), vec![errant.clone(), lacks], &set("that no server has which"));
+    // The old writer was seen to have them.
     let known = Election { known: set("a:1-5,b:1"), ..election() };
     assert_eq!(run(&known, vec![errant]), Ok(2));
 }

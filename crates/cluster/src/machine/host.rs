@@ -16,8 +16,8 @@ const SUSPECT_TIMEOUTS: u32 = 2;
 /// the statements that it has answered speak for it beside questions that take too long, ms.
 pub(super) const SILENT_MS: u64 = 3_000;
 
-/// How long a replica may be without its source while that answers, before it says nothing of it any
-/// more: more than the minute after which it tries again by default, ms.
+/// How long a replica may be without its source while that answers, before it says nothing of it
+/// any more: more than the minute after which it tries again by default, ms.
 const DEAF_MS: u64 = 90_000;
 
 /// A question that is not answered for so long may fail: from then on it is of interest whether

@@ -146,6 +146,7 @@ fn every_column_of_a_rule_is_compared() {
         "attributes = '{}'",
         "pipeline = 16",
         "lazy_transactions = 'off'",
+        "causal_reads = 'user'",
         "shadow = true",
         "comment = 'c'",
     ];

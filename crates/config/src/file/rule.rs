@@ -3,11 +3,16 @@
 use trunkline_rules::{Multiplex, RETRIES_MAX, Rule};
 use trunkline_topology::HostgroupId;
 
-use crate::file::{
-    check::{Entries, HOSTGROUP_MAX, Placed},
-    hostgroup::{read_lazy, read_pipeline},
-    row::Row,
-    section::{Column, Draft, flag, instead_of, member_of, needed, number, read_u32, text, value},
+use crate::{
+    file::{
+        check::{Entries, HOSTGROUP_MAX, Placed},
+        hostgroup::{read_lazy, read_pipeline},
+        row::Row,
+        section::{
+            Column, Draft, flag, instead_of, member_of, needed, number, read_u32, text, value,
+        },
+    },
+    settings::{Range, SettingValue},
 };
 
 /// The longest `delay`, ms: an hour, as `mysql-default_query_delay` allows.
@@ -77,6 +82,13 @@ impl Draft for RuleDraft {
             "attributes",
             value("lazy_transactions", |it, given| {
                 read_lazy(given).map(|value| it.0.lazy_transactions = Some(value))
+            }),
+        ),
+        member_of(
+            "attributes",
+            value("causal_reads", |it, given| {
+                let read = SettingValue::read(given, Range::All);
+                read.map(|reads| it.0.causal_reads = Some(reads))
             }),
         ),
         member_of("attributes", flag("shadow", |it, is_so| it.0.shadow = is_so)),

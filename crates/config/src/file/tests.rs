@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use trunkline_rules::{Multiplex, Rule};
 use trunkline_topology::{
     Address, HostName, HostgroupId, LazyTransactions, Password, Pipeline, ReadWriteSplit,
-    ServerCompression, ServerState,
+    ServerCompression, ServerState, causal::CausalReads,
 };
 
 use super::*;
@@ -197,7 +197,7 @@ fn a_rule_has_every_column() {
         replace_pattern='q\\0'\ncache_ttl=5\ncache_empty_result=1\ncache_timeout=6\nreconnect=0\n\
         timeout=7\nretries=8\ndelay=9\nmirror_flagOUT=10\nmirror_hostgroup=11\nsticky_conn=true\n\
         multiplex=2\ngtid_from_hostgroup=12\nlog=1\nattributes='{}'\npipeline='off'\nshadow=true\n\
-        lazy_transactions='off'";
+        lazy_transactions='off'\ncausal_reads='bounded:5'";
     let text = |text: &str| Some(text.to_owned());
     let expected = Rule {
         id: 3,
@@ -237,6 +237,7 @@ fn a_rule_has_every_column() {
         attributes: text("{}"),
         pipeline: Some(Pipeline::Off),
         lazy_transactions: Some(LazyTransactions::Off),
+        causal_reads: Some(CausalReads::Bounded(5)),
         shadow: true,
     };
     assert_eq!(good(&rule(keys)).rules, [expected]);

@@ -96,6 +96,18 @@ impl Said {
         read.map_err(|wrong| LearnError::new(format!("its transactions can't be read: {wrong}")))
     }
 
+    /// Whether all that another server had is here.
+    pub(super) fn has(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Set(own), Self::Set(other)) => other.is_subset(own),
+            (Self::Position(own), Self::Position(other)) => {
+                let last = |domain| own.domains().find(|it| it.0 == domain).map_or(0, |it| it.2);
+                other.domains().all(|(domain, _, sequence)| last(domain) >= sequence)
+            }
+            (Self::Set(_), Self::Position(_)) | (Self::Position(_), Self::Set(_)) => false,
+        }
+    }
+
     /// Origins with the last transaction before the first gap.
     fn lasts(&self) -> Vec<(Origin, u64)> {
         match self {
@@ -198,6 +210,22 @@ mod tests {
             asked(Flavor::MariaDb, &answers),
             ["'', 0.05", "'0-1-6', 0.05", "'7-1-2', 0.5", "'0-1-7', 0.5"]
         );
+    }
+
+    #[test]
+    fn what_a_server_has_is_compared_with_what_another_one_had() {
+        let check = |flavor, own: &str, other: &str, expected| {
+            let said = |text: &str| {
+                let text = text.replace('A', A).replace('B', B);
+                Said::read(&answer(&text), flavor).expect("an answer")
+            };
+            assert_eq!(said(own).has(&said(other)), expected, "{own} has {other}");
+        };
+        check(Flavor::MySql, "A:1-5,B:1", "A:1-5", true);
+        check(Flavor::MySql, "A:1-3:5", "A:1-5", false);
+        check(Flavor::MariaDb, "0-2-7", "0-1-7", true);
+        check(Flavor::MariaDb, "0-2-7", "0-1-7,1-1-1", false);
+        check(Flavor::MariaDb, "0-2-7", "0-1-8", false);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! One cluster: its decision, its conversations with servers, and its cell; [`switching`] has its
-//! switchovers, [`failing`] its failovers, [`mending`] those that were cut short, [`rejoining`] servers that replicate again.
+//! switchovers, [`failing`] its failovers, [`mending`] those that were cut short, [`rejoining`]
+//! servers that replicate again.
 
 pub(super) mod failing;
 mod mending;

@@ -1,5 +1,5 @@
-//! The members of a cluster, each on a connection of its own: asked, and claimed, so that of several
-//! proxies one changes roles.
+//! The members of a cluster, each on a connection of its own: asked, and claimed, so that of
+//! several proxies one changes roles.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 

@@ -25,7 +25,8 @@ pub(super) struct Note {
     pub(super) unix_sec: u64,
 }
 
-/// A failover that has begun and not ended: the elected server may receive nothing any more.
+/// A failover or a switchover that has begun and not ended: the elected server may receive nothing
+/// any more, and nobody may take writes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Begun {
     /// The cluster.
@@ -36,6 +37,18 @@ pub(super) struct Begun {
     pub(super) lost: String,
     /// The transactions of the elected server once it was about to be promoted; empty before.
     pub(super) position: String,
+    /// What else is known where an operator wished it, and the lost server is there.
+    #[serde(default)]
+    pub(super) switchover: Option<Wished>,
+}
+
+/// What is known of a switchover.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Wished {
+    /// When it began, in seconds since 1970.
+    pub(super) unix_sec: u64,
+    /// Whether the old writer ran events.
+    pub(super) runs_events: bool,
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -142,6 +155,7 @@ mod tests {
             elected: "db2:3306".to_owned(),
             lost: "db1:3306".to_owned(),
             position: String::new(),
+            switchover: Some(Wished { unix_sec: 5, runs_events: true }),
         };
         notes.begin(begun.clone(), Some(path)).expect("written");
         assert_eq!(Notes::load(path).expect("read").begun("shop"), Some(&begun));

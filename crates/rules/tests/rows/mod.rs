@@ -65,6 +65,7 @@ pub fn rule_of(row: &Row) -> Rule {
         attributes: text(row, "attributes"),
         pipeline: text(row, "pipeline").and_then(|word| word.parse().ok()),
         lazy_transactions: None,
+        causal_reads: None,
         shadow: flag(row, "shadow").unwrap_or(false),
         comment: text(row, "comment"),
     }

@@ -554,9 +554,12 @@ impl Step<'_> {
                 self.said.push(name.to_owned());
                 self.set_along(name, text);
             }
-            // The server's default is neither the handshake's nor that of `SET NAMES`.
+            // The server's default is neither the handshake's nor that of `SET NAMES`; that of
+            // `autocommit` is what the server tells.
             Value::Default
-                if DEFAULT_DIFFERS.contains(&name) || CHARSET_VARIABLES.contains(&name) =>
+                if DEFAULT_DIFFERS.contains(&name)
+                    || CHARSET_VARIABLES.contains(&name)
+                    || name == "autocommit" =>
             {
                 self.unsaid(name);
             }
@@ -713,13 +716,14 @@ impl Step<'_> {
             self.moment(value == b"DEFAULT");
             return true;
         }
-        let is_known = self.said.iter().any(|said| said == name)
-            || self.state.variable(name).is_none() && is_initial(&self.state, name, value);
-        if !is_known {
+        if self.said.iter().any(|said| said == name) {
+            return true;
+        }
+        if !is_initial(&self.state, name, value) {
             self.hold_overlap(name);
             self.state.set_variable(name, &value_text(name, value));
-            self.told.push(name.to_owned());
         }
+        self.told.push(name.to_owned());
         true
     }
 }

@@ -148,6 +148,45 @@ fn transaction_effects_are_found() {
 }
 
 #[test]
+fn a_transaction_of_words_that_are_not_known_may_do_anything() {
+    let is_doubtful = |text: &str, modes: &Modes| {
+        let found = analyse(text.as_bytes(), modes);
+        found.effects.iter().any(|effect| matches!(effect, Effect::OtherSession(_)))
+            || found.transaction == TransactionEffect::None
+    };
+    for text in [
+        "COMMIT TRANSACTION",
+        "COMMIT 1",
+        "COMMIT COMMIT",
+        "COMMIT NO CHAIN",
+        "COMMIT AND RELEASE",
+        "COMMIT WORK AND NO",
+        "COMMIT PREPARED 'x'",
+        "ROLLBACK TRANSACTION",
+        "ROLLBACK 's'",
+        "ROLLBACK AND NO RELEASE",
+        "START TRANSACTION WORK",
+        "START TRANSACTION READ",
+        "START TRANSACTION ,",
+        "START TRANSACTION READ ONLY,",
+        "START TRANSACTION READ ONLY READ ONLY",
+        "START TRANSACTION WITH CONSISTENT",
+        "START TRANSACTION ISOLATION LEVEL SERIALIZABLE",
+        "START TRANSACTION (READ ONLY)",
+        "BEGIN 1",
+    ] {
+        assert!(is_doubtful(text, &Modes::default()), "{text}");
+    }
+    for text in ["COMMIT WORK", "ROLLBACK", "START TRANSACTION READ ONLY, READ ONLY", "BEGIN WORK;"]
+    {
+        assert!(!is_doubtful(text, &Modes::default()), "{text}");
+    }
+    let oracle = Modes { oracle: true, flavor_mariadb: true, ..Modes::default() };
+    assert!(is_doubtful("BEGIN", &oracle) && is_doubtful("BEGIN WORK", &oracle));
+    assert!(!is_doubtful("START TRANSACTION", &oracle) && !is_doubtful("COMMIT", &oracle));
+}
+
+#[test]
 fn dependencies_are_found() {
     let cases = [
         ("SELECT 1", Depends::empty()),

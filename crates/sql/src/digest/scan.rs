@@ -562,8 +562,8 @@ impl<'a, 's> Scanner<'a, 's> {
     }
 }
 
-/// Whether the statement's last byte is looked at again, behind what was no number: it ends no word,
-/// or is a digit that begins one.
+/// Whether the statement's last byte is looked at again, behind what was no number: it ends no
+/// word, or is a digit that begins one.
 fn begins_anew(last: u8, before: &[u8]) -> bool {
     !is_word(last) || (last.is_ascii_digit() && before.last().is_some_and(|&byte| !is_word(byte)))
 }

@@ -19,6 +19,11 @@ impl OriginId {
     pub fn get(self) -> u32 {
         self.0.get()
     }
+
+    /// The origin with this number; `None` for 0, which is none's.
+    pub(super) fn from_number(number: u32) -> Option<Self> {
+        NonZeroU32::new(number).map(Self)
+    }
 }
 
 /// The origins that are known. Whoever asks often remembers what was said.
@@ -39,6 +44,13 @@ impl Origins {
         };
         let number = u32::try_from(at).ok()?.checked_add(1)?;
         NonZeroU32::new(number).map(OriginId)
+    }
+
+    /// An origin's number, if it has one.
+    pub fn known(&self, origin: &Origin) -> Option<OriginId> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = known.iter().position(|it| it == origin)?;
+        NonZeroU32::new(u32::try_from(at).ok()?.checked_add(1)?).map(OriginId)
     }
 
     /// The origin with this number.

@@ -8,7 +8,7 @@ use std::sync::{
     },
 };
 
-use super::{OriginId, Token, Want};
+use super::{OriginId, Want};
 use crate::gtid::Intervals;
 
 /// Origins that are looked up without a lock: those that were seen first.
@@ -43,6 +43,9 @@ pub struct Reached {
     more: Mutex<Arc<Vec<Shown>>>,
     /// Whether its own writes have numbers.
     numbers: AtomicBool,
+    /// All that was written before this moment is visible, on the workers' clock, ms, and one; 0
+    /// when nobody knows.
+    fresh_ms: AtomicU64,
 }
 
 impl Reached {
@@ -75,7 +78,22 @@ impl Reached {
 
     /// Nobody knows what it shows: it is not followed any more.
     pub fn clear(&self) {
+        self.fresh_ms.store(0, Release);
         self.publish([]);
+    }
+
+    /// It shows all that was written before this moment, ms. To be called in order.
+    pub fn set_fresh(&self, at_ms: u64) {
+        self.fresh_ms.store(at_ms.saturating_add(1), Release);
+    }
+
+    /// Whether it shows all that was written until so many milliseconds ago.
+    #[inline]
+    pub fn is_fresher_than(&self, age_ms: u32, now_ms: u64) -> bool {
+        match self.fresh_ms.load(Acquire).checked_sub(1) {
+            Some(at_ms) => now_ms.saturating_sub(at_ms) <= u64::from(age_ms),
+            None => false,
+        }
     }
 
     /// The lane of an origin, or a free one, with its place.
@@ -88,10 +106,10 @@ impl Reached {
         })
     }
 
-    /// Whether it shows all that a token names.
+    /// Whether it shows all of these.
     #[inline]
-    pub fn has(&self, token: &Token) -> bool {
-        !token.needs_writer() && token.wants().iter().all(|want| self.shows(want))
+    pub fn has(&self, wants: &[Want]) -> bool {
+        wants.iter().all(|want| self.shows(want))
     }
 
     #[inline]
@@ -130,17 +148,16 @@ mod tests {
         origins.id(&Origin::Domain(domain)).expect("a number")
     }
 
-    fn token(wants: &[(OriginId, u64, u64)]) -> Token {
-        let mut token = Token::default();
-        wants.iter().for_each(|(origin, first, last)| token.raise(*origin, *first, *last));
-        token
+    fn token(wants: &[(OriginId, u64, u64)]) -> Vec<Want> {
+        let want = |it: &(OriginId, u64, u64)| Want { origin: it.0, first: it.1, last: it.2 };
+        wants.iter().map(want).collect()
     }
 
     #[test]
     fn what_a_server_has_up_to_a_number_it_shows() {
         let (origins, reached) = (Origins::default(), Reached::default());
         let (a, b) = (id(&origins, 1), id(&origins, 2));
-        assert!(reached.has(&Token::default()));
+        assert!(reached.has(&[]));
         assert!(!reached.has(&token(&[(a, 1, 1)])), "nobody follows it");
         reached.publish([Shown { origin: a, last: 5, apart: None }]);
         assert!(reached.has(&token(&[(a, 5, 5)])));

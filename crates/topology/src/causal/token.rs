@@ -22,7 +22,6 @@ pub struct Token {
     wants: Vec<Want>,
     is_in_doubt: bool,
     is_untracked: bool,
-    was_in_vain: bool,
 }
 
 impl Token {
@@ -30,7 +29,6 @@ impl Token {
     pub fn raise(&mut self, origin: OriginId, first: u64, last: u64) {
         // What is in doubt has an earlier number, if it has one.
         let first = if std::mem::take(&mut self.is_in_doubt) { 1 } else { first };
-        self.was_in_vain = false;
         let is_full = self.wants.len() >= WANTS_MAX;
         match self.wants.iter_mut().find(|want| want.origin == origin) {
             Some(want) => {
@@ -51,17 +49,6 @@ impl Token {
     /// The session has written something that no number will tell of.
     pub fn lose_track(&mut self) {
         self.is_untracked = true;
-    }
-
-    /// A read has waited for it until its time was over: the next ones don't, until the session
-    /// writes again.
-    pub fn waited_in_vain(&mut self) {
-        self.was_in_vain = true;
-    }
-
-    /// Whether a read may wait for it.
-    pub fn may_wait(&self) -> bool {
-        !self.was_in_vain && !self.needs_writer()
     }
 
     /// Whether nothing was written.
@@ -92,17 +79,13 @@ mod tests {
         let origins = Origins::default();
         let id = |domain| origins.id(&Origin::Domain(domain)).expect("a number");
         let mut token = Token::default();
-        assert!(token.is_empty() && token.may_wait());
+        assert!(token.is_empty());
         token.raise(id(0), 5, 6);
         token.raise(id(0), 9, 9);
         token.raise(id(0), 7, 7);
         token.raise(id(1), 2, 2);
         let wants: Vec<_> = token.wants().iter().map(|want| (want.first, want.last)).collect();
         assert_eq!(wants, [(5, 9), (2, 2)]);
-        token.waited_in_vain();
-        assert!(!token.may_wait());
-        token.raise(id(0), 10, 10);
-        assert!(token.may_wait());
     }
 
     #[test]
@@ -111,7 +94,7 @@ mod tests {
         let id = origins.id(&Origin::Domain(0)).expect("a number");
         let mut token = Token::default();
         token.doubt();
-        assert!(token.needs_writer() && !token.may_wait() && !token.is_empty());
+        assert!(token.needs_writer() && !token.is_empty());
         token.raise(id, 8, 8);
         assert!(!token.needs_writer());
         assert_eq!(token.wants(), [Want { origin: id, first: 1, last: 8 }]);

@@ -120,11 +120,11 @@ impl Supervisor {
         tokio::spawn(keep_telling(seen.clone(), works_with.clone(), catalog, names));
         let board = Arc::clone(&parts.board);
         tokio::spawn(keep_measuring_lag(seen.clone(), works_with.clone(), Arc::clone(&board)));
-        let (causal, bell) = {
+        let (causal, signals) = {
             let plane = parts.plane.read().unwrap_or_else(PoisonError::into_inner);
-            (Arc::clone(plane.shared().causal()), plane.bell())
+            (Arc::clone(plane.shared().causal()), (plane.bell(), plane.clock()))
         };
-        tokio::spawn(keep_following_replicas(seen.clone(), works_with.clone(), causal, bell));
+        tokio::spawn(keep_following_replicas(seen.clone(), works_with.clone(), causal, signals));
         tokio::spawn(keep_pinging(seen.clone(), works_with.clone(), Arc::clone(&board)));
         let (told, clusters) = mpsc::channel(OUTCOMES_MAX);
         // Nobody else asks for one.

@@ -527,12 +527,12 @@ impl Core {
             return None;
         }
         let server = Arc::clone(&self.servers.pool.slot(slot)?.server);
-        let clients = &self.clients;
+        let (clients, now_ms) = (&self.clients, self.env.now.ms());
         let suits = |id: ClientId| {
             let client = clients.get(id);
             let is_forward = client.is_some_and(|it| matches!(it.phase, Phase::AwaitServer(_)));
             let named = client.and_then(Client::pinned_server);
-            let may_read = client.is_some_and(|client| client.may_read_on(&server));
+            let may_read = client.is_some_and(|client| client.may_read_on(&server, now_ms));
             !is_forward && may_read && named.is_none_or(|named| *named == server.key)
         };
         let fits = |waiter: &Waiter<ClientId>| waiter.account == account && suits(waiter.client);

@@ -4,17 +4,22 @@
 use trunkline_pool::{ConnId, Only};
 use trunkline_protocol::error::ErrorKind;
 use trunkline_session::tracker::PinReason;
-use trunkline_topology::{
-    HostgroupId, Server,
-    causal::{CausalFallback, CausalReads},
-};
+use trunkline_topology::{HostgroupId, Server, causal::CausalFallback};
 
 use crate::{
-    clients::client::{Awaits, Client, Phase, Purpose, Stage, Statement},
+    causal::hints,
+    clients::client::{Awaits, Client, Phase, Purpose, Session, Stage, Statement},
     rooms::{Core, Exchange, Lender},
     routing::route::Route,
     servers::conn::Conn,
 };
+
+impl Session {
+    /// Whether a server shows what the read under way has to see.
+    fn is_met_by(&self, server: &Server, now_ms: u64) -> bool {
+        self.settings.causal.need.is_met_by(&server.health.reached, now_ms)
+    }
+}
 
 impl Client {
     /// Whether the statement under way has to see what its session has written.
@@ -26,12 +31,9 @@ impl Client {
     /// Whether the statement under way may run on this server: it has to see nothing in particular,
     /// or the server shows that.
     #[inline]
-    pub(super) fn may_read_on(&self, server: &Server) -> bool {
+    pub(super) fn may_read_on(&self, server: &Server, now_ms: u64) -> bool {
         !self.is_causal()
-            || self
-                .session
-                .as_ref()
-                .is_some_and(|session| server.health.reached.has(&session.settings.token))
+            || self.session.as_ref().is_some_and(|session| session.is_met_by(server, now_ms))
     }
 
     /// Since when its read waits for a replica, µs, and where it goes then.
@@ -45,17 +47,48 @@ impl Client {
 }
 
 impl Core {
-    /// Notes whether a statement that goes to replicas has to see what its session has written.
+    /// Notes what a statement that goes to replicas has to see.
+    ///
+    /// # Errors
+    /// When its comments say what can't be obeyed; the text says why.
     #[cold]
-    pub(super) fn note_causal(&self, client: &Client, statement: &mut Statement) {
-        let Some(session) = client.session.as_ref() else { return };
-        let readers = statement.target.hostgroup;
-        let snapshot = &self.env.snapshot;
-        statement.target.is_causal =
-            matches!(statement.command.purpose, Purpose::Query | Purpose::Execute)
-                && !session.settings.token.is_empty()
-                && snapshot.reader_group(readers).is_some()
-                && snapshot.causal_reads(&session.login.user, readers) == CausalReads::Session;
+    pub(super) fn note_causal(
+        &mut self,
+        client: &mut Client,
+        statement: &mut Statement,
+    ) -> Result<(), String> {
+        if statement.target.is_causal && statement.target.causal_since_us > 0 {
+            // It has waited: what is written meanwhile it need not see.
+            return Ok(());
+        }
+        statement.target.is_causal = false;
+        let Some(session) = client.session.as_mut() else { return Ok(()) };
+        let hostgroup = statement.target.hostgroup;
+        let is_run = matches!(statement.command.purpose, Purpose::Query | Purpose::Execute);
+        let Some(readers) = self.env.snapshot.causal.readers(hostgroup).filter(|_| is_run) else {
+            return Ok(());
+        };
+        let known = statement.meaning.known.as_deref();
+        let hints = known.and_then(|known| known.hints.as_deref());
+        let hints =
+            hints.filter(|hints| hints.is_causal() && self.env.snapshot.settings.query_digests);
+        let mut order = statement.target.directives.causal;
+        if let Some(hints) = hints {
+            order.reads = hints::scope(hints)?.or(order.reads);
+        }
+        let user = &session.login.user;
+        let scope = order.scope(self.env.snapshot.causal_reads(user, hostgroup));
+        let board = self.env.shared.causal();
+        session.settings.causal.take_need(board, user, scope, (readers, order.from));
+        if let Some(hints) = hints {
+            hints::take(&mut session.settings.causal.need, board, hints)?;
+        }
+        let is_causal = !session.settings.causal.need.is_empty();
+        statement.target.is_causal = is_causal;
+        if is_causal {
+            self.fx.stats.counters.causal_read(scope);
+        }
+        Ok(())
     }
 
     /// The servers that the statement under way may run on, where that is not all of them.
@@ -76,14 +109,15 @@ impl Core {
     /// The replicas that show what a session has written.
     fn showing(&self, client: &Client, readers: HostgroupId) -> Only {
         let Some(session) = client.session.as_ref() else { return Only::default() };
-        let shows = |server: &Server| server.health.reached.has(&session.settings.token);
-        self.servers.pool.only(readers, self.env.now.ms(), shows)
+        let now_ms = self.env.now.ms();
+        let shows = |server: &Server| session.is_met_by(server, now_ms);
+        self.servers.pool.only(readers, now_ms, shows)
     }
 
     /// Whether the statement under way may run on a connection's server.
     pub(super) fn may_read_there(&self, client: &Client, conn: &Conn) -> bool {
         let slot = self.servers.pool.slot(conn.slot);
-        slot.is_some_and(|slot| client.may_read_on(&slot.server))
+        slot.is_some_and(|slot| client.may_read_on(&slot.server, self.env.now.ms()))
     }
 
     /// Whether a statement on this route would miss something now.
@@ -94,7 +128,7 @@ impl Core {
                 let slot = slot.and_then(|slot| self.servers.pool.slot(slot));
                 let session = client.session.as_ref();
                 let shows = slot.zip(session).is_some_and(|(slot, session)| {
-                    slot.server.health.reached.has(&session.settings.token)
+                    session.is_met_by(&slot.server, self.env.now.ms())
                 });
                 !shows
             }
@@ -105,11 +139,25 @@ impl Core {
         }
     }
 
+    /// Whether a read has to see something that comes from its client, and that the writer is not
+    /// known to have either.
+    fn is_missing_everywhere(&self, session: &Session, readers: HostgroupId) -> bool {
+        let need = &session.settings.causal.need;
+        let writer = self.env.snapshot.causal.readers(readers).and_then(|it| it.writer);
+        let has = |server: &Server| server.health.reached.has(need.wants());
+        need.is_given()
+            && writer
+                .is_some_and(|it| self.servers.pool.only(it, self.env.now.ms(), has).is_empty())
+    }
+
     /// How long a read may wait for a replica, ms; 0 where it may not.
     fn wait_ms(&self, client: &Client, readers: HostgroupId) -> u64 {
-        let may_wait =
-            client.session.as_ref().is_some_and(|session| session.settings.token.may_wait());
-        match may_wait && self.servers.pool.has_online(readers, self.env.now.ms()) {
+        let now_ms = self.env.now.ms();
+        let session = client.session.as_ref();
+        let may_wait = session.is_some_and(|session| {
+            session.settings.causal.may_wait(now_ms, self.is_missing_everywhere(session, readers))
+        });
+        match may_wait && self.servers.pool.has_online(readers, now_ms) {
             true => self.env.snapshot.settings.causal_wait_ms,
             false => 0,
         }
@@ -152,7 +200,7 @@ impl Exchange {
         let has_waited = statement.target.causal_since_us > 0;
         let route = Route::Hostgroup(readers);
         if !self.core.misses(client, &route) {
-            self.core.fx.stats.counters.causal_reached += u64::from(!has_waited);
+            self.count_reached(client, has_waited);
             return false;
         }
         match self.core.wait_ms(client, readers) {
@@ -181,6 +229,13 @@ impl Exchange {
         }
     }
 
+    fn count_reached(&mut self, client: &mut Client, has_waited: bool) {
+        if let Some(session) = client.session.as_mut().filter(|_| !has_waited) {
+            session.settings.causal.was_reached();
+            self.core.fx.stats.counters.causal_reached += 1;
+        }
+    }
+
     /// Nothing that its session holds shows it, and it has to stay there. False where it runs all
     /// the same.
     fn fail_held(&mut self, client: &mut Client) -> bool {
@@ -197,7 +252,7 @@ impl Exchange {
         let readers = statement.target.hostgroup;
         self.core.fx.stats.counters.causal_failed += 1;
         let text = format!(
-            "no server of hostgroup {readers} shows what this session has written: \
+            "no server of hostgroup {readers} shows what this read has to see: \
              nothing was executed, so it can be tried again"
         );
         self.fail_unsent(client, ErrorKind::NoConnection.says(text), None);
@@ -205,20 +260,26 @@ impl Exchange {
 
     /// No replica shows what the statement has to see.
     fn fall_back(&mut self, client: &mut Client) {
+        let Phase::Running(statement) = &client.phase else { return };
+        let readers = statement.target.hostgroup;
+        let session = client.session.as_ref();
+        if session.is_some_and(|session| self.core.is_missing_everywhere(session, readers)) {
+            return self.fail_causal(client);
+        }
         let snapshot = &self.core.env.snapshot;
         let Phase::Running(statement) = &mut client.phase else { return };
         let target = &mut statement.target;
-        let group = snapshot.reader_group(target.hostgroup);
-        match (snapshot.settings.causal_fallback, group) {
-            (CausalFallback::Writer, Some(group)) => {
+        let from = target.directives.causal.from;
+        let writer = snapshot.causal.readers(target.hostgroup).and_then(|it| it.writer).or(from);
+        match (snapshot.settings.causal_fallback, writer) {
+            (CausalFallback::Writer, Some(writer)) => {
                 target.is_causal = false;
                 target.may_leave_reader = false;
-                target.hostgroup = group.writer_hostgroup;
+                target.hostgroup = writer;
                 target.pinned_server = None;
                 statement.meaning.proof = statement.meaning.proof.on_writer();
                 statement.meaning.is_read &= statement.meaning.proof.reads;
                 self.core.fx.stats.counters.causal_writer += 1;
-                let writer = target.hostgroup;
                 let leases = client.session.as_ref().map(|session| &session.leases);
                 let held = leases.and_then(|all| all.iter().find(|it| it.hostgroup == writer));
                 match held.map(|lease| lease.conn) {
@@ -297,7 +358,7 @@ impl Exchange {
             return self.run_held(client, route);
         }
         if let Some(session) = client.session.as_mut() {
-            session.settings.token.waited_in_vain();
+            session.settings.causal.waited_in_vain(self.core.env.now.ms());
         }
         self.run_held(client, route);
     }

@@ -92,8 +92,9 @@ impl Exchange {
                     return self.core.clients.begin(client, statement);
                 }
                 let is_causal = self.core.env.snapshot.has_causal_reads;
-                if is_causal {
-                    self.core.note_causal(client, &mut statement);
+                if is_causal && let Err(text) = self.core.note_causal(client, &mut statement) {
+                    let refusal = ErrorKind::NotAllowed.says(text);
+                    return self.answer_refused(client, statement, refusal);
                 }
                 self.core.clients.begin(client, statement);
                 if is_causal && self.settle_held_position(client, conn) {
@@ -103,8 +104,11 @@ impl Exchange {
             }
             Route::Hostgroup(hostgroup) => {
                 statement.target.hostgroup = hostgroup;
-                if self.core.env.snapshot.has_causal_reads {
-                    self.core.note_causal(client, &mut statement);
+                if self.core.env.snapshot.has_causal_reads
+                    && let Err(text) = self.core.note_causal(client, &mut statement)
+                {
+                    let refusal = ErrorKind::NotAllowed.says(text);
+                    return self.answer_refused(client, statement, refusal);
                 }
                 self.core.clients.begin(client, statement);
                 self.acquire(client);
@@ -112,8 +116,11 @@ impl Exchange {
             Route::Reader(hostgroup) => {
                 statement.target.hostgroup = hostgroup;
                 statement.target.may_leave_reader = statement.meaning.is_read;
-                if self.core.env.snapshot.has_causal_reads {
-                    self.core.note_causal(client, &mut statement);
+                if self.core.env.snapshot.has_causal_reads
+                    && let Err(text) = self.core.note_causal(client, &mut statement)
+                {
+                    let refusal = ErrorKind::NotAllowed.says(text);
+                    return self.answer_refused(client, statement, refusal);
                 }
                 self.core.clients.begin(client, statement);
                 self.acquire(client);

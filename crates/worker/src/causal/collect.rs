@@ -6,6 +6,7 @@
 //! holds for a write that changed nothing: it has met what others have written, which a replica may
 //! lack.
 
+use trunkline_pool::SlotId;
 use trunkline_protocol::{
     packet::{
         greeting::Flavor,
@@ -16,9 +17,13 @@ use trunkline_protocol::{
 };
 use trunkline_session::tracker::{PinReason, SessionState, runs_unseen_code};
 use trunkline_sql::{analysis::StatementKind, recall::Gtid};
-use trunkline_topology::gtid::{Origin, each_interval};
+use trunkline_topology::{
+    HostgroupId,
+    gtid::{Origin, each_interval},
+};
 
 use crate::{
+    causal::session::Cells,
     clients::client::{Client, Purpose, Session, Statement},
     rooms::Core,
     servers::conn::Conn,
@@ -61,6 +66,7 @@ impl Core {
     /// Has the server report what the client's statement commits, where anybody's reads depend on
     /// that. Servers refuse that within a transaction.
     pub(crate) fn have_gtids_reported(&mut self, client: &Client, conn: &mut Conn) {
+        conn.server.causal_ticket = self.env.shared.causal().positions.ticket();
         let is_due = conn.server.flavor == Flavor::MySql
             && conn.server.format.session_track
             && conn.server.gtids == ReportsGtids::Unasked
@@ -92,22 +98,18 @@ impl Core {
         let mut is_numbered = last.is_some();
         for change in Changes::new(&outcome.changes) {
             let Ok(Change::Gtids(text)) = change else { continue };
-            self.raise(session, text);
+            self.raise(session, conn, text);
             is_numbered = true;
         }
         if let Some((domain, _, sequence)) = last {
-            let origin = Origin::Domain(domain);
-            match self.servers.sharing.causal.id(self.env.shared.causal(), &origin) {
-                Some(id) => session.settings.token.raise(id, sequence, sequence),
-                None => session.settings.token.lose_track(),
-            }
+            self.raise_position(session, conn, domain, sequence);
         }
         let has_run = matches!(statement.command.purpose, Purpose::Query | Purpose::Execute);
         if statement.meaning.is_read || !has_run {
             return;
         }
         if UNNUMBERED.iter().any(|name| session.settings.state.variable(name).is_some()) {
-            session.settings.token.lose_track();
+            self.lose_track(session, conn);
             // MariaDB reports a number only where it is not the last one, whatever its domain.
             conn.server.gtids = ReportsGtids::No;
         }
@@ -129,22 +131,71 @@ impl Core {
         let met_others =
             is_good && !is_numbered && has_ended_a_write(session, conn, statement, outcome);
         if !reports || failed || met_others {
-            self.fx.stats.counters.causal_doubts +=
-                u64::from(!session.settings.token.needs_writer());
-            session.settings.token.doubt();
+            self.doubt_written(session, conn.server.hostgroup);
         }
     }
 
-    fn raise(&mut self, session: &mut Session, text: &[u8]) {
+    /// A session may have written something in a hostgroup whose number it was not told.
+    pub(crate) fn doubt_written(&mut self, session: &mut Session, hostgroup: HostgroupId) {
+        if !self.env.snapshot.has_causal_reads {
+            return;
+        }
         let board = self.env.shared.causal();
-        let (causal, token) = (&mut self.servers.sharing.causal, &mut session.settings.token);
+        let is_new = session.settings.causal.doubt(board, &session.login.user.name, hostgroup);
+        self.fx.stats.counters.causal_doubts += u64::from(is_new);
+    }
+
+    /// Whose servers a place in the pool is one of.
+    pub(crate) fn hostgroup_of(&self, slot: SlotId) -> HostgroupId {
+        let slot = self.servers.pool.slot(slot);
+        slot.map(|slot| slot.server.key.hostgroup).unwrap_or_default()
+    }
+
+    /// A session writes what numbers don't tell of. What is not logged at all no replica will ever
+    /// have: that is the session's own matter.
+    fn lose_track(&mut self, session: &mut Session, conn: &Conn) {
+        let hostgroup = conn.server.hostgroup;
+        let is_numbered_apart =
+            UNNUMBERED.iter().skip(1).any(|name| session.settings.state.variable(name).is_some());
+        let cells = match is_numbered_apart {
+            true => self.cells(session, hostgroup),
+            false => Cells::default(),
+        };
+        session.settings.causal.lose_track(hostgroup, &cells);
+    }
+
+    fn cells(&self, session: &mut Session, hostgroup: HostgroupId) -> Cells {
+        let board = self.env.shared.causal();
+        session.settings.causal.cells(board, &session.login.user.name, hostgroup)
+    }
+
+    fn raise_position(&mut self, session: &mut Session, conn: &Conn, domain: u32, last: u64) {
+        let hostgroup = conn.server.hostgroup;
+        let cells = self.cells(session, hostgroup);
+        let origin = Origin::Domain(domain);
+        let causal = &mut session.settings.causal;
+        match self.servers.sharing.causal.id(self.env.shared.causal(), &origin) {
+            Some(id) => {
+                causal.raise((hostgroup, &cells), id, last, last);
+                cells.end_doubt(conn.server.causal_ticket);
+            }
+            None => causal.lose_track(hostgroup, &cells),
+        }
+    }
+
+    fn raise(&mut self, session: &mut Session, conn: &Conn, text: &[u8]) {
+        let hostgroup = conn.server.hostgroup;
+        let cells = self.cells(session, hostgroup);
+        let board = self.env.shared.causal();
+        let (waits, causal) = (&mut self.servers.sharing.causal, &mut session.settings.causal);
         let text = std::str::from_utf8(text).unwrap_or("not UTF-8");
-        let read = each_interval(text, |origin, first, last| match causal.id(board, &origin) {
-            Some(id) => token.raise(id, first, last),
-            None => token.lose_track(),
+        let read = each_interval(text, |origin, first, last| match waits.id(board, &origin) {
+            Some(id) => causal.raise((hostgroup, &cells), id, first, last),
+            None => causal.lose_track(hostgroup, &cells),
         });
-        if read.is_err() {
-            token.lose_track();
+        match read {
+            Ok(()) => cells.end_doubt(conn.server.causal_ticket),
+            Err(_) => causal.lose_track(hostgroup, &cells),
         }
     }
 }

@@ -7,7 +7,7 @@ use trunkline_topology::{
 
 use crate::{
     ClientId,
-    tests::{MYSQL, OK, Reply, Setup, TestWorker, WRITER_AND_READER, tells_gtid},
+    tests::{Login, MYSQL, OK, Reply, Setup, TestWorker, WRITER_AND_READER, tells_gtid},
 };
 
 const WRITER: &str = "127.0.0.1:3306";
@@ -107,7 +107,7 @@ fn a_read_that_no_replica_can_answer_fails_or_is_stale_where_that_is_wished() {
         writes(&mut world, client, "0-1-5");
         world.ask(client, READ);
         match expected {
-            "" => assert!(world.answer(client).contains("hostgroup 20 shows what this session")),
+            "" => assert!(world.answer(client).contains("hostgroup 20 shows what this read")),
             expected => assert_eq!(goes_to(&mut world, client), expected),
         }
     }
@@ -141,7 +141,10 @@ fn a_connection_that_becomes_free_goes_to_no_read_that_its_server_has_nothing_fo
 fn what_was_written_is_in_doubt_after_an_error_until_the_next_write() {
     let mut world = world("");
     let client = world.log_in();
-    let in_doubt = |world: &mut TestWorker| world.session(client).settings.token.needs_writer();
+    let in_doubt = |world: &mut TestWorker| {
+        let causal = &world.session(client).settings.causal;
+        causal.written.tokens().any(|(_, token)| token.needs_writer())
+    };
     writes(&mut world, client, "0-1-5");
     assert!(!in_doubt(&mut world));
     world.run(client, WRITE, Reply::Error(1146, "no such table"));
@@ -187,7 +190,8 @@ fn mysql_is_asked_once_to_report_what_is_committed_and_the_client_is_not_told() 
     assert_eq!(world.times_heard("SET @@SESSION.session_track_gtids=OWN_GTID"), 1);
     let origin = GtidSet::parse(&gtid).expect("a set").origins().next().map(|it| it.0);
     let id = world.core().env.shared.causal().origins.id(&origin.expect("one"));
-    let wants: Vec<_> = world.session(client).settings.token.wants().to_vec();
+    let written = &world.session(client).settings.causal.written;
+    let wants: Vec<_> = written.tokens().flat_map(|(_, token)| token.wants().to_vec()).collect();
     assert_eq!(wants.len(), 1);
     assert_eq!((Some(wants[0].origin), wants[0].first, wants[0].last), (id, 7, 9));
     let plain = TestWorker::of(Setup { version: MYSQL, ..Setup::default() });
@@ -195,6 +199,174 @@ fn mysql_is_asked_once_to_report_what_is_committed_and_the_client_is_not_told() 
     let client = plain.log_in();
     plain.run(client, WRITE, Reply::Ok);
     assert_eq!(plain.times_heard("SET @@SESSION.session_track_gtids"), 0);
+}
+
+/// Two users, with causal reads of this scope.
+fn shared_world(scope: &str, rules: &str) -> TestWorker {
+    let config = format!(
+        "causal_reads = \"{scope}\"\ncausal_wait_ms = 0\n{WRITER_AND_READER}{rules}\
+         [[user]]\nname = \"other\"\npassword = \"x\"\ndefault_hostgroup = 10\n"
+    );
+    followed(TestWorker::with(&config))
+}
+
+/// Where a read goes that a client begins now.
+fn reads_from(world: &mut TestWorker, client: ClientId) -> String {
+    world.ask(client, READ);
+    goes_to(world, client)
+}
+
+#[test]
+fn in_each_scope_is_seen_what_others_have_written_there() {
+    // Scope, then whether another session of the same user, and one of another user, see a write.
+    let cases = [
+        ("off", false, false),
+        ("session", false, false),
+        ("user", true, false),
+        ("hostgroup", true, true),
+        ("global", true, true),
+    ];
+    for (scope, same_user, other_user) in cases {
+        let mut world = shared_world(scope, "");
+        let (writer, same) = (world.log_in(), world.log_in());
+        let other = world.log_in_as(&Login { user: "other", password: "x", ..Login::default() });
+        shows(&mut world, 4);
+        writes(&mut world, writer, "0-1-5");
+        let is_seen = |at: String| at == WRITER;
+        assert_eq!(is_seen(reads_from(&mut world, writer)), scope != "off", "{scope}");
+        assert_eq!(is_seen(reads_from(&mut world, same)), same_user, "{scope}, the same user");
+        assert_eq!(is_seen(reads_from(&mut world, other)), other_user, "{scope}, another user");
+        shows(&mut world, 5);
+        for client in [writer, same, other] {
+            assert_eq!(reads_from(&mut world, client), READER, "{scope}");
+        }
+    }
+}
+
+#[test]
+fn what_one_session_is_in_doubt_of_others_read_from_the_writer() {
+    let mut world = shared_world("user", "");
+    let (one, two) = (world.log_in(), world.log_in());
+    shows(&mut world, 9);
+    world.run(one, WRITE, Reply::Error(1062, "it is there"));
+    assert_eq!(reads_from(&mut world, two), WRITER);
+    writes(&mut world, two, "0-1-9");
+    // Its write was sent after the other's had failed.
+    assert_eq!(reads_from(&mut world, two), READER);
+    assert_eq!(reads_from(&mut world, one), WRITER, "its own doubt goes on");
+}
+
+#[test]
+fn a_read_waits_for_what_was_written_when_it_came_and_not_for_more() {
+    let config = format!("causal_reads = \"hostgroup\"\n{WRITER_AND_READER}");
+    let mut world = followed(TestWorker::with(&config));
+    let (writer, reader) = (world.log_in(), world.log_in());
+    shows(&mut world, 4);
+    writes(&mut world, writer, "0-1-5");
+    world.ask(reader, READ);
+    assert_eq!(world.asked(), [""; 0]);
+    writes(&mut world, writer, "0-1-6");
+    shows(&mut world, 5);
+    world.pass_ms(10);
+    assert_eq!(goes_to(&mut world, reader), READER);
+}
+
+#[test]
+fn rules_say_for_which_reads_and_where_it_was_written() {
+    let rule = |line: &str| {
+        format!(
+            "[[rule]]\nid = 1\nmatch_digest = \"^SELECT\"\ndestination_hostgroup = 20\n{line}\n"
+        )
+    };
+    let goes = |scope: &str, line: &str| {
+        let mut world = shared_world(scope, &rule(line));
+        let (writer, other) = (world.log_in(), world.log_in());
+        shows(&mut world, 4);
+        writes(&mut world, writer, "0-1-5");
+        [writer, other].map(|client| match reads_from(&mut world, client) == WRITER {
+            true => "writer",
+            false => "reader",
+        })
+    };
+    assert_eq!(goes("off", "gtid_from_hostgroup = 10"), ["writer", "reader"]);
+    assert_eq!(goes("off", "gtid_from_hostgroup = 20"), ["reader", "reader"]);
+    assert_eq!(goes("session", "causal_reads = \"off\""), ["reader", "reader"]);
+    assert_eq!(goes("off", "causal_reads = \"hostgroup\""), ["writer", "writer"]);
+    assert_eq!(goes("hostgroup", "gtid_from_hostgroup = 10"), ["writer", "writer"]);
+}
+
+#[test]
+fn what_was_written_in_another_cluster_is_not_waited_for() {
+    let cluster = |writer: u32, reader: u32, port: u16| {
+        format!(
+            "[[server]]\nhostgroup = {writer}\naddress = \"127.0.0.1:{port}\"\n\
+         [[server]]\nhostgroup = {reader}\naddress = \"127.0.0.1:{}\"\n\
+         [[replication]]\nwriter_hostgroup = {writer}\nreader_hostgroup = {reader}\n\
+         read_write_split = \"auto\"\n",
+            port + 1
+        )
+    };
+    let rule = "[[rule]]\nid = 1\nmatch_digest = \"INTO other\"\ndestination_hostgroup = 50\n";
+    let config =
+        format!("causal_reads = \"session\"\n{WRITER_AND_READER}{}{rule}", cluster(50, 60, 3406));
+    let mut world = followed(TestWorker::with(&config));
+    let client = world.log_in();
+    shows(&mut world, 5);
+    writes(&mut world, client, "0-1-5");
+    let changes = tells_gtid("7-1-9").changes;
+    let status = status::AUTOCOMMIT | status::SESSION_STATE_CHANGED;
+    let told = Reply::Says(OkPacket { status, changes: &changes, ..OK });
+    world.run(client, "INSERT INTO other.t VALUES (1)", told);
+    assert_eq!(reads_from(&mut world, client), READER);
+}
+
+#[test]
+fn comments_say_what_a_read_has_to_see() {
+    let mut world = shared_world("session", "");
+    let client = world.log_in();
+    domain(&mut world);
+    shows(&mut world, 5);
+    let goes = |world: &mut TestWorker, hint: &str| {
+        let sql = format!("/* {hint} */ {READ}");
+        world.ask(client, &sql);
+        match world.asked().contains(&sql) {
+            true => {
+                let at = world.address_asked(&sql).to_owned();
+                world.reply(&sql, Reply::Rows(&["1"]));
+                assert_eq!(world.answer(client), "rows 1");
+                at
+            }
+            false => world.answer(client),
+        }
+    };
+    assert_eq!(goes(&mut world, "min_gtid=0-1-5"), READER);
+    let missing = goes(&mut world, "min_gtid=0-1-6");
+    assert!(missing.contains("shows what this read has to see"), "{missing}");
+    // The writer says that it has it.
+    let shown = Shown { origin: domain(&mut world), last: 6, apart: None };
+    let writers = HostgroupId(10);
+    for (_, slot) in world.core().servers.pool.slots() {
+        if slot.server.key.hostgroup == writers {
+            slot.server.health.reached.publish([shown.clone()]);
+        }
+    }
+    assert_eq!(goes(&mut world, "min_gtid=0-1-6"), WRITER);
+    assert_eq!(goes(&mut world, "max_lag_ms=100"), WRITER, "nobody knows how old it is");
+    let now_ms = world.core().env.now.ms();
+    for (_, slot) in world.core().servers.pool.slots() {
+        slot.server.health.reached.set_fresh(now_ms);
+    }
+    assert_eq!(goes(&mut world, "max_lag_ms=100"), READER);
+    world.pass_ms(200);
+    assert_eq!(goes(&mut world, "max_lag_ms=100"), WRITER);
+    for (hint, part) in [
+        ("min_gtid=0-1", "`0-1` is no GTID set"),
+        ("min_gtid=9-1-1", "`9-1-1` names transactions of 9"),
+        ("causal_reads=all", "not `all`"),
+    ] {
+        let error = goes(&mut world, hint);
+        assert!(error.contains(part), "{hint}: {error}");
+    }
 }
 
 #[test]

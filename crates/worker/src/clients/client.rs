@@ -20,13 +20,14 @@ use trunkline_sql::{
     analysis::{Analysis, Depends},
     token::Modes,
 };
-use trunkline_topology::{HostgroupId, ServerKey, TlsFacts, User, causal::Token};
+use trunkline_topology::{HostgroupId, ServerKey, TlsFacts, User};
 
 use crate::{
     accept::address_limits::AddressPlace,
     accept::arrival::Arrival,
     action::Peer,
     cache::CacheFill,
+    causal::session::SessionCausal,
     clients::frames::Frames,
     clients::leases::Leases,
     clients::memory::ClientMemory,
@@ -324,8 +325,8 @@ pub(crate) struct SessionSettings {
     pub(crate) accepted_sets: Vec<u64>,
     /// A text that it has prepared by `PREPARE … FROM` may define what names mean.
     pub(crate) prepares_definitions: bool,
-    /// What it has written: its causal reads have to see that.
-    pub(crate) token: Token,
+    /// What it has written, and what its read has to see.
+    pub(crate) causal: SessionCausal,
 }
 
 /// A server connection that is this session's alone.
@@ -397,7 +398,7 @@ impl SessionSettings {
             accepted_sets: Vec::new(),
             reading: Reading::default(),
             prepares_definitions: false,
-            token: Token::default(),
+            causal: SessionCausal::default(),
         }
     }
 }

@@ -153,6 +153,8 @@ pub(super) enum Reason {
     Stays,
     /// The session holds a connection there.
     Holds(Follows),
+    /// Its comments say what it has to see, and nobody knows what replicas show.
+    Unfollowed,
     /// By the automatic split.
     Split(Split),
     /// It is a copy, and this is where the original's rule or hint sends copies.
@@ -435,8 +437,29 @@ impl Case<'_> {
         })
     }
 
-    /// The hostgroup that comments name.
+    /// The hostgroup that comments name, or where what they ask for is to be had.
     fn hinted_to(&self, hinted: &Hinted<'_>, analysis: &Analysis) -> Option<(HostgroupId, Reason)> {
+        let named = self.hinted_named(hinted, analysis);
+        if !hinted.hints.is_causal() || self.snapshot.has_causal_reads {
+            return named;
+        }
+        // Nobody follows replicas as long as no read is causal by the configuration.
+        let home = self.user.default_hostgroup;
+        let ruled = self.ruling.named.map(|(to, _)| to);
+        let to = named.map(|(to, _)| to).or(ruled);
+        let writer = match to {
+            Some(to) => self.snapshot.reader_group(to).map(|group| group.writer_hostgroup),
+            None => self.snapshot.writer_group(home).map(|group| group.writer_hostgroup),
+        };
+        writer.map(|writer| (writer, Reason::Unfollowed)).or(named)
+    }
+
+    /// The hostgroup that comments name.
+    fn hinted_named(
+        &self,
+        hinted: &Hinted<'_>,
+        analysis: &Analysis,
+    ) -> Option<(HostgroupId, Reason)> {
         let Hinted { hints, server, proof } = *hinted;
         let autocommit_off = self.session.transactions.autocommit_off;
         let only_reads = proof.reads && !autocommit_off;

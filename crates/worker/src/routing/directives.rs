@@ -6,7 +6,9 @@ use trunkline_session::tracker::{PinReason, Pins};
 use trunkline_sql::hint::Hints;
 use trunkline_topology::{LazyTransactions, Pipeline, ServerKey};
 
-use crate::{cache::CacheOrder, clients::client::Statement, mirror::MirrorOrder};
+use crate::{
+    cache::CacheOrder, causal::order::CausalOrder, clients::client::Statement, mirror::MirrorOrder,
+};
 
 /// What one statement is to be carried out with. 0 is none of a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -25,6 +27,8 @@ pub(crate) struct Directives {
     pub(crate) cache: Option<CacheOrder>,
     /// Where a copy of it goes.
     pub(crate) mirror: Option<MirrorOrder>,
+    /// Which writes it has to see, where it reads on replicas.
+    pub(crate) causal: CausalOrder,
 }
 
 impl Directives {
@@ -49,6 +53,7 @@ impl Directives {
         self.is_logged = effects.log.unwrap_or(self.is_logged);
         self.cache = CacheOrder::of_effects(effects).or(self.cache);
         self.mirror = MirrorOrder::of_effects(effects);
+        self.causal = self.causal.with_effects(effects);
     }
 
     /// Whether nothing is asked for that needs a server's answer, or time.

@@ -1,6 +1,7 @@
 //! The way of one statement, without sending it: what `trunkline explain` and `EXPLAIN ROUTE`
 //! show.
 
+mod causal;
 mod effects;
 mod proof;
 mod reasons;
@@ -174,6 +175,7 @@ impl Explained<'_> {
             Ok((place, reason)) => {
                 let to = place.hostgroup();
                 out.push("hostgroup", format!("{to}, {}", reasons::words(reason)));
+                causal::scope(out, snapshot, asking.asker.user, (effects, hints), to);
                 let server = hinted.and_then(|hinted| hinted.server);
                 match server.filter(|_| decided.is_for_server) {
                     Some((key, _)) => out.push("server", format!("{}, and no other", key.address)),

@@ -14,7 +14,7 @@ use trunkline_session::{
     tracker::SessionState,
 };
 use trunkline_sql::recall::Gtid;
-use trunkline_topology::{HostgroupId, ServerHealth, ServerKey, TlsFacts};
+use trunkline_topology::{HostgroupId, ServerHealth, ServerKey, TlsFacts, causal::Ticket};
 
 use crate::{
     ClientId,
@@ -81,6 +81,8 @@ pub(crate) struct ConnServer {
     pub(crate) tracks_transactions: bool,
     /// Whether it reports the transactions that statements commit.
     pub(crate) gtids: ReportsGtids,
+    /// Of when its statement was sent.
+    pub(crate) causal_ticket: Ticket,
     /// Whether its session tracker tells the change of each variable under that one's name.
     pub(crate) names_changes: bool,
     /// The server's epoch when it was opened.
@@ -165,6 +167,7 @@ impl Default for ConnServer {
             takes_attributes: false,
             tracks_transactions: false,
             gtids: ReportsGtids::default(),
+            causal_ticket: Ticket::default(),
             names_changes: true,
             epoch: 0,
             last_thread: 0,

@@ -1,6 +1,7 @@
 //! The sessions of one worker, for an operator.
 
 use trunkline_stats::{HeldConn, SessionList, SessionQuery, SessionRow};
+use trunkline_topology::causal::CausalReads;
 
 use crate::{
     clients::client::{Awaits, Client, Lease, Phase, Session, Stage},
@@ -63,6 +64,9 @@ impl Core {
                     Stage::Held(ref held) if held.awaits == Awaits::Writer => {
                         Some(self.no_writer(statement.target.hostgroup))
                     }
+                    Stage::Held(ref held) if held.awaits == Awaits::Position => {
+                        Some("awaiting a replica".to_owned())
+                    }
                     Stage::Held(_) => client.held_by_pause().map(paused),
                     _ => None,
                 };
@@ -91,8 +95,18 @@ impl Core {
             doing,
             doing_us,
             digest_text: known.map(digest_text).unwrap_or_default(),
+            causal_reads: session.map(|session| self.causal_words(session)).unwrap_or_default(),
             holds: session.map(|session| self.holds(session)).unwrap_or_default(),
         }
+    }
+
+    /// Which writes a session's reads have to see.
+    fn causal_words(&self, session: &Session) -> String {
+        let (snapshot, user) = (&self.env.snapshot, &session.login.user);
+        let home = user.default_hostgroup;
+        let readers = snapshot.writer_group(home).map_or(home, |group| group.reader_hostgroup);
+        let scope = snapshot.causal.readers(readers).map(|_| snapshot.causal_reads(user, readers));
+        scope.filter(|it| *it != CausalReads::Off).map(|it| it.to_string()).unwrap_or_default()
     }
 
     fn holds(&self, session: &Session) -> Vec<HeldConn> {

@@ -15,13 +15,14 @@ use trunkline_session::{
     tracker::{Charset, SessionState, StateTable},
 };
 use trunkline_sql::token::Modes;
-use trunkline_topology::{TlsFacts, User, causal::Token};
+use trunkline_topology::{TlsFacts, User, causal::Written};
 
 use crate::{
     Action, ClientId,
     accept::address_limits::AddressPlace,
     accept::arrival::Arrival,
     action::Peer,
+    causal::session::SessionCausal,
     clients::balance,
     clients::balance::Candidate,
     clients::client::{Client, LoggedIn, Origin, Phase, Session, SessionSettings},
@@ -65,7 +66,7 @@ struct MovedSession {
     status: u16,
     next_flag: u32,
     accepted_sets: Vec<u64>,
-    token: Token,
+    written: Written,
     stmts: MovedStmts,
 }
 
@@ -163,7 +164,7 @@ impl Core {
                 status: session.settings.status,
                 next_flag: session.settings.next_flag,
                 accepted_sets: session.settings.accepted_sets,
-                token: session.settings.token,
+                written: session.settings.causal.written,
                 stmts: session.prepared.pack(),
             },
         });
@@ -214,7 +215,7 @@ impl Exchange {
         // Keys of the other worker's connections mean others here.
         let mut own = Session::new(login, settings);
         own.last_insert_id = session.last_insert_id;
-        own.settings.token = session.token;
+        own.settings.causal = SessionCausal::moved(session.written);
         own.past = session.past.elsewhere();
         own.settings.modes = self.core.servers.defaults.modes.follow(
             own.settings.modes,

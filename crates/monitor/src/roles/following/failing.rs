@@ -114,7 +114,7 @@ impl Failing {
     }
 }
 
-fn unix_sec() -> u64 {
+pub(super) fn unix_sec() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
@@ -434,6 +434,7 @@ impl Following {
             elected: self.address(elected.new),
             lost: self.address(run.failover.plan().old),
             position,
+            switchover: None,
         });
     }
 
@@ -471,7 +472,7 @@ impl Following {
         let hosts: Vec<HostId> = members.clone().map(|it| HostId(it.number)).collect();
         let election = Election {
             old,
-            known: self.cluster.facts(old).map(|facts| facts.gtid.clone()).unwrap_or_default(),
+            known: self.known_of(old),
             last_writer: self.failing.last.as_ref().and_then(|note| self.host_at(&note.writer)),
             candidates: self.failing.candidates.iter().filter_map(number).collect(),
             away: hosts.iter().copied().filter(|host| self.cluster.is_away(*host)).collect(),
@@ -495,6 +496,14 @@ impl Following {
             // The configuration may have changed meanwhile.
             drop(told.send(Told::Voted { cluster, run, votes }).await);
         });
+    }
+
+    /// The transactions of the lost writer when it was asked last, or when it was promoted.
+    fn known_of(&self, old: HostId) -> String {
+        let told = self.cluster.facts(old).map(|facts| facts.gtid.clone());
+        let promoted = self.failing.last.as_ref().filter(|note| note.writer == self.address(old));
+        let noted = || promoted.map(|note| note.position.clone());
+        told.filter(|gtid| !gtid.is_empty()).or_else(noted).unwrap_or_default()
     }
 
     /// An operator allows another failover.

@@ -1,12 +1,16 @@
-//! A failover that was cut short, by the end of the proxy or by another configuration: the server
-//! that was elected replicates again, so that another failover may begin.
+//! A failover or a switchover that was cut short, by the end of the proxy or by another
+//! configuration: the server that was elected replicates again, so that another one may begin, and
+//! after a switchover the old writer takes writes again.
 
 use std::{sync::Arc, time::Duration};
 
 use tokio::sync::mpsc;
-use trunkline_cluster::{EventKind, Reach, switchover::Action};
+use trunkline_cluster::{
+    EventKind, HostId, Reach,
+    switchover::{Action, check::Family},
+};
 use trunkline_net::TlsSetup;
-use trunkline_topology::Secret;
+use trunkline_topology::{Secret, gtid::Position};
 
 use super::{
     super::{
@@ -14,22 +18,31 @@ use super::{
         actions::Job,
         members::{Talks, take_leave},
         notes::Begun,
-        survey::{Baggage, Known, survey},
+        survey::{Baggage, Known, lacking, survey},
+        talk::Talk,
     },
     Following,
+    failing::unix_sec,
     switching::Told,
 };
 
 /// How long a server may take to replicate again.
 const TIME_MAX: Duration = Duration::from_secs(5);
+/// How long after the beginning of a switchover the old writer is opened again, s: later somebody
+/// may have decided otherwise.
+const UNDO_SEC_MAX: u64 = 60;
 /// How long it is waited before it is tried again, ms.
 const RETRY_MS: u64 = 2_000;
 
 /// What was found on the elected server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum Found {
+    /// Somebody has the lock: it may be a connection of the process before.
+    Busy,
     /// It takes writes: it was promoted.
     Promoted,
+    /// It was not, and the old writer takes writes again.
+    Opened,
     /// It was not, and replicates again, or always did.
     Replica,
     /// It replicates from nobody, or from another one: somebody has changed it.
@@ -75,15 +88,16 @@ impl Following {
             return;
         }
         self.mending.is_under_way = true;
+        let old = self.host_at(&begun.lost);
         let mut talks = self.talks(tls);
-        talks.retain(|id, _| *id == host);
-        let lost = self.host_at(&begun.lost);
-        let known: Vec<Known> =
-            self.known().into_iter().filter(|it| Some(it.host) == lost).collect();
+        talks.retain(|id, _| *id == host || Some(*id) == old);
+        let known = self.known();
+        let is_overtaken = self.cluster.contenders().any(|it| it != host && Some(it) != old);
+        let pair = Pair { begun, elected: host, old, is_overtaken };
         let (told, cluster) = (told.clone(), self.configured.entry.name.clone());
         tokio::spawn(async move {
             let (of_task, leaving) = (talks.clone(), talks);
-            let found = tokio::spawn(async move { look(begun, &of_task, &known).await });
+            let found = tokio::spawn(async move { look(pair, &of_task, &known).await });
             let found = found.await.unwrap_or_else(|error| Err(error.to_string()));
             take_leave(leaving);
             // The configuration may have changed meanwhile.
@@ -95,7 +109,15 @@ impl Following {
         let name = self.configured.entry.name.clone();
         let Some(begun) = aids.begun(&name) else { return };
         let host = self.host_at(&begun.elected);
+        let (what, well, badly) = match begun.switchover {
+            None => ("failover", EventKind::Failover, EventKind::FailoverFailed),
+            Some(_) => ("switchover", EventKind::Switchover, EventKind::SwitchoverFailed),
+        };
         let (kind, text) = match found {
+            Ok(Found::Busy) => {
+                self.mending.not_before_ms = now_ms.saturating_add(RETRY_MS);
+                return;
+            }
             Ok(found) => {
                 aids.end(&name);
                 if found == Found::Replica && !begun.position.is_empty() {
@@ -106,18 +128,19 @@ impl Following {
                     return;
                 }
                 let text = match found {
-                    Found::Promoted => "it takes writes",
+                    Found::Opened => "it was not promoted, and the old writer takes writes again",
+                    Found::Busy | Found::Promoted => "it takes writes",
                     Found::Replica => "it was not promoted, and replicates again",
                     Found::Changed => "somebody has changed what it replicates from",
                 };
-                (EventKind::Failover, text.to_owned())
+                (well, text.to_owned())
             }
             Err(why) => {
                 self.mending.not_before_ms = now_ms.saturating_add(RETRY_MS);
-                (EventKind::FailoverFailed, why)
+                (badly, why)
             }
         };
-        let text = format!("a failover was cut short: {text}");
+        let text = format!("a {what} was cut short: {text}");
         if self.mending.told != text {
             self.mending.told.clone_from(&text);
             self.tell(now_ms, kind, host, text);
@@ -125,37 +148,88 @@ impl Following {
     }
 }
 
-/// Looks what the elected server is, under the lock, and has it replicate again.
-async fn look(begun: Begun, talks: &Talks, known: &[Known]) -> Result<Found, String> {
-    let talk = talks.values().next().ok_or("it is no member any more")?;
-    let mut talk = talk.lock().await;
-    let claimed = tokio::time::timeout(TIME_MAX, talk.claim()).await;
-    if !claimed.map_err(|_| "it does not answer in time")?.map_err(|failed| failed.why)? {
-        return Err("another proxy is at it".to_owned());
+/// Who is looked at.
+struct Pair {
+    begun: Begun,
+    elected: HostId,
+    /// The one before, where it is a member.
+    old: Option<HostId>,
+    /// Somebody else takes writes.
+    is_overtaken: bool,
+}
+
+/// Looks what the servers are, under the lock, and has the elected one replicate again. Where an
+/// operator wished it, the old writer takes writes again.
+async fn look(pair: Pair, talks: &Talks, known: &[Known]) -> Result<Found, String> {
+    let gone = "it is no member any more";
+    let new = talks.get(&pair.elected).ok_or(gone)?;
+    let mut new = new.lock().await;
+    if !claimed(&mut new).await? {
+        return Ok(Found::Busy);
     }
-    let (survey, _) = survey(&mut talk, known, false).await?;
-    if survey.is_writable {
+    let (own, _) = survey(&mut new, known, false).await?;
+    if own.is_writable {
         return Ok(Found::Promoted);
     }
-    let [source] = survey.sources.as_slice() else { return Ok(Found::Changed) };
-    if source.host.is_none() {
+    let Pair { begun, old, is_overtaken, .. } = pair;
+    let [source] = own.sources.as_slice() else { return Ok(Found::Changed) };
+    if source.host.is_none() || source.host != old {
         return Ok(Found::Changed);
     }
-    if !begun.position.is_empty() && begun.position != survey.position {
+    if !begun.position.is_empty() && begun.position != own.position {
         return Err(format!(
             "it was about to be promoted with {}, has {} and is read-only: look at what it has \
              committed, and promote a server, or start its replication",
-            begun.position, survey.position
+            begun.position, own.position
         ));
     }
-    let (nobody, nothing) = (Secret::new(String::new()), Baggage::default());
-    let job = Job {
-        action: &Action::Reattach,
-        old: &nothing,
-        new: &nothing,
-        source: ("", 0),
-        account: ("", &nobody),
+    act(&mut new, &Action::Reattach, &Baggage::default()).await?;
+    let Some(wished) = begun.switchover else { return Ok(Found::Replica) };
+    let old = old.and_then(|old| talks.get(&old)).ok_or(gone)?;
+    let mut old = old.lock().await;
+    if !claimed(&mut old).await? {
+        return Ok(Found::Busy);
+    }
+    let (above, _) = survey(&mut old, known, false).await?;
+    if above.is_writable || is_overtaken {
+        return Ok(Found::Replica);
+    }
+    let nobody = |why: &str| {
+        Err(format!("{why}: nobody writes; make one server writable (SET GLOBAL read_only = 0)"))
     };
-    let started = talk.within(TIME_MAX, &job).await;
-    started.map(|_| Found::Replica).map_err(|failure| failure.why)
+    if !above.sources.is_empty() {
+        return nobody("the old writer replicates from another server");
+    }
+    if unix_sec().saturating_sub(wished.unix_sec) > UNDO_SEC_MAX {
+        return nobody("that is long ago");
+    }
+    // The candidate was not a writer meanwhile.
+    let ahead = match own.family {
+        Family::MariaDb => {
+            let read =
+                |text: &str| Position::parse(text).map_err(|_| format!("`{text}` can't be read"));
+            read(&own.position)?.beyond(&read(&above.position)?).join(",")
+        }
+        Family::MySql => {
+            let lacking = lacking(&mut old, &[own.position]).await.map_err(|it| it.why)?;
+            lacking.concat()
+        }
+    };
+    if !ahead.is_empty() {
+        return nobody(&format!("the old writer lacks {ahead}"));
+    }
+    let baggage = Baggage { runs_events: wished.runs_events, ..Baggage::default() };
+    act(&mut old, &Action::Undemote, &baggage).await?;
+    Ok(Found::Opened)
+}
+
+async fn claimed(talk: &mut Talk) -> Result<bool, String> {
+    let claimed = tokio::time::timeout(TIME_MAX, talk.claim()).await;
+    claimed.map_err(|_| "it does not answer in time")?.map_err(|failed| failed.why)
+}
+
+async fn act(talk: &mut Talk, action: &Action, old: &Baggage) -> Result<(), String> {
+    let (nobody, new) = (Secret::new(String::new()), Baggage::default());
+    let job = Job { action, old, new: &new, source: ("", 0), account: ("", &nobody) };
+    talk.within(TIME_MAX, &job).await.map(drop).map_err(|failure| failure.why)
 }

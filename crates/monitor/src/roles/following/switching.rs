@@ -16,14 +16,15 @@ use trunkline_topology::{Address, Secret};
 
 use super::{
     super::{
-        ClusterNews,
+        Aids, ClusterNews,
         actions::Job,
         members::{self, Talks, claim, take_leave},
+        notes::{Begun, Wished},
         survey::{Baggage, Known, lacking},
         talk::{Talk, caught},
     },
     Following, endpoint,
-    failing::Votes,
+    failing::{Votes, unix_sec},
     mending::Found,
     rejoining::Rejoined,
 };
@@ -123,6 +124,8 @@ pub(super) struct Switching {
     runs: u64,
     /// Steps that begin when roles are set.
     due: Vec<(u32, HostId, Action, u64)>,
+    /// One has ended, which is not noted yet.
+    is_over: bool,
 }
 
 /// One that is under way.
@@ -146,6 +149,7 @@ impl Default for Switching {
             run: None,
             runs: 0,
             due: Vec::new(),
+            is_over: false,
         }
     }
 }
@@ -472,6 +476,7 @@ impl Following {
 
     fn end_switchover(&mut self, now_ms: u64, outcome: Outcome) {
         let Some(run) = self.switching.run.take() else { return };
+        self.switching.is_over = true;
         let new = run.switchover.plan().new;
         let failed = match outcome {
             Outcome::Done(failed) => {
@@ -498,11 +503,25 @@ impl Following {
     }
 
     /// Begins the steps that were ordered; roles are set by now.
-    pub(in super::super) fn start_steps(&mut self, told: &mpsc::Sender<Told>) {
+    pub(in super::super) fn start_steps(&mut self, told: &mpsc::Sender<Told>, aids: &Aids) {
+        if std::mem::take(&mut self.switching.is_over) {
+            aids.end(&self.configured.entry.name);
+        }
         for (step, host, action, within_ms) in std::mem::take(&mut self.switching.due) {
             let Some(run) = &self.switching.run else { return };
             let Some(talk) = run.talks.get(&host).map(Arc::clone) else { continue };
             let (old, new) = (Arc::clone(&run.old), Arc::clone(&run.new));
+            if action == Action::Demote {
+                // From now on nobody may take writes.
+                let plan = run.switchover.plan();
+                aids.begin(Begun {
+                    cluster: self.configured.entry.name.clone(),
+                    elected: self.address(plan.new),
+                    lost: self.address(plan.old),
+                    position: String::new(),
+                    switchover: Some(Wished { unix_sec: unix_sec(), runs_events: old.runs_events }),
+                });
+            }
             let (source, number) = (run.source.clone(), self.switching.runs);
             let account = self.switching.replication.clone();
             let (told, cluster) = (told.clone(), self.configured.entry.name.clone());

@@ -101,6 +101,11 @@ fn what_the_server_says_counts_where_the_text_does_not_tell() {
     // The server's default is not the handshake's character set.
     let client = "character_set_client";
     check("SET character_set_client = DEFAULT", &[(client, "latin1")], client, "'latin1'");
+    check("SET autocommit = DEFAULT", &[("autocommit", "OFF")], "autocommit", "'OFF'");
+    let (state, pins) = apply("SET autocommit = DEFAULT", &[("autocommit", "ON")]);
+    assert!(state.variables().is_empty() && pins.is_empty(), "{pins:?}");
+    let (_, pins) = apply("SET autocommit = DEFAULT", &[]);
+    assert!(pins.has(PinReason::UnknownVariable));
     // The last value of a variable is what counts.
     let mode = "sql_mode";
     let text = "SET sql_mode = 'ANSI', sql_mode = CONCAT('', 'TRADITIONAL')";

@@ -1,22 +1,24 @@
 //! Statements that begin, end or mark transactions.
 
 use super::{Body, Head};
-use crate::analysis::{
-    Effect, StatementKind, TransactionEffect, XaStep, cursor::Cursor, effect::Effects,
+use crate::{
+    analysis::{Effect, StatementKind, TransactionEffect, XaStep, cursor::Cursor, effect::Effects},
+    token::TokenKind,
 };
 
 /// The statement that begins with `word`, if it is one of these.
 pub(super) fn head(word: &[u8], cursor: &mut Cursor<'_>, effects: &mut Effects) -> Option<Head> {
     let head = match word {
         b"BEGIN" => begin(cursor),
-        b"START" if cursor.accept(b"TRANSACTION") => start(cursor),
+        b"START" if cursor.accept(b"TRANSACTION") => start(cursor, effects),
         b"START" | b"STOP" => Head::committing(StatementKind::Unknown),
         b"COMMIT" => {
-            let (chain, release) = completion(cursor);
+            let (chain, release) = completion(cursor, effects);
+            end(cursor, effects);
             let transaction = TransactionEffect::Commit { chain, release };
             Head { transaction, ..Head::of(StatementKind::Commit) }
         }
-        b"ROLLBACK" => rollback(cursor),
+        b"ROLLBACK" => rollback(cursor, effects),
         b"SAVEPOINT" => {
             effects.push(Effect::Savepoint);
             Head::of(StatementKind::Savepoint)
@@ -31,9 +33,29 @@ pub(super) fn head(word: &[u8], cursor: &mut Cursor<'_>, effects: &mut Effects) 
     Some(head)
 }
 
+/// What such a statement does is not known where more is said than servers understand: they refuse
+/// it, or newer ones know the words.
+const NOT_UNDERSTOOD: Effect = Effect::OtherSession("words of a transaction that are not known");
+
+/// Nothing may follow.
+fn end(cursor: &Cursor<'_>, effects: &mut Effects) {
+    if cursor.peek().is_some() {
+        effects.push(NOT_UNDERSTOOD);
+    }
+}
+
+/// A word has to be next.
+fn expect(cursor: &mut Cursor<'_>, effects: &mut Effects, word: &[u8]) -> bool {
+    let is_next = cursor.accept(word);
+    if !is_next {
+        effects.push(NOT_UNDERSTOOD);
+    }
+    is_next
+}
+
 fn begin(cursor: &mut Cursor<'_>) -> Head {
     cursor.accept(b"WORK");
-    if cursor.peek().is_some() {
+    if cursor.peek().is_some() || cursor.modes().oracle {
         // `BEGIN NOT ATOMIC`, or a block in MariaDB's sql_mode=ORACLE.
         return Head { body: Body::Compound, ..Head::default() };
     }
@@ -42,41 +64,64 @@ fn begin(cursor: &mut Cursor<'_>) -> Head {
     Head { transaction, ..Head::of(StatementKind::Begin) }
 }
 
-fn start(cursor: &mut Cursor<'_>) -> Head {
-    let mut read_only = false;
-    let mut read_write = false;
-    let mut consistent_snapshot = false;
-    while let Some(token) = cursor.next() {
-        if token.is_word(b"READ") && cursor.accept(b"ONLY") {
-            read_only = true;
-        } else if token.is_word(b"READ") && cursor.accept(b"WRITE") {
-            read_write = true;
-        } else if token.is_word(b"CONSISTENT") && cursor.accept(b"SNAPSHOT") {
-            consistent_snapshot = true;
+/// `START TRANSACTION [characteristic [, characteristic]…]`, from the first of these on. All words
+/// count, whatever stands between them.
+fn start(cursor: &mut Cursor<'_>, effects: &mut Effects) -> Head {
+    let (mut read_only, mut read_write, mut consistent_snapshot) = (false, false, false);
+    let mut is_understood = true;
+    let mut is_begun = false;
+    while cursor.peek().is_some() {
+        is_understood &= !is_begun || cursor.accept_kind(TokenKind::Comma);
+        is_begun = true;
+        match cursor.keyword().as_bytes() {
+            b"READ" => {
+                cursor.next();
+                let (only, write) = (cursor.accept(b"ONLY"), cursor.accept(b"WRITE"));
+                read_only |= only;
+                read_write |= write;
+                is_understood &= only != write;
+            }
+            b"WITH" => {
+                cursor.next();
+                let is_snapshot = cursor.accept(b"CONSISTENT") && cursor.accept(b"SNAPSHOT");
+                consistent_snapshot |= is_snapshot;
+                is_understood &= is_snapshot;
+            }
+            _ => {
+                cursor.next();
+                is_understood = false;
+            }
         }
+    }
+    if !is_understood {
+        effects.push(NOT_UNDERSTOOD);
     }
     let transaction = TransactionEffect::Begin { read_only, read_write, consistent_snapshot };
     Head { transaction, ..Head::of(StatementKind::StartTransaction) }
 }
 
 /// `[WORK] [AND [NO] CHAIN] [[NO] RELEASE]`, as (chain, release).
-fn completion(cursor: &mut Cursor<'_>) -> (bool, Option<bool>) {
+fn completion(cursor: &mut Cursor<'_>, effects: &mut Effects) -> (bool, Option<bool>) {
     cursor.accept(b"WORK");
     let mut chain = false;
     if cursor.accept(b"AND") {
         let is_negated = cursor.accept(b"NO");
-        chain = cursor.accept(b"CHAIN") && !is_negated;
+        chain = expect(cursor, effects, b"CHAIN") && !is_negated;
     }
     let is_negated = cursor.accept(b"NO");
-    let release = cursor.accept(b"RELEASE").then_some(!is_negated);
-    (chain, release)
+    let has_release = match is_negated {
+        true => expect(cursor, effects, b"RELEASE"),
+        false => cursor.accept(b"RELEASE"),
+    };
+    (chain, has_release.then_some(!is_negated))
 }
 
-fn rollback(cursor: &mut Cursor<'_>) -> Head {
-    let (chain, release) = completion(cursor);
+fn rollback(cursor: &mut Cursor<'_>, effects: &mut Effects) -> Head {
+    let (chain, release) = completion(cursor, effects);
     if cursor.accept(b"TO") {
         return Head::of(StatementKind::RollbackSavepoint);
     }
+    end(cursor, effects);
     let transaction = TransactionEffect::Rollback { chain, release };
     Head { transaction, ..Head::of(StatementKind::Rollback) }
 }

@@ -18,6 +18,9 @@ pub(super) fn words(reason: Reason) -> String {
             Follows::NextTransaction => "where the session's next transaction is to be",
             Follows::Held => "where the session is held",
         },
+        Reason::Unfollowed => {
+            "the writer: a comment says what it has to see, and `causal_reads` is off everywhere"
+        }
         Reason::Split(split) => split.reason(),
         Reason::Mirror => "where copies go",
         Reason::MirrorDefault => "the user's default",

@@ -70,6 +70,7 @@ pub(super) fn orders(out: &mut Rows, effects: &Effects) {
     number("mirror_flagOUT", effects.mirror_flag, "");
     number("gtid_from_hostgroup", effects.gtid_from_hostgroup.map(|hostgroup| hostgroup.0), "");
     number("log", effects.log.map(u32::from), "");
+    orders.extend(effects.causal_reads.map(|reads| format!("causal_reads {reads}")));
     orders.extend(effects.pipeline.map(|pipeline| format!("pipeline {pipeline}")));
     if !orders.is_empty() {
         out.push("orders", orders.join(", "));

@@ -153,3 +153,40 @@ fn comments_are_listened_to_only_with_digests() {
     expect(&said, "hostgroup: 20, a reader: outside transactions it only reads");
     assert!(!said.contains("cache: "), "{said}");
 }
+
+#[test]
+fn it_is_said_which_writes_a_read_has_to_see() {
+    let said = |settings: &str, rules: &str| {
+        let held = Held::nothing(Modes::default());
+        shown_to("app", settings, rules, held, "SELECT a FROM t")
+    };
+    let check = |settings: &str, rules: &str, expected: &str| {
+        expect(&said(settings, rules), &format!("causal reads: {expected}"));
+    };
+    assert!(!said("", "").contains("causal reads"));
+    let session = "session: what this session has written (on the servers of hostgroup 10)";
+    check("causal_reads = \"session\"\n", "", session);
+    let bounded = "bounded:250: all that is older than 250 ms";
+    check("causal_reads = \"bounded:250\"\n", "", bounded);
+    let from = format!("{TO_READERS}gtid_from_hostgroup = 30\n");
+    check("", &from, "session: what this session has written (in hostgroup 30)");
+    let global = format!("{TO_READERS}causal_reads = \"global\"\n");
+    check("", &global, "global: what anybody has written (on the servers of hostgroup 10)");
+}
+
+#[test]
+fn comments_that_say_what_a_read_has_to_see_are_explained() {
+    let held = || Held::nothing(Modes::default());
+    let sql = "/* min_gtid=0-1-5;max_lag_ms=9 */ SELECT a FROM t";
+    let said = shown_to("app", "", "", held(), sql);
+    let unfollowed = "hostgroup: 10, the writer: a comment says what it has to see, and \
+                      `causal_reads` is off everywhere";
+    expect(&said, unfollowed);
+    let said = shown_to("app", "causal_reads = \"session\"\n", "", held(), sql);
+    expect(&said, "hostgroup: 20, a reader: outside transactions it only reads");
+    expect(&said, "causal reads: and the transactions 0-1-5, as a comment says");
+    expect(&said, "causal reads: and all that is older than 9 ms, as a comment says");
+    let wrong = "/* causal_reads=all */ SELECT a FROM t";
+    let said = shown_to("app", "causal_reads = \"session\"\n", "", held(), wrong);
+    assert!(said.contains("causal reads: error 1148 (42000): a comment's causal_reads"), "{said}");
+}
