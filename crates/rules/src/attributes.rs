@@ -1,5 +1,5 @@
-//! The column `attributes`: JSON, of which `cache`, `causal_reads`, `flagOUTs`, `lazy_transactions`, `mirror`,
-//! `pipeline`, `protects` and `shadow` mean something.
+//! The column `attributes`: JSON, of which `cache`, `causal_reads`, `flagOUTs`,
+//! `lazy_transactions`, `mirror`, `pipeline`, `protects` and `shadow` mean something.
 
 use serde_json::Value;
 use trunkline_topology::{LazyTransactions, Pipeline, causal::CausalReads};

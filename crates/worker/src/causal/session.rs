@@ -32,8 +32,8 @@ pub(crate) struct SessionCausal {
 /// Where what a session writes in a hostgroup is told to others. `None` where there are too many.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Cells {
-    pub(crate) of_user: Option<Arc<SharedPosition>>,
-    pub(crate) of_all: Option<Arc<SharedPosition>>,
+    pub(super) of_user: Option<Arc<SharedPosition>>,
+    pub(super) of_all: Option<Arc<SharedPosition>>,
 }
 
 impl SessionCausal {
@@ -64,7 +64,7 @@ impl SessionCausal {
     }
 
     /// It has written these transactions in a hostgroup.
-    pub(crate) fn raise(
+    pub(super) fn raise(
         &mut self,
         (hostgroup, cells): (HostgroupId, &Cells),
         origin: OriginId,
@@ -94,7 +94,7 @@ impl SessionCausal {
     }
 
     /// It has written something there that no number will tell of.
-    pub(crate) fn lose_track(&mut self, hostgroup: HostgroupId, cells: &Cells) {
+    pub(super) fn lose_track(&mut self, hostgroup: HostgroupId, cells: &Cells) {
         self.written.token_mut(hostgroup).lose_track();
         cells.each().for_each(|cell| cell.lose_track());
     }
@@ -189,7 +189,7 @@ impl Cells {
     }
 
     /// A write has told its number that was sent with this ticket.
-    pub(crate) fn end_doubt(&self, ticket: Ticket) {
+    pub(super) fn end_doubt(&self, ticket: Ticket) {
         self.each().for_each(|cell| cell.end_doubt(ticket));
     }
 }
