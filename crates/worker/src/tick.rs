@@ -312,6 +312,7 @@ impl Core {
             match self.clients.get_mut(waiter.client).map(|client| &mut client.phase) {
                 Some(Phase::Running(statement)) if statement.target.may_leave_reader => {
                     statement.target.hostgroup = writer;
+                    statement.target.is_causal = false;
                     statement.meaning.proof = statement.meaning.proof.on_writer();
                     statement.meaning.is_read &= statement.meaning.proof.reads;
                     self.with_client(waiter.client, Self::requeue);

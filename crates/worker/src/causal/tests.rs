@@ -1,6 +1,6 @@
 use trunkline_protocol::packet::{ok::OkPacket, status};
 use trunkline_topology::{
-    HostgroupId,
+    HostgroupId, ServerState,
     causal::{OriginId, Shown},
     gtid::{GtidSet, Origin},
 };
@@ -78,6 +78,24 @@ fn a_read_waits_until_the_replica_shows_what_its_session_has_written() {
     shows(&mut world, 0);
     world.ask(other, READ);
     assert_eq!(goes_to(&mut world, other), READER);
+}
+
+#[test]
+fn a_read_that_waits_goes_to_the_writer_when_its_replica_is_taken_out() {
+    let mut world = world("");
+    let client = world.log_in();
+    writes(&mut world, client, "0-1-5");
+    shows(&mut world, 4);
+    world.ask(client, READ);
+    world.pass_ms(20);
+    assert_eq!(world.asked(), [""; 0]);
+    for (_, slot) in world.core().servers.pool.slots() {
+        if slot.server.key.hostgroup == HostgroupId(20) {
+            slot.server.health.set_state(ServerState::OfflineSoft);
+        }
+    }
+    world.pass_ms(20);
+    assert_eq!(goes_to(&mut world, client), WRITER);
 }
 
 #[test]

@@ -307,6 +307,8 @@ impl Core {
         if leaves {
             statement.target.may_leave_reader = false;
             statement.target.hostgroup = home;
+            // The writer has all that was written.
+            statement.target.is_causal = false;
             statement.meaning.proof.hidden.insert(at_home.hidden);
         }
         leaves
