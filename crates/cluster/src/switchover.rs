@@ -93,14 +93,19 @@ pub enum Action {
 }
 
 impl Action {
-    /// Whether it may make somebody the writer, or unmake one: no other proxy may be at it.
+    /// Whether it may make somebody the writer or unmake one, or changes what a server replicates
+    /// from: no other proxy may be at it.
     pub fn wants_claim(&self) -> bool {
         match self {
-            Self::Demote | Self::Undemote | Self::CatchUp(_) | Self::Promote | Self::Finish => true,
-            Self::LookWhetherWritable
+            Self::Demote
+            | Self::Undemote
+            | Self::CatchUp(_)
+            | Self::Promote
+            | Self::Finish
             | Self::Reattach
+            | Self::Follow { .. } => true,
+            Self::LookWhetherWritable
             | Self::Settle
-            | Self::Follow { .. }
             | Self::Appoint
             | Self::Fence
             | Self::FenceByScript
@@ -235,6 +240,8 @@ pub struct Switchover {
     step: u32,
     /// When it must be promoted, ms.
     deadline_ms: u64,
+    /// The old writer has said that it is read-only.
+    is_demoted: bool,
     /// The transactions of the old writer.
     position: String,
     /// Why it is given up, as soon as the step under way has ended.
@@ -252,6 +259,7 @@ impl Switchover {
             state: State::Waiting,
             step: 0,
             deadline_ms: 0,
+            is_demoted: false,
             position: String::new(),
             abandoned: None,
             is_overtaken: false,
@@ -361,6 +369,7 @@ impl Switchover {
         let host = self.host_of(&action);
         let told = result.as_ref().map(|it| it.said.clone()).map_err(|it| it.why.clone());
         self.tell(action.name(), host, now_ms.saturating_sub(since_ms), told, out);
+        self.is_demoted |= action == Action::Demote && result.is_ok();
         let goes_on = matches!(action, Action::Demote | Action::CatchUp(_));
         match (result, self.abandoned.clone()) {
             (Ok(_), Some(why)) if goes_on => {
@@ -553,8 +562,9 @@ impl Switchover {
         out: &mut Vec<Order>,
     ) {
         if action == Action::Undemote && self.is_overtaken {
-            let text = format!("{why}; the old writer stays read-only, as another server writes");
-            return self.leave(text, out);
+            let stays = if self.is_demoted { "stays" } else { "may be" };
+            let why = format!("{why}; the old writer {stays} read-only, as another server writes");
+            return self.leave(why, out);
         }
         self.start(now_ms, host, action, UNDO_MS, Some(why), out);
     }

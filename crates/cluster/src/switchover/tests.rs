@@ -362,6 +362,15 @@ fn the_old_writer_stays_read_only_where_somebody_else_has_promoted_another_serve
     assert_eq!(ended[0], "Release", "{ended:?}");
     assert!(ended[1].contains("db3 takes writes; the old writer stays read-only"), "{ended:?}");
 
+    // Whether it became read-only is not known.
+    let mut stage = Stage::begun(Way::Replication);
+    stage.open(1, 0);
+    stage.orders();
+    stage.switchover.overtaken("db3 takes writes", &mut stage.out);
+    let ended = stage.done(unknown());
+    assert_eq!(ended[0], "Release", "{ended:?}");
+    assert!(ended[1].contains("the old writer may be read-only"), "{ended:?}");
+
     let mut stage = Stage::promoting();
     stage.switchover.overtaken("db3 takes writes", &mut stage.out);
     assert_eq!(stage.done(refused()), ["2 undo promote"]);

@@ -125,8 +125,7 @@ pub(super) async fn perform(
             Ok(done("it takes writes"))
         }
         Action::LookWhetherWritable => {
-            let is_read_only = talk.value("SELECT @@global.read_only").await?;
-            let is_writable = matches!(is_read_only.as_str(), "0" | "OFF");
+            let is_writable = talk.takes_writes().await?;
             let value = if is_writable { "yes".to_owned() } else { String::new() };
             let said = if is_writable { "it takes writes" } else { "it is read-only" };
             Ok(Done { said: said.to_owned(), value })
@@ -187,6 +186,17 @@ fn position_of(family: Family) -> &'static str {
     match family {
         Family::MariaDb => "SELECT @@global.gtid_binlog_pos",
         Family::MySql => "SELECT @@global.gtid_executed",
+    }
+}
+
+/// The transactions of a replica, which may not log what it replicates.
+fn position_of_replica(family: Family) -> &'static str {
+    match family {
+        Family::MariaDb => {
+            "SELECT IF(@@global.log_slave_updates, @@global.gtid_binlog_pos, \
+             @@global.gtid_current_pos)"
+        }
+        Family::MySql => position_of(family),
     }
 }
 
@@ -318,7 +328,8 @@ async fn follow(
     };
     talk.execute(words.stop).await?;
     if let Some(most) = had.or(most) {
-        let beyond = beyond(talk, family, most).await?;
+        let own = if had.is_some() { position_of(family) } else { position_of_replica(family) };
+        let beyond = beyond(talk, own, family, most).await?;
         if !beyond.is_empty() {
             return Err(Failed::known(format!(
                 "it has transactions that the new writer lacks, {beyond}: look at them in its \
@@ -340,11 +351,11 @@ async fn follow(
     Ok(done(said))
 }
 
-/// What the old writer has committed since it was demoted.
-async fn beyond(talk: &mut Talk, family: Family, had: &str) -> Result<String, Failed> {
+/// What a server has committed beyond these transactions, by what it says of its `own`.
+async fn beyond(talk: &mut Talk, own: &str, family: Family, had: &str) -> Result<String, Failed> {
     match family {
         Family::MariaDb => {
-            let now = talk.value(position_of(family)).await?;
+            let now = talk.value(own).await?;
             let read = |text: &str| {
                 let unread = || Failed::known(format!("the position `{text}` can't be read"));
                 Position::parse(text).map_err(|_| unread())

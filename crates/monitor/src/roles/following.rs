@@ -7,7 +7,14 @@ mod mending;
 pub(super) mod rejoining;
 pub(super) mod switching;
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use tokio::{
     sync::{Mutex, mpsc},
@@ -50,6 +57,13 @@ use crate::{
 
 /// How often servers are asked while the writer is in doubt, ms.
 const URGENT_MS: u64 = 100;
+
+/// The number of the next failover or switchover of the process. Tasks of a cluster that was removed
+/// and listed again may still answer: their numbers are none of the new one's.
+fn next_run() -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    LAST.fetch_add(1, Ordering::Relaxed).saturating_add(1)
+}
 
 /// What came of a question.
 pub(super) struct Answered {

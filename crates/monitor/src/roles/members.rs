@@ -75,7 +75,7 @@ pub(super) async fn claim(
         match timeout(CLAIM_TIME_MAX, talk.claim()).await {
             Ok(Ok(true)) => claimed += 1,
             Ok(Ok(false)) => return Err(format!("another proxy is at it, by its lock on {name}")),
-            Ok(Err(_)) => {}
+            Ok(Err(_)) => talk.drop_connection(),
             Err(_) => talk.forget(),
         }
     }

@@ -211,6 +211,12 @@ impl Talk {
         Ok(value.map(|value| String::from_utf8_lossy(value).into_owned()).unwrap_or_default())
     }
 
+    /// Whether the server takes writes.
+    pub(super) async fn takes_writes(&mut self) -> Result<bool, Failed> {
+        let read_only = self.value("SELECT @@global.read_only").await?;
+        Ok(matches!(read_only.as_str(), "0" | "OFF"))
+    }
+
     /// Takes leave.
     pub(super) async fn end(&mut self) {
         if let Some(connected) = self.connected.take() {

@@ -29,7 +29,7 @@ use super::{
         survey::{Baggage, Known},
         talk::caught,
     },
-    Following,
+    Following, next_run,
     switching::Told,
 };
 
@@ -50,7 +50,7 @@ pub(super) struct Failing {
     promote_unreachable: bool,
     block_ms: u64,
     run: Option<Run>,
-    /// How many there have been.
+    /// The number of the last one, which no other one of the process has.
     runs: u64,
     /// Whether members are to be asked.
     asks: bool,
@@ -198,7 +198,8 @@ impl Following {
             }
             return;
         }
-        if !self.is_enabled || self.switching.is_under_way() || self.cluster.is_guided() {
+        let is_busy = self.switching.is_under_way() || self.mending.is_under_way;
+        if !self.is_enabled || is_busy || self.cluster.is_guided() {
             return;
         }
         let mode = self.failing.mode;
@@ -216,7 +217,7 @@ impl Following {
             }
             Verdict::Begin { old, why } => {
                 self.tell(now_ms, EventKind::Failover, Some(old), format!("it is lost: {why}"));
-                self.failing.runs += 1;
+                self.failing.runs = next_run();
                 self.failing.run = Some(Run {
                     failover: Failover::new(self.failing.plan(old)),
                     talks: self.talks(tls),
@@ -517,6 +518,10 @@ impl Following {
             self.on(now_ms, Input::Unfence(lost));
         }
         aids.forget(&name);
+        if !self.failing.is_under_way() && !self.switching.is_under_way() {
+            // Nothing is undone any more: a person decides.
+            aids.end(&name);
+        }
         let text =
             format!("a failover may begin again; it was blocked for another {blocked_sec} s");
         self.tell(now_ms, EventKind::Failover, None, text.clone());

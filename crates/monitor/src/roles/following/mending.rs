@@ -4,10 +4,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::timeout};
 use trunkline_cluster::{
     EventKind, HostId, Reach,
-    switchover::{Action, check::Family},
+    switchover::{
+        Action,
+        check::{Family, Survey},
+    },
 };
 use trunkline_net::TlsSetup;
 use trunkline_topology::{Secret, gtid::Position};
@@ -19,7 +22,7 @@ use super::{
         members::{Talks, take_leave},
         notes::Begun,
         survey::{Baggage, Known, lacking, survey},
-        talk::Talk,
+        talk::{Failed, Talk},
     },
     Following,
     failing::unix_sec,
@@ -28,6 +31,8 @@ use super::{
 
 /// How long a server may take to replicate again.
 const TIME_MAX: Duration = Duration::from_secs(5);
+/// How long one of the other members may take.
+const OTHER_TIME_MAX: Duration = Duration::from_secs(2);
 /// How long after the beginning of a switchover the old writer is opened again, s: later somebody
 /// may have decided otherwise.
 const UNDO_SEC_MAX: u64 = 60;
@@ -35,7 +40,7 @@ const UNDO_SEC_MAX: u64 = 60;
 const RETRY_MS: u64 = 2_000;
 
 /// What was found on the elected server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(in super::super) enum Found {
     /// Somebody has the lock: it may be a connection of the process before.
     Busy,
@@ -45,6 +50,10 @@ pub(in super::super) enum Found {
     Opened,
     /// It was not, and replicates again, or always did.
     Replica,
+    /// It was not, and replicates again; somebody has made another server take writes.
+    Overtaken,
+    /// Nobody takes writes, and a person has to decide.
+    Nobody(String),
     /// It replicates from nobody, or from another one: somebody has changed it.
     Changed,
 }
@@ -52,10 +61,11 @@ pub(in super::super) enum Found {
 /// Everything about that of one cluster.
 #[derive(Default)]
 pub(super) struct Mending {
-    is_under_way: bool,
+    pub(super) is_under_way: bool,
     /// The failover was one of this process, and has ended without a promotion.
     pub(super) is_own: bool,
-    pub(super) found: Option<Result<Found, String>>,
+    /// What a task has found, of what was noted when it began.
+    pub(super) found: Option<(Begun, Result<Found, String>)>,
     not_before_ms: u64,
     /// What was told last.
     told: String,
@@ -70,9 +80,9 @@ impl Following {
         told: &mpsc::Sender<Told>,
         aids: &Aids,
     ) {
-        if let Some(found) = self.mending.found.take() {
+        if let Some((of, found)) = self.mending.found.take() {
             self.mending.is_under_way = false;
-            self.take_found(now_ms, found, aids);
+            self.take_found(now_ms, &of, found, aids);
         }
         let is_idle = !self.mending.is_under_way
             && !self.failing.is_under_way()
@@ -89,11 +99,12 @@ impl Following {
         }
         self.mending.is_under_way = true;
         let old = self.host_at(&begun.lost);
-        let mut talks = self.talks(tls);
-        talks.retain(|id, _| *id == host || Some(*id) == old);
+        let talks = self.talks(tls);
         let known = self.known();
-        let is_overtaken = self.cluster.contenders().any(|it| it != host && Some(it) != old);
-        let pair = Pair { begun, elected: host, old, is_overtaken };
+        let is_other = |id: &HostId| *id != host && Some(*id) != old;
+        let others = self.in_order(self.servers.keys().copied().filter(is_other));
+        let of = begun.clone();
+        let pair = Pair { begun, elected: host, old, others };
         let (told, cluster) = (told.clone(), self.configured.entry.name.clone());
         tokio::spawn(async move {
             let (of_task, leaving) = (talks.clone(), talks);
@@ -101,13 +112,14 @@ impl Following {
             let found = found.await.unwrap_or_else(|error| Err(error.to_string()));
             take_leave(leaving);
             // The configuration may have changed meanwhile.
-            drop(told.send(Told::Mended(cluster, found)).await);
+            drop(told.send(Told::Mended(cluster, Box::new((of, found)))).await);
         });
     }
 
-    fn take_found(&mut self, now_ms: u64, found: Result<Found, String>, aids: &Aids) {
+    fn take_found(&mut self, now_ms: u64, of: &Begun, found: Result<Found, String>, aids: &Aids) {
         let name = self.configured.entry.name.clone();
-        let Some(begun) = aids.begun(&name) else { return };
+        // Another one may have begun meanwhile, or a person may have decided.
+        let Some(begun) = aids.begun(&name).filter(|begun| begun == of) else { return };
         let host = self.host_at(&begun.elected);
         let (what, well, badly) = match begun.switchover {
             None => ("failover", EventKind::Failover, EventKind::FailoverFailed),
@@ -117,6 +129,11 @@ impl Following {
             Ok(Found::Busy) => {
                 self.mending.not_before_ms = now_ms.saturating_add(RETRY_MS);
                 return;
+            }
+            Ok(Found::Nobody(why)) => {
+                aids.end(&name);
+                self.mending.is_own = false;
+                (badly, why)
             }
             Ok(found) => {
                 aids.end(&name);
@@ -129,7 +146,11 @@ impl Following {
                 }
                 let text = match found {
                     Found::Opened => "it was not promoted, and the old writer takes writes again",
-                    Found::Busy | Found::Promoted => "it takes writes",
+                    Found::Busy | Found::Nobody(_) | Found::Promoted => "it takes writes",
+                    Found::Overtaken => {
+                        "it was not promoted, and another server takes writes: the old writer \
+                         is left as it is"
+                    }
                     Found::Replica => "it was not promoted, and replicates again",
                     Found::Changed => "somebody has changed what it replicates from",
                 };
@@ -154,8 +175,8 @@ struct Pair {
     elected: HostId,
     /// The one before, where it is a member.
     old: Option<HostId>,
-    /// Somebody else takes writes.
-    is_overtaken: bool,
+    /// All other members, in the order in which they are claimed.
+    others: Vec<(HostId, String)>,
 }
 
 /// Looks what the servers are, under the lock, and has the elected one replicate again. Where an
@@ -171,50 +192,66 @@ async fn look(pair: Pair, talks: &Talks, known: &[Known]) -> Result<Found, Strin
     if own.is_writable {
         return Ok(Found::Promoted);
     }
-    let Pair { begun, old, is_overtaken, .. } = pair;
+    let Pair { begun, old, others, .. } = pair;
     let [source] = own.sources.as_slice() else { return Ok(Found::Changed) };
     if source.host.is_none() || source.host != old {
         return Ok(Found::Changed);
     }
-    if !begun.position.is_empty() && begun.position != own.position {
-        return Err(format!(
-            "it was about to be promoted with {}, has {} and is read-only: look at what it has \
-             committed, and promote a server, or start its replication",
-            begun.position, own.position
-        ));
-    }
-    act(&mut new, &Action::Reattach, &Baggage::default()).await?;
-    let Some(wished) = begun.switchover else { return Ok(Found::Replica) };
     let old = old.and_then(|old| talks.get(&old)).ok_or(gone)?;
     let mut old = old.lock().await;
+    let is_elsewhere = !begun.position.is_empty() && begun.position != own.position;
+    if is_elsewhere && !source.runs {
+        // What it has beyond that may be from the old writer.
+        let above = survey(&mut old, known, false).await;
+        let (above, _) = above.map_err(|why| {
+            format!(
+                "it was about to be promoted with {}, has {} and is read-only, and the old writer \
+                 can't be asked ({why}): look at what it has committed, and promote a server",
+                begun.position, own.position
+            )
+        })?;
+        let ahead = ahead(&own, &above, &mut old).await?;
+        if !ahead.is_empty() {
+            return Ok(Found::Nobody(format!(
+                "it was about to be promoted with {}, has {}, which the old writer lacks in part, \
+                 and is read-only: look at what it has committed, and promote a server, or start \
+                 its replication",
+                begun.position, own.position
+            )));
+        }
+    }
+    if !source.runs {
+        act(&mut new, &Action::Reattach, &Baggage::default()).await?;
+    }
+    let Some(wished) = begun.switchover else { return Ok(Found::Replica) };
     if !claimed(&mut old).await? {
         return Ok(Found::Busy);
     }
     let (above, _) = survey(&mut old, known, false).await?;
-    if above.is_writable || is_overtaken {
+    if above.is_writable {
         return Ok(Found::Replica);
     }
     let nobody = |why: &str| {
-        Err(format!("{why}: nobody writes; make one server writable (SET GLOBAL read_only = 0)"))
+        let text = "nobody writes; make one server writable (SET GLOBAL read_only = 0)";
+        Ok(Found::Nobody(format!("{why}: {text}")))
     };
     if !above.sources.is_empty() {
         return nobody("the old writer replicates from another server");
     }
-    if unix_sec().saturating_sub(wished.unix_sec) > UNDO_SEC_MAX {
+    // The candidate was not a writer meanwhile.
+    let ahead = ahead(&own, &above, &mut old).await?;
+    match overtaken(&others, talks).await {
+        Ok(Claimed::Overtaken) => return Ok(Found::Overtaken),
+        Ok(Claimed::Busy) => return Ok(Found::Busy),
+        Err(why) if !is_long_ago(wished.unix_sec, unix_sec()) => return Err(why),
+        Ok(Claimed::All) | Err(_) => {}
+    }
+    if new.takes_writes().await.map_err(|it| it.why)? {
+        return Ok(Found::Promoted);
+    }
+    if is_long_ago(wished.unix_sec, unix_sec()) {
         return nobody("that is long ago");
     }
-    // The candidate was not a writer meanwhile.
-    let ahead = match own.family {
-        Family::MariaDb => {
-            let read =
-                |text: &str| Position::parse(text).map_err(|_| format!("`{text}` can't be read"));
-            read(&own.position)?.beyond(&read(&above.position)?).join(",")
-        }
-        Family::MySql => {
-            let lacking = lacking(&mut old, &[own.position]).await.map_err(|it| it.why)?;
-            lacking.concat()
-        }
-    };
     if !ahead.is_empty() {
         return nobody(&format!("the old writer lacks {ahead}"));
     }
@@ -223,8 +260,69 @@ async fn look(pair: Pair, talks: &Talks, known: &[Known]) -> Result<Found, Strin
     Ok(Found::Opened)
 }
 
+/// Whether it is too late to open the old writer again. A clock that was put back says nothing.
+fn is_long_ago(begun_sec: u64, now_sec: u64) -> bool {
+    now_sec.checked_sub(begun_sec).is_none_or(|passed_sec| passed_sec > UNDO_SEC_MAX)
+}
+
+/// The transactions of the elected server that the old writer lacks.
+async fn ahead(own: &Survey, above: &Survey, old: &mut Talk) -> Result<String, String> {
+    match own.family {
+        Family::MariaDb => {
+            let read =
+                |text: &str| Position::parse(text).map_err(|_| format!("`{text}` can't be read"));
+            Ok(read(&own.position)?.beyond(&read(&above.position)?).join(","))
+        }
+        Family::MySql => {
+            let position = own.position.clone();
+            let lacking = timeout(TIME_MAX, lacking(old, &[position])).await;
+            let lacking = lacking.map_err(|_| "the old writer does not answer in time")?;
+            Ok(lacking.map_err(|it| it.why)?.concat())
+        }
+    }
+}
+
+/// What came of claiming all other members.
+enum Claimed {
+    /// All that don't refuse connections are claimed, and read-only.
+    All,
+    /// One takes writes.
+    Overtaken,
+    /// Somebody else has the lock of one.
+    Busy,
+}
+
+/// Claims all other members, and asks them whether they take writes. Those that refuse connections
+/// take none.
+async fn overtaken(others: &[(HostId, String)], talks: &Talks) -> Result<Claimed, String> {
+    let mut is_busy = false;
+    for (host, name) in others {
+        let Some(talk) = talks.get(host) else { continue };
+        let mut talk = talk.lock().await;
+        let asked = async {
+            let is_claimed = talk.claim().await?;
+            Ok::<_, Failed>((is_claimed, talk.takes_writes().await?))
+        };
+        match timeout(OTHER_TIME_MAX, asked).await {
+            Ok(Ok((_, true))) => return Ok(Claimed::Overtaken),
+            Ok(Ok((is_claimed, false))) => is_busy |= !is_claimed,
+            Ok(Err(failed)) if failed.is_refused => {}
+            Ok(Err(failed)) => return Err(unasked(name, &failed.why)),
+            Err(_) => {
+                talk.forget();
+                return Err(unasked(name, "it does not answer in time"));
+            }
+        }
+    }
+    Ok(if is_busy { Claimed::Busy } else { Claimed::All })
+}
+
+fn unasked(name: &str, why: &str) -> String {
+    format!("whether {name} takes writes is not known: {why}")
+}
+
 async fn claimed(talk: &mut Talk) -> Result<bool, String> {
-    let claimed = tokio::time::timeout(TIME_MAX, talk.claim()).await;
+    let claimed = timeout(TIME_MAX, talk.claim()).await;
     claimed.map_err(|_| "it does not answer in time")?.map_err(|failed| failed.why)
 }
 
@@ -232,4 +330,19 @@ async fn act(talk: &mut Talk, action: &Action, old: &Baggage) -> Result<(), Stri
     let (nobody, new) = (Secret::new(String::new()), Baggage::default());
     let job = Job { action, old, new: &new, source: ("", 0), account: ("", &nobody) };
     talk.within(TIME_MAX, &job).await.map(drop).map_err(|failure| failure.why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_switchover_is_undone_within_a_minute() {
+        let check = |begun, now, expected| assert_eq!(is_long_ago(begun, now), expected, "{now}");
+        check(1_000, 1_000, false);
+        check(1_000, 1_060, false);
+        check(1_000, 1_061, true);
+        // The clock was put back.
+        check(1_000, 999, true);
+    }
 }

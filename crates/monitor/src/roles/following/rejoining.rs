@@ -231,6 +231,15 @@ async fn rejoin(work: Work, talks: &Talks, known: &[Known]) -> Result<String, No
     if !own.claim().await.map_err(|it| failed(it.why))? {
         return Err(failed("another proxy is at it".to_owned()));
     }
+    // Who the writer is may have changed since it was looked at.
+    let of_writer = |why: String| failed(format!("the writer: {why}"));
+    if !above.claim().await.map_err(|it| of_writer(it.why))? {
+        return Err(of_writer("another proxy is at it".to_owned()));
+    }
+    let takes_writes = above.takes_writes().await.map_err(|it| of_writer(it.why))?;
+    if !takes_writes {
+        return Err(of_writer("it is read-only by now".to_owned()));
+    }
     let family = own_survey.family;
     let mut example = match work.guide.and_then(|guide| talks.get(&guide)) {
         Some(guide) => {

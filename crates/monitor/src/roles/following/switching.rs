@@ -26,6 +26,7 @@ use super::{
     Following, endpoint,
     failing::{Votes, unix_sec},
     mending::Found,
+    next_run,
     rejoining::Rejoined,
 };
 use crate::{Account, conversation::Way};
@@ -78,7 +79,7 @@ pub(in super::super) enum Told {
     /// A server replicates again, or does not.
     Rejoined(String, Box<Rejoined>),
     /// What was found of a failover that was cut short.
-    Mended(String, Result<Found, String>),
+    Mended(String, Box<(Begun, Result<Found, String>)>),
 }
 
 impl Told {
@@ -120,7 +121,7 @@ pub(super) struct Switching {
     drain_ms: u64,
     time_max_ms: u64,
     run: Option<Run>,
-    /// How many there have been.
+    /// The number of the last one, which no other one of the process has.
     runs: u64,
     /// Steps that begin when roles are set.
     due: Vec<(u32, HostId, Action, u64)>,
@@ -308,7 +309,7 @@ impl Following {
     pub(in super::super) fn take_told(&mut self, now_ms: u64, told: Told) {
         match told {
             Told::Surveyed(_, prepared) => self.begin(now_ms, *prepared),
-            Told::Mended(_, found) => self.mending.found = Some(found),
+            Told::Mended(_, found) => self.mending.found = Some(*found),
             Told::Rejoined(_, rejoined) => self.take_rejoined(now_ms, *rejoined),
             Told::Voted { run, votes, .. } => self.take_votes(now_ms, run, *votes),
             Told::FailoverStep { run, step, result, .. } => {
@@ -368,7 +369,7 @@ impl Following {
         };
         let mut of = |host| Arc::new(baggage.remove(&host).unwrap_or_default());
         let (old_baggage, new_baggage) = (of(old), of(new));
-        self.switching.runs += 1;
+        self.switching.runs = next_run();
         self.switching.run = Some(Run {
             switchover: Switchover::new(plan),
             talks,
