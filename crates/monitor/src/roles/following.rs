@@ -58,8 +58,8 @@ use crate::{
 /// How often servers are asked while the writer is in doubt, ms.
 const URGENT_MS: u64 = 100;
 
-/// The number of the next failover or switchover of the process. Tasks of a cluster that was removed
-/// and listed again may still answer: their numbers are none of the new one's.
+/// The number of the next failover or switchover of the process. Tasks of a cluster that was
+/// removed and listed again may still answer: their numbers are none of the new one's.
 fn next_run() -> u64 {
     static LAST: AtomicU64 = AtomicU64::new(0);
     LAST.fetch_add(1, Ordering::Relaxed).saturating_add(1)
