@@ -28,7 +28,7 @@ const SUPER_LESS: (u32, u32) = (10, 11);
 /// Accounts that write in spite of `read_only`.
 const ADMINISTRATORS: &str = "SELECT DISTINCT GRANTEE FROM information_schema.USER_PRIVILEGES \
     WHERE PRIVILEGE_TYPE IN ('READ ONLY ADMIN', 'READ_ONLY ADMIN', 'CONNECTION_ADMIN')";
-/// The same where SUPER is enough.
+/// Accounts that write in spite of `read_only` where SUPER is enough for that.
 const SUPERUSERS: &str = "SELECT DISTINCT GRANTEE FROM information_schema.USER_PRIVILEGES \
     WHERE PRIVILEGE_TYPE IN ('SUPER', 'READ ONLY ADMIN', 'READ_ONLY ADMIN', 'CONNECTION_ADMIN')";
 

@@ -162,7 +162,7 @@ fn text(facts: &Facts, found: &[Finding]) -> String {
     text
 }
 
-/// The same for programs.
+/// Shows the findings as JSON, for programs.
 fn show_json(facts: &Facts, found: &[Finding]) {
     let findings: Vec<_> = found
         .iter()
