@@ -121,6 +121,9 @@ impl Core {
             self.ask_values(client, conn, &applied.asks);
         }
         self.note_pins(client, conn.id, statement);
+        if let Some(analysis) = over.analysis.filter(|_| over.has_run && outcome.error.is_none()) {
+            self.outdate_variables(client, conn.id, analysis);
+        }
         if let Some(analysis) = over.analysis.filter(|_| over.has_run) {
             self.learn_globals(conn, analysis, outcome.error.is_some());
         }

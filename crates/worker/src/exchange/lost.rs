@@ -191,7 +191,7 @@ impl Exchange {
             is_undone &= transaction.is_some_and(|it| it.undoes(session, statement));
             if !statement.meaning.is_read {
                 let hostgroup = self.core.hostgroup_of(loss.slot);
-                self.core.doubt_written(session, hostgroup);
+                self.core.lose_write(session, hostgroup);
             }
         }
         if is_told_later {
@@ -228,7 +228,7 @@ impl Exchange {
         let is_run = matches!(statement.command.purpose, Purpose::Query | Purpose::Execute);
         if was_sent && is_run && !statement.meaning.is_read {
             let hostgroup = self.core.hostgroup_of(loss.slot);
-            self.core.doubt_written(session, hostgroup);
+            self.core.lose_write(session, hostgroup);
         }
         let begun = loss.begun && !has_plant!(self.core, RetryAfterFirstByte);
         // A default schema is chosen as well twice as once.
@@ -301,7 +301,7 @@ impl Exchange {
             _ => (None, false),
         };
         if let Some(session) = client.session.as_mut().filter(|_| may_be_done) {
-            self.core.doubt_written(session, conn.server.hostgroup);
+            self.core.lose_write(session, conn.server.hostgroup);
         }
         let error = match may_be_done {
             true => ErrorKind::ConnectionLost.says(format!(

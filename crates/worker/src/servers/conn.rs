@@ -19,6 +19,7 @@ use trunkline_topology::{HostgroupId, ServerHealth, ServerKey, TlsFacts, causal:
 use crate::{
     ClientId,
     causal::collect::ReportsGtids,
+    causal::unheard::UnheardWrite,
     compressed::Packing,
     outbox::Outbox,
     prepared::ServerStmts,
@@ -83,6 +84,8 @@ pub(crate) struct ConnServer {
     pub(crate) gtids: ReportsGtids,
     /// Of when its statement was sent.
     pub(crate) causal_ticket: Ticket,
+    /// A write is under way on it whose client has gone.
+    pub(crate) unheard: Option<UnheardWrite>,
     /// Whether its session tracker tells the change of each variable under that one's name.
     pub(crate) names_changes: bool,
     /// The server's epoch when it was opened.
@@ -168,6 +171,7 @@ impl Default for ConnServer {
             tracks_transactions: false,
             gtids: ReportsGtids::default(),
             causal_ticket: Ticket::default(),
+            unheard: None,
             names_changes: true,
             epoch: 0,
             last_thread: 0,
