@@ -275,6 +275,7 @@ impl Exchange {
         match (snapshot.settings.causal_fallback, writer) {
             (CausalFallback::Writer, Some(writer)) => {
                 target.is_causal = false;
+                target.stays_on_writer = true;
                 target.may_leave_reader = false;
                 target.hostgroup = writer;
                 target.pinned_server = None;

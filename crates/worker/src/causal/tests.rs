@@ -276,6 +276,24 @@ fn what_one_session_is_in_doubt_of_others_read_from_the_writer() {
 }
 
 #[test]
+fn a_text_that_looks_at_the_last_one_reads_from_the_writer_where_its_replica_lacks_something() {
+    let mut world = shared_world("user", "");
+    let (one, two) = (world.log_in(), world.log_in());
+    let text = "SELECT 1; SELECT a FROM s.t";
+    let goes = |world: &mut TestWorker| {
+        world.ask(one, text);
+        let address = world.address_asked(text).to_owned();
+        world.reply(text, Reply::Rows(&["1"]));
+        world.answer(one);
+        address
+    };
+    shows(&mut world, 4);
+    assert_eq!(goes(&mut world), READER);
+    writes(&mut world, two, "0-1-5");
+    assert_eq!(goes(&mut world), WRITER);
+}
+
+#[test]
 fn however_a_transaction_ends_that_changed_nothing_others_may_have_written_the_same() {
     let open = status::AUTOCOMMIT | status::IN_TRANS;
     let reads_behind = |end: &str, flags: u16| {
