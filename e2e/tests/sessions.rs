@@ -405,7 +405,7 @@ fn idle_sessions_of_one_user_give_way_to_another() -> Result<()> {
         }
         let mut late = proxy.connect("latecomer", PASSWORD, "")?;
         ensure!(text(&mut late, "SELECT CURRENT_USER()")?.starts_with("latecomer@"));
-        let error = fails(&mut first, "SELECT 2", 2013)?;
+        let error = fails(&mut first, "SELECT 2", 1213)?;
         ensure!(error.contains("pinned_share_max"), "{error}");
         ensure!(text(&mut second, "SELECT 3")? == "3");
         second.sql("COMMIT")?;
