@@ -387,6 +387,13 @@ settings! {
     /// and the queue. After that it is answered with an error that names the cause.
     connect_timeout_server_max: u64 = 10_000, Range::Numbers(10, 3_600_000), "ms", Live, "0.1.0";
 
+    /// The most of a server's `max_connections` that idle sessions of one user may hold while
+    /// statements of others have waited for half of `connect_timeout_server_max`: beyond that the
+    /// one that has rested longest loses its connection, and with it its transaction, temporary
+    /// tables and locks; its next statement is answered with error 1213 if only a transaction was
+    /// lost, else with 2013. With 100 none does.
+    pinned_share_max: u32 = 90, Range::Numbers(1, 100), "percent", Live, "0.1.0";
+
     /// How long statements, logins and connections of users with `fast_forward` are held while the
     /// writers' hostgroup of a cluster has no writer. After that, or if `queue_max` are held
     /// already, they are answered with an error that says so. A `[[cluster]]` may have a

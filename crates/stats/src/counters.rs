@@ -425,6 +425,8 @@ counters! {
             "Connects to servers that could not be begun, as the machine had no descriptors, memory or ports."
         silent_connections_left: "trunkline_backend_silent_connections_left_total";
             "Connections to servers that answered nothing any more, closed for their reads to be answered by others."
+        pinned_sessions_gave_way: "trunkline_sessions_gave_way_total";
+            "Idle sessions that lost their server connection, as their user's held more than pinned_share_max while others waited."
         servers_ejected: "trunkline_backend_ejections_total";
             "Times that a worker took a server out as it did much worse than the others of its hostgroup."
         servers_readmitted: "trunkline_backend_readmissions_total";

@@ -8,6 +8,7 @@ mod pauses;
 mod reload;
 pub(crate) mod report;
 mod severed;
+pub(crate) mod share;
 mod silence;
 mod stop;
 pub(crate) mod timer;
@@ -23,6 +24,10 @@ pub(crate) struct Upkeep {
     pub(crate) waiters_checked_ms: u64,
     /// When it last looked for servers that have gone silent.
     pub(crate) silence_checked_ms: u64,
+    /// When it last looked who holds connections that others wait for.
+    pub(crate) shares_checked_ms: u64,
+    /// Whether it has said that statements of its wait long for such connections.
+    pub(crate) has_wishes: bool,
 }
 
 #[cfg(test)]
