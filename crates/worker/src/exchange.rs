@@ -13,6 +13,7 @@ mod learning;
 mod logins;
 pub(crate) mod lost;
 mod mirrored;
+pub(crate) mod outcome;
 pub(crate) mod past;
 mod pins;
 mod preparing;

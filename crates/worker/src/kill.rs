@@ -341,6 +341,10 @@ impl Exchange {
     /// Interrupts what a client has under way, unless a server runs it: then that is told on which
     /// connection, and behind how many bytes.
     fn interrupt(&mut self, client: &mut Client) -> Option<(ConnId, Option<u64>)> {
+        if client.awaits_outcome() {
+            // It was sent, and to say that it was interrupted might be untrue.
+            return None;
+        }
         match &mut client.phase {
             Phase::Running(statement) => match statement.stage {
                 Stage::Held(_) | Stage::Queued | Stage::Returning => {

@@ -9,6 +9,7 @@ pub(crate) mod dirt;
 mod handover;
 mod hold;
 mod kills;
+pub(crate) mod marks;
 mod opening;
 mod reset;
 mod resting;
@@ -34,6 +35,7 @@ use crate::{
     servers::conn::{AccountKey, Conn},
     servers::credentials::PasswordTurns,
     servers::handover::Ask,
+    servers::marks::Marks,
     servers::trackers::Lists,
     statement::sql_modes::DefaultModes,
     table::Table,
@@ -58,6 +60,7 @@ pub(crate) struct Servers {
     pub(crate) kills: Kills,
     peers: Peers,
     pub(crate) sharing: Sharing,
+    pub(crate) marks: Marks,
 }
 
 /// How sessions reach servers: accounts, passwords, schemas.
@@ -86,6 +89,7 @@ impl Servers {
             kills: Kills::default(),
             peers: Peers::default(),
             sharing: Sharing::default(),
+            marks: Marks::new(seed),
         }
     }
 }

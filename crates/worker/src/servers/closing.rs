@@ -63,6 +63,7 @@ impl Core {
         if conn.is_closed() {
             return false;
         }
+        self.give_mark_back(conn);
         self.servers.forget(conn);
         let Some(slot) = self.servers.pool.slot_mut(conn.slot) else {
             return false;

@@ -24,6 +24,7 @@ use crate::{
     prepared::ServerStmts,
     servers::credentials::PasswordTurn,
     servers::dirt::Dirt,
+    servers::marks::Marked,
     session_past::{Trace, reported_gtid},
     statement::sql_modes::DefaultModes,
 };
@@ -81,6 +82,8 @@ pub(crate) struct ConnServer {
     pub(crate) tracks_transactions: bool,
     /// Whether it reports the transactions that statements commit.
     pub(crate) gtids: ReportsGtids,
+    /// Whether what it commits is marked.
+    pub(crate) marked: Marked,
     /// Of when its statement was sent.
     pub(crate) causal_ticket: Ticket,
     /// Whether its session tracker tells the change of each variable under that one's name.
@@ -167,6 +170,7 @@ impl Default for ConnServer {
             takes_attributes: false,
             tracks_transactions: false,
             gtids: ReportsGtids::default(),
+            marked: Marked::No,
             causal_ticket: Ticket::default(),
             names_changes: true,
             epoch: 0,
@@ -320,6 +324,8 @@ pub(crate) enum Owner {
     Again,
     /// The proxy: has variables reported that this client's session has set unseen.
     Values(ClientId),
+    /// The proxy: has the server mark what is committed there.
+    Mark,
     /// The proxy: `COM_RESET_CONNECTION` between two sessions.
     Reset,
     /// The proxy: `COM_PING` on an idle connection.
@@ -345,6 +351,7 @@ pub struct MovedConn {
     pub(crate) flavor: Flavor,
     pub(crate) names_changes: bool,
     pub(crate) last_gtid: Option<Gtid>,
+    pub(crate) marked: Marked,
     pub(crate) format: ReplyFormat,
     pub(crate) takes_attributes: bool,
     pub(crate) packing: Option<Box<Packing>>,

@@ -145,6 +145,7 @@ impl Core {
             flavor: conn.server.flavor,
             names_changes: conn.server.names_changes,
             last_gtid: conn.left.last_gtid,
+            marked: std::mem::take(&mut conn.server.marked),
             format: conn.server.format,
             takes_attributes: conn.server.takes_attributes,
             packing: conn.io.packing.take().map(Packing::leave_list),
@@ -186,6 +187,7 @@ impl Core {
                 names_changes: moved.names_changes,
                 epoch: moved.epoch,
                 incarnation: moved.incarnation,
+                marked: moved.marked,
                 ..ConnServer::default()
             };
             conn.stmts = ServerStmts::to_close(moved.stmts);
