@@ -26,13 +26,13 @@ fn proxy_before(cutter: &Cutter, settings: &str) -> Result<Trunkline> {
 
 /// What a client was told of a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Told {
+pub enum Told {
     Done,
     NotDone,
     Nothing,
 }
 
-fn told(answer: Result<Vec<trunkline_testkit::Row>>) -> Told {
+pub fn told(answer: Result<Vec<trunkline_testkit::Row>>) -> Told {
     match answer {
         Ok(_) => Told::Done,
         Err(error) => match error_code(&error) {
@@ -152,10 +152,13 @@ fn a_commit_that_is_under_way_is_ended_before_anybody_looks() -> Result<()> {
         let proxy = proxy_before(&cutter, "")?;
         let mut one = client(&proxy, &schema)?;
         one.sql("INSERT INTO t VALUES (1000000)")?;
-        // The server would go on for a minute, and commit.
-        cutter.cut("SLEEP", Cut::Answer(0));
+        // The server waits for a lock, and would commit when it has that.
+        let mut holder = server.root()?;
+        holder.sql(&format!("BEGIN; INSERT INTO {schema}.t VALUES (1)"))?;
+        cutter.cut("VALUES (1)", Cut::Answer(0));
         let began = std::time::Instant::now();
-        let said = told(one.sql("INSERT INTO t SELECT 1 + SLEEP(60)"));
+        let said = told(one.sql("INSERT INTO t VALUES (1)"));
+        holder.sql("ROLLBACK")?;
         ensure!(said == Told::NotDone, "{said:?}\n{}", proxy.log());
         ensure!(began.elapsed() < SOON, "{:?}", began.elapsed());
         ensure!(!has(&server, &schema, 1)?);

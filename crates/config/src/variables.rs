@@ -438,9 +438,9 @@ settings! {
     transaction_replay_on_deadlock: bool = false, Range::All, "", Live, "0.1.0";
 
     /// What a client is told whose server connection is lost between a `COMMIT`, or a write in
-    /// autocommit, and its answer. `auto`: the proxy asks the servers whether it was carried out, where
-    /// the account may mark its connections for that; `off`: 2013. A `[[user]]` may have its own word
-    /// on it.
+    /// autocommit, and its answer. `auto`: the proxy asks the servers whether it was carried out,
+    /// where the account may mark its connections for that; `off`: 2013. A `[[user]]` may have its
+    /// own word on it.
     commit_outcome: CommitOutcomes = CommitOutcomes::Off, Range::All, "", Live, "0.1.0";
 
     /// The longest that a client waits until it is known what became of its `COMMIT`.

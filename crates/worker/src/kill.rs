@@ -412,7 +412,8 @@ impl Exchange {
         let waits = client.waits_for_repetition();
         let may_be_done = matches!(&client.phase, Phase::Running(statement)
             if matches!(statement.stage, Stage::Sent(_)) && !statement.meaning.is_read)
-            && waits.is_none();
+            && waits.is_none()
+            || client.awaits_outcome();
         let is_shared = matches!(&client.phase,
             Phase::Running(statement) if matches!(statement.stage, Stage::Shared(_)));
         let logs_in = running_seq.filter(|seq| *seq != 1);

@@ -9,7 +9,10 @@ use std::sync::Arc;
 use trunkline_pool::{ConnId, SlotId};
 use trunkline_protocol::{
     error::ErrorKind,
-    packet::ok::{OkPacket, put_ok},
+    packet::{
+        greeting::Flavor,
+        ok::{OkPacket, put_ok},
+    },
     response,
 };
 use trunkline_sql::analysis::{Analysis, StatementKind, TransactionEffect};
@@ -36,7 +39,7 @@ pub(super) struct LostMark {
     mark: Option<Box<CommitMark>>,
     thread: u32,
     age_ms: u64,
-    flavor: trunkline_protocol::packet::greeting::Flavor,
+    flavor: Flavor,
 }
 
 /// What a client was waiting for when its connection was lost.
@@ -115,6 +118,15 @@ fn sought(session: &Session, statement: &Statement, had: Had) -> Option<Sought> 
     }
 }
 
+/// Whether a statement may commit something, as far as its kind says.
+fn commits(statement: &Statement) -> bool {
+    let begins = |transaction| {
+        matches!(transaction, TransactionEffect::Begin { .. } | TransactionEffect::Rollback { .. })
+    };
+    let known = statement.meaning.known.as_ref();
+    !known.is_some_and(|known| known.analysis.statements == 1 && begins(known.analysis.transaction))
+}
+
 /// What a session had on the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Had {
@@ -191,7 +203,10 @@ impl Exchange {
         let lost = loss.lost_mark.take();
         let (sought, lost, mark) = match (is_sought, lost) {
             (None, _) => {
-                self.core.count_unknown(Unknown::Statement);
+                let (catalog, now_ms) = (self.core.env.shared.catalog(), self.core.env.now.ms());
+                if commits(statement) && !statement.may_be_sent_twice(catalog, now_ms) {
+                    self.core.count_unknown(Unknown::Statement);
+                }
                 return false;
             }
             (Some(sought), Some(LostMark { mark: Some(mark), thread, age_ms, flavor })) => {
@@ -366,32 +381,4 @@ impl Exchange {
 }
 
 #[cfg(test)]
-mod tests {
-    use trunkline_sql::{analysis::analyse, token::Modes};
-
-    use super::*;
-
-    #[test]
-    fn what_commits_once_is_looked_for() {
-        for (text, expected) in [
-            ("COMMIT", Some(Sought::Commit)),
-            ("commit work", Some(Sought::Commit)),
-            ("INSERT INTO t VALUES (1)", Some(Sought::Write)),
-            ("UPDATE t SET a = 1", Some(Sought::Write)),
-            ("DELETE FROM t", Some(Sought::Write)),
-            ("REPLACE INTO t VALUES (1)", Some(Sought::Write)),
-            ("COMMIT AND CHAIN", None),
-            ("COMMIT RELEASE", None),
-            ("COMMIT; INSERT INTO t VALUES (1)", None),
-            ("CALL p()", None),
-            ("CREATE TABLE t (a INT)", None),
-            ("XA COMMIT 'x'", None),
-            ("INSERT INTO t VALUES (@a := 1)", None),
-            ("LOAD DATA INFILE 'x' INTO TABLE t", None),
-            ("SELECT 1", None),
-        ] {
-            let analysis = analyse(text.as_bytes(), &Modes::default());
-            assert_eq!(Sought::of(&analysis), expected, "{text}");
-        }
-    }
-}
+mod tests;

@@ -7,16 +7,20 @@
 use std::collections::{HashMap, HashSet};
 
 use foldhash::fast::FixedState;
-use trunkline_pool::{AccountId, ConnState, SlotId};
+use trunkline_catalog::{Hidden, Proof};
+use trunkline_pool::{AccountId, ConnId, ConnState, SlotId};
 use trunkline_protocol::{
     packet::{
         greeting::Flavor,
         track::{Change, Changes},
     },
-    response::{Outcome, ResponseShape, ServerError},
+    response::{Outcome, Relay, ResponseShape, ServerError},
 };
-use trunkline_session::tracker::{PinReason, SessionState};
-use trunkline_sql::{analysis::Depends, recall::Gtid};
+use trunkline_session::tracker::{PinReason, SessionState, runs_unseen_code};
+use trunkline_sql::{
+    analysis::{Analysis, StatementKind, TransactionEffect},
+    recall::Gtid,
+};
 use trunkline_topology::{
     ServerKey,
     gtid::Tag,
@@ -193,12 +197,8 @@ impl Core {
         };
         let text = mark.name().set();
         conn.server.marked = Marked::Asked(mark);
-        let mut relay = trunkline_protocol::response::Relay::new(
-            ResponseShape::Query,
-            conn.server.format,
-            conn.server.format,
-            false,
-        );
+        let mut relay =
+            Relay::new(ResponseShape::Query, conn.server.format, conn.server.format, false);
         if conn.io.packing.is_none() {
             relay = relay.numbered_from(1);
         }
@@ -248,17 +248,17 @@ impl Core {
             }
             return;
         };
-        let may_have = |statement: &Statement| match &outcome.error {
+        let has_run = matches!(statement.command.purpose, Purpose::Query | Purpose::Execute);
+        let leaves_doubt = match &outcome.error {
             Some(_) => may_have_committed(session, conn.id, statement),
-            // What ends rows otherwise has no place for a number.
+            // Of several transactions, or with rows that end otherwise, not all numbers are told.
             None => {
                 !statement.meaning.is_read
-                    && outcome.result_sets != 0
-                    && !conn.server.format.deprecate_eof
+                    && (may_commit_more(statement)
+                        || outcome.result_sets != 0 && !conn.server.format.deprecate_eof)
             }
         };
-        let has_run = matches!(statement.command.purpose, Purpose::Query | Purpose::Execute);
-        if has_run && may_have(statement) {
+        if has_run && leaves_doubt {
             mark.doubt();
         }
         let mut is_own = true;
@@ -305,22 +305,22 @@ fn may_commit(session: &Session, statement: &Statement) -> bool {
     let known = statement.meaning.known.as_ref().filter(|_| is_run);
     known.is_some_and(|known| {
         let writes = !statement.meaning.is_read || session.settings.state.is_autocommit_off();
-        (writes || session.settings.begun.is_some()) && looks_at_nothing(known.analysis.depends)
+        (writes || session.settings.begun.is_some())
+            && known.analysis.depends.is_empty()
+            // It is what was prepared just before.
+            && !statement.prepared.runs_last
     })
 }
 
-fn looks_at_nothing(depends: Depends) -> bool {
-    depends.is_empty()
+/// Whether a statement may commit more than one transaction.
+fn may_commit_more(statement: &Statement) -> bool {
+    let is_one = |analysis: &Analysis| analysis.statements == 1 && !runs_unseen_code(analysis);
+    !statement.meaning.known.as_ref().is_some_and(|known| is_one(&known.analysis))
 }
 
 /// Whether a statement that has failed may have committed something all the same.
-fn may_have_committed(
-    session: &Session,
-    conn: trunkline_pool::ConnId,
-    statement: &Statement,
-) -> bool {
-    use trunkline_catalog::Hidden;
-    use trunkline_sql::analysis::{StatementKind as Kind, TransactionEffect};
+fn may_have_committed(session: &Session, conn: ConnId, statement: &Statement) -> bool {
+    use StatementKind as Kind;
     if statement.meaning.is_read {
         return false;
     }
@@ -341,7 +341,7 @@ fn may_have_committed(
         );
     // A table without transactions keeps what was written before the error.
     let keeps = statement.meaning.proof.hidden.has(Hidden::STAYS_WRITTEN)
-        || statement.meaning.proof == trunkline_catalog::Proof::NOTHING;
+        || statement.meaning.proof == Proof::NOTHING;
     let is_in = session.leases.iter().any(|lease| lease.conn == conn && lease.is_in_trans);
     // What a transaction did before is committed by what ends it only.
     !is_plain || keeps && !is_in
