@@ -115,7 +115,7 @@ fn a_kill_does_not_say_that_it_was_interrupted() {
     let (mut world, client, ask) = lost_commit("");
     let number = world.core().clients.get(client).expect("a client").origin.number;
     let asker = KillAsker { worker: 0, client: None, ticket: 7 };
-    let request = KillRequest { number, scope: KillScope::Statement, asker, may_kill: None };
+    let request = KillRequest { number, scope: KillScope::Statement, asker, user: None };
     world.happens(|worker| worker.kill_asked(request));
     assert_eq!(world.answer(client), "");
     found(&mut world, &ask, Outcome::Committed);
