@@ -135,11 +135,10 @@ impl Finder {
     /// Who may say it: the server itself while nobody else has its role, else whoever has it now.
     fn whom(&self) -> Option<(Where, Arc<Server>)> {
         let old = (Where::Old, Arc::clone(&self.server));
-        let cell = match self.server.health.role() {
+        let (cell, member) = match self.server.health.role() {
             Some(Role::Writer { cell, member }) => (cell, *member),
             Some(Role::Shared { .. }) | None => return Some(old),
         };
-        let (cell, member) = cell;
         let writer = cell.writer()?;
         if writer == member {
             return Some(old);

@@ -154,6 +154,36 @@ impl Core {
         })
     }
 
+    /// What is asked of a lost connection; or why nobody can say it.
+    fn outcome_ask(
+        &self,
+        client: ClientId,
+        session: &Session,
+        loss: &mut Loss,
+    ) -> Result<OutcomeAsk, Unknown> {
+        let Some(LostMark { mark: Some(mark), thread, age_ms, flavor }) = loss.lost_mark.take()
+        else {
+            return Err(Unknown::NoMark);
+        };
+        if mark.is_in_doubt() {
+            return Err(Unknown::Doubt);
+        }
+        let key = self.servers.logins.accounts.key(session.login.account);
+        let server = self.servers.pool.slot(loss.slot).map(|slot| Arc::clone(&slot.server));
+        let (key, server) = key.zip(server).ok_or(Unknown::NoMark)?;
+        Ok(OutcomeAsk {
+            client,
+            server,
+            thread,
+            age_ms,
+            flavor,
+            mark: *mark,
+            user: key.server_user().to_owned(),
+            credential: self.credential_of(session, key),
+            time_max_ms: self.env.snapshot.settings.commit_outcome_timeout,
+        })
+    }
+
     fn count_unknown(&mut self, why: Unknown) {
         let counters = &mut self.fx.stats.counters;
         *match why {
@@ -199,43 +229,21 @@ impl Exchange {
             && self.core.env.wants_outcome(session);
         // In the middle of a packet nothing but the end can follow.
         let Some(seq) = loss.break_off_seq.filter(|_| is_wanted) else { return false };
-        let is_sought = sought(session, statement, had);
-        let lost = loss.lost_mark.take();
-        let (sought, lost, mark) = match (is_sought, lost) {
-            (None, _) => {
-                let (catalog, now_ms) = (self.core.env.shared.catalog(), self.core.env.now.ms());
-                if commits(statement) && !statement.may_be_sent_twice(catalog, now_ms) {
-                    self.core.count_unknown(Unknown::Statement);
-                }
-                return false;
+        let Some(sought) = sought(session, statement, had) else {
+            let (catalog, now_ms) = (self.core.env.shared.catalog(), self.core.env.now.ms());
+            if commits(statement) && !statement.may_be_sent_twice(catalog, now_ms) {
+                self.core.count_unknown(Unknown::Statement);
             }
-            (Some(sought), Some(LostMark { mark: Some(mark), thread, age_ms, flavor })) => {
-                (sought, (thread, age_ms, flavor), mark)
-            }
-            (Some(_), _) => {
-                self.core.count_unknown(Unknown::NoMark);
-                return false;
-            }
-        };
-        if mark.is_in_doubt() {
-            self.core.count_unknown(Unknown::Doubt);
             return false;
-        }
-        let key = self.core.servers.logins.accounts.key(session.login.account);
-        let server = self.core.servers.pool.slot(loss.slot).map(|slot| Arc::clone(&slot.server));
-        let (Some(key), Some(server)) = (key, server) else { return false };
-        let time_max_ms = self.core.env.snapshot.settings.commit_outcome_timeout;
-        let ask = OutcomeAsk {
-            client: client.id,
-            server,
-            thread: lost.0,
-            age_ms: lost.1,
-            flavor: lost.2,
-            mark: *mark,
-            user: key.server_user().to_owned(),
-            credential: self.core.credential_of(session, key),
-            time_max_ms,
         };
+        let ask = match self.core.outcome_ask(client.id, session, loss) {
+            Ok(ask) => ask,
+            Err(why) => {
+                self.core.count_unknown(why);
+                return false;
+            }
+        };
+        let until_ms = self.core.env.now.ms() + ask.time_max_ms + PATIENCE_MS;
         let doubt = Doubt {
             is_commit: sought == Sought::Commit,
             conn: loss.conn,
@@ -254,7 +262,6 @@ impl Exchange {
             statement.deadline_ms = 0;
             statement.stage = Stage::held(Awaits::Outcome, Route::Lease(hostgroup, loss.conn), 0);
         }
-        let until_ms = self.core.env.now.ms() + time_max_ms + PATIENCE_MS;
         self.core.clients.set_timer(client, until_ms);
         self.core.fx.act(Action::FindOutcome(Box::new(ask)));
         true
