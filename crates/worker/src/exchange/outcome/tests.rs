@@ -1,11 +1,11 @@
 use trunkline_protocol::packet::{ok::OkPacket, status};
 use trunkline_sql::{analysis::analyse, token::Modes};
-use trunkline_topology::outcome::MarkName;
+use trunkline_topology::outcome::{MarkName, Reading};
 
 use super::*;
 use crate::{
     kill::{KillAsker, KillRequest, KillScope},
-    tests::{OK, Reply, TWO_SERVERS, TestWorker, tells_gtid},
+    tests::{OK, ONE_CONNECTION, Reply, TWO_SERVERS, TestWorker, tells_gtid},
 };
 
 const FLAGS: u16 = status::AUTOCOMMIT | status::IN_TRANS;
@@ -16,6 +16,11 @@ const MARKS: &str = "SET @@SESSION.server_id=";
 
 fn with(settings: &str) -> TestWorker {
     TestWorker::with(&format!("commit_outcome = \"auto\"\n{settings}\n{TWO_SERVERS}"))
+}
+
+/// With one server, whose connections follow one another.
+fn with_one() -> TestWorker {
+    TestWorker::with(&format!("commit_outcome = \"auto\"\n{ONE_CONNECTION}"))
 }
 
 /// A client whose `COMMIT` is lost with its connection, and what is asked.
@@ -170,7 +175,7 @@ fn a_write_that_was_carried_out_is_told_so_without_figures() {
 
 #[test]
 fn a_mark_is_set_once_and_used_again_when_all_is_known() {
-    let mut world = with("");
+    let mut world = with_one();
     let client = world.log_in();
     world.run(client, INSERT, Reply::Ok);
     world.run(client, INSERT, Reply::Ok);
@@ -191,7 +196,7 @@ fn a_mark_is_set_once_and_used_again_when_all_is_known() {
 
 #[test]
 fn what_a_server_has_told_is_told() {
-    let mut world = with("");
+    let mut world = with_one();
     let client = world.log_in();
     world.run(client, INSERT, Reply::Ok);
     let number = |ask: &OutcomeAsk| match ask.mark.name() {
@@ -208,7 +213,6 @@ fn what_a_server_has_told_is_told() {
     world.run(client, INSERT, Reply::Says(OkPacket { status, changes: &changes, ..OK }));
     let ask = lose(&mut world, client, INSERT).expect("somebody is asked");
     let read = |text: &str| ask.mark.read(text).expect("a state");
-    use trunkline_topology::outcome::Reading;
     assert_eq!(read(&format!("0-1-4,0-{id}-5")), Reading::AllTold);
     assert_eq!(read(&format!("0-1-4,0-{id}-6")), Reading::Untold);
 }
