@@ -5,6 +5,7 @@ mod cache_fill;
 mod completion;
 mod dump;
 mod ending;
+mod gtids;
 pub(crate) mod hidden;
 mod hold;
 mod kills;

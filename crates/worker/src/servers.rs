@@ -60,7 +60,6 @@ pub(crate) struct Servers {
     pub(crate) kills: Kills,
     peers: Peers,
     pub(crate) sharing: Sharing,
-    pub(crate) marks: Marks,
 }
 
 /// How sessions reach servers: accounts, passwords, schemas.
@@ -68,6 +67,8 @@ pub(crate) struct Servers {
 pub(crate) struct ServerLogins {
     pub(crate) accounts: Accounts,
     pub(crate) password_turns: PasswordTurns,
+    /// What transactions of connections are known by.
+    pub(crate) marks: Marks,
     /// Why the last connection to each hostgroup did not come up, until one does.
     pub(crate) last_failures: HashMap<HostgroupId, String, FixedState>,
     /// Schemas that a server confirmed lately, by account: ms of the confirmation.
@@ -79,7 +80,7 @@ impl Servers {
         Self {
             conns: Table::new(),
             pool: Pool::new(seed),
-            logins: ServerLogins::default(),
+            logins: ServerLogins { marks: Marks::new(seed), ..ServerLogins::default() },
             pauses: BTreeMap::new(),
             accepted_sets: HashSet::with_hasher(FixedState::default()),
             resetting: HashSet::with_hasher(FixedState::default()),
@@ -89,7 +90,6 @@ impl Servers {
             kills: Kills::default(),
             peers: Peers::default(),
             sharing: Sharing::default(),
-            marks: Marks::new(seed),
         }
     }
 }

@@ -63,36 +63,6 @@ fn asks_itself(state: &SessionState) -> bool {
 }
 
 impl Core {
-    /// Before a statement goes out: what it commits is to be reported, and marked, where anything
-    /// depends on that.
-    #[cold]
-    pub(crate) fn follow_gtids(&mut self, client: &Client, conn: &mut Conn) {
-        if self.env.snapshot.has_causal_reads {
-            self.have_gtids_reported(client, conn);
-        }
-        if self.env.snapshot.finds_outcomes {
-            self.mark(client, conn);
-        }
-    }
-
-    /// Takes over what a reply tells of transactions, for whatever depends on that.
-    #[cold]
-    pub(crate) fn learn_gtids(
-        &mut self,
-        session: &mut Session,
-        conn: &mut Conn,
-        statement: &Statement,
-        outcome: &Outcome,
-        last: Option<Gtid>,
-    ) {
-        if self.env.snapshot.has_causal_reads {
-            self.collect_written(session, conn, statement, outcome, last);
-        }
-        if self.env.snapshot.finds_outcomes {
-            self.note_committed(session, conn, statement, outcome, last);
-        }
-    }
-
     /// Has the server report what the client's statement commits, where anybody's reads depend on
     /// that. Servers refuse that within a transaction.
     pub(crate) fn have_gtids_reported(&mut self, client: &Client, conn: &mut Conn) {

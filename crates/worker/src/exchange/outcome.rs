@@ -257,7 +257,7 @@ impl Exchange {
             kept: kept.take(),
         };
         let hostgroup = self.core.hostgroup_of(loss.slot);
-        self.core.servers.marks.doubts.insert(client.id, doubt);
+        self.core.servers.logins.marks.doubts.insert(client.id, doubt);
         if let Phase::Running(statement) = &mut client.phase {
             statement.deadline_ms = 0;
             statement.stage = Stage::held(Awaits::Outcome, Route::Lease(hostgroup, loss.conn), 0);
@@ -281,7 +281,7 @@ impl Exchange {
     /// See [`Worker::outcome_found`](crate::Worker::outcome_found).
     pub(crate) fn on_outcome_found(&mut self, id: ClientId, found: OutcomeFound) {
         if let Some(mark) = found.mark {
-            self.core.servers.marks.settled(&found.server, mark);
+            self.core.servers.logins.marks.settled(&found.server, mark);
         }
         let told = self.with_client(id, |exchange, client| {
             if client.awaits_outcome() {
@@ -290,13 +290,13 @@ impl Exchange {
         });
         if told.is_none() {
             // Nobody waits any more.
-            self.core.servers.marks.doubts.remove(&id);
+            self.core.servers.logins.marks.doubts.remove(&id);
         }
     }
 
     /// Tells a client what became of its statement.
     fn tell_outcome(&mut self, client: &mut Client, outcome: Outcome) {
-        let Some(doubt) = self.core.servers.marks.doubts.remove(&client.id) else { return };
+        let Some(doubt) = self.core.servers.logins.marks.doubts.remove(&client.id) else { return };
         self.core.clients.set_timer(client, 0);
         match outcome {
             Outcome::Committed => self.tell_committed(client, doubt),

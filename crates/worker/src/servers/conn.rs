@@ -82,8 +82,6 @@ pub(crate) struct ConnServer {
     pub(crate) tracks_transactions: bool,
     /// Whether it reports the transactions that statements commit.
     pub(crate) gtids: ReportsGtids,
-    /// Whether what it commits is marked.
-    pub(crate) marked: Marked,
     /// Of when its statement was sent.
     pub(crate) causal_ticket: Ticket,
     /// Whether its session tracker tells the change of each variable under that one's name.
@@ -148,6 +146,8 @@ pub(crate) struct LeftThere {
     pub(crate) may_last: bool,
     /// The GTID that it told last, whoever's it was.
     pub(crate) last_gtid: Option<Gtid>,
+    /// Whether what it commits is marked.
+    pub(crate) marked: Marked,
     /// Hashes of `SET` texts that the server has accepted since the login, the latest last. Another
     /// connection may have logged in with fewer rights.
     pub(crate) accepted_sets: Vec<u64>,
@@ -170,7 +170,6 @@ impl Default for ConnServer {
             takes_attributes: false,
             tracks_transactions: false,
             gtids: ReportsGtids::default(),
-            marked: Marked::No,
             causal_ticket: Ticket::default(),
             names_changes: true,
             epoch: 0,

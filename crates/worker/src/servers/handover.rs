@@ -145,7 +145,7 @@ impl Core {
             flavor: conn.server.flavor,
             names_changes: conn.server.names_changes,
             last_gtid: conn.left.last_gtid,
-            marked: std::mem::take(&mut conn.server.marked),
+            marked: std::mem::take(&mut conn.left.marked),
             format: conn.server.format,
             takes_attributes: conn.server.takes_attributes,
             packing: conn.io.packing.take().map(Packing::leave_list),
@@ -187,13 +187,13 @@ impl Core {
                 names_changes: moved.names_changes,
                 epoch: moved.epoch,
                 incarnation: moved.incarnation,
-                marked: moved.marked,
                 ..ConnServer::default()
             };
             conn.stmts = ServerStmts::to_close(moved.stmts);
             // Its schema is chosen anew, unless none was ever defined.
             conn.left = LeftThere {
                 last_gtid: moved.last_gtid,
+                marked: moved.marked,
                 dirt: moved.dirt,
                 soiled_turn: OTHERS_TURN,
                 conditions_turn: Some(OTHERS_TURN),

@@ -53,7 +53,7 @@ const UNMARKED: [&str; 6] = [
 ];
 
 /// The marks of a worker.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Marks {
     /// What tells its marks from those of other workers, proxies and times.
     seed: u64,
@@ -81,7 +81,7 @@ pub(crate) enum Marked {
 
 impl Marked {
     /// A reset, a login or a variable has taken it back.
-    pub(crate) fn lapse(&mut self) {
+    pub(super) fn lapse(&mut self) {
         *self = match std::mem::take(self) {
             Self::No => Self::No,
             Self::Asked(mark) | Self::Yes(mark) | Self::Lapsed(mark) => Self::Lapsed(mark),
@@ -163,13 +163,13 @@ impl Core {
             return;
         };
         if is_unmarked(&session.settings.state) || is_unmarked(&conn.state) {
-            return conn.server.marked.lapse();
+            return conn.left.marked.lapse();
         }
-        let is_due = matches!(conn.server.marked, Marked::No | Marked::Lapsed(_))
+        let is_due = matches!(conn.left.marked, Marked::No | Marked::Lapsed(_))
             && self.env.wants_outcome(session)
             && conn.server.format.session_track
             && conn.list != ConnState::Shared
-            && !self.servers.marks.refused.contains(&(conn.slot, conn.login.account))
+            && !self.servers.logins.marks.refused.contains(&(conn.slot, conn.login.account))
             && may_commit(session, statement);
         let lease = session.leases.iter().find(|lease| lease.conn == conn.id);
         let is_open = lease.is_some_and(|lease| {
@@ -190,13 +190,14 @@ impl Core {
         if !reports {
             return;
         }
-        let had = std::mem::take(&mut conn.server.marked).into_mark();
+        let had = std::mem::take(&mut conn.left.marked).into_mark();
         let flavor = conn.server.flavor;
-        let Some(mark) = had.or_else(|| self.servers.marks.take(&key, flavor).map(Box::new)) else {
+        let Some(mark) = had.or_else(|| self.servers.logins.marks.take(&key, flavor).map(Box::new))
+        else {
             return;
         };
         let text = mark.name().set();
-        conn.server.marked = Marked::Asked(mark);
+        conn.left.marked = Marked::Asked(mark);
         let mut relay =
             Relay::new(ResponseShape::Query, conn.server.format, conn.server.format, false);
         if conn.io.packing.is_none() {
@@ -209,15 +210,15 @@ impl Core {
 
     /// A server has marked a connection, or refuses to.
     pub(crate) fn marked(&mut self, conn: &mut Conn, error: Option<&ServerError>) {
-        let Marked::Asked(mark) = std::mem::take(&mut conn.server.marked) else { return };
+        let Marked::Asked(mark) = std::mem::take(&mut conn.left.marked) else { return };
         let Some(error) = error else {
-            conn.server.marked = Marked::Yes(mark);
+            conn.left.marked = Marked::Yes(mark);
             return;
         };
         let Some(slot) = self.servers.pool.slot(conn.slot) else { return };
         let key = slot.server.key.clone();
-        self.servers.marks.put_back(&key, *mark);
-        let refused = &mut self.servers.marks.refused;
+        self.servers.logins.marks.put_back(&key, *mark);
+        let refused = &mut self.servers.logins.marks.refused;
         if refused.len() < REFUSED_MAX && refused.insert((conn.slot, conn.login.account)) {
             let text = String::from_utf8_lossy(&error.message).into_owned();
             let account = self.servers.logins.accounts.key(conn.login.account);
@@ -242,9 +243,9 @@ impl Core {
         outcome: &Outcome,
         last: Option<Gtid>,
     ) {
-        let Marked::Yes(mark) = &mut conn.server.marked else {
+        let Marked::Yes(mark) = &mut conn.left.marked else {
             if is_unmarked(&conn.state) {
-                conn.server.marked.lapse();
+                conn.left.marked.lapse();
             }
             return;
         };
@@ -272,17 +273,17 @@ impl Core {
         if !is_own {
             // It is not what the server numbers by.
             mark.doubt();
-            conn.server.marked.lapse();
+            conn.left.marked.lapse();
         }
     }
 
     /// A connection ends: its mark goes back, if it is known what was committed under it.
-    pub(crate) fn give_mark_back(&mut self, conn: &mut Conn) {
-        let Some(mark) = std::mem::take(&mut conn.server.marked).into_mark() else { return };
+    pub(super) fn give_mark_back(&mut self, conn: &mut Conn) {
+        let Some(mark) = std::mem::take(&mut conn.left.marked).into_mark() else { return };
         let is_quiet = !conn.in_flight.iter().any(|entry| entry.is_statement);
         if let Some(slot) = self.servers.pool.slot(conn.slot).filter(|_| is_quiet) {
             let key = slot.server.key.clone();
-            self.servers.marks.put_back(&key, *mark);
+            self.servers.logins.marks.put_back(&key, *mark);
         }
     }
 }
@@ -290,7 +291,7 @@ impl Core {
 impl Conn {
     /// What its transactions are known by, if they are. It has none from then on.
     pub(crate) fn take_mark(&mut self) -> Option<Box<CommitMark>> {
-        match std::mem::take(&mut self.server.marked) {
+        match std::mem::take(&mut self.left.marked) {
             Marked::Yes(mark) => Some(mark),
             // What was sent behind the mark's name may have run without.
             Marked::No | Marked::Asked(_) | Marked::Lapsed(_) => None,

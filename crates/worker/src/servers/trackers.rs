@@ -91,7 +91,7 @@ impl Core {
         behind: Behind,
         lent: Option<&mut Client>,
     ) {
-        conn.server.marked.lapse();
+        conn.left.marked.lapse();
         if !conn.server.format.session_track {
             return self.follow_modes(self.servers.defaults.modes.told(), lent);
         }

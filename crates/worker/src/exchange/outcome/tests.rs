@@ -63,7 +63,7 @@ fn a_commit_that_was_carried_out_is_answered_with_ok() {
     assert_eq!(world.run(client, INSERT, Reply::Ok), "ok");
     assert_eq!(world.times_heard("COMMIT"), 1);
     assert_eq!(world.core().fx.stats.counters.commit_outcomes_committed, 1);
-    assert!(world.core().servers.marks.doubts.is_empty());
+    assert!(world.core().servers.logins.marks.doubts.is_empty());
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn a_client_that_goes_leaves_nothing() {
     let (mut world, client, ask) = lost_commit("");
     world.leave(client);
     found(&mut world, &ask, Outcome::Committed);
-    assert!(world.core().servers.marks.doubts.is_empty());
+    assert!(world.core().servers.logins.marks.doubts.is_empty());
 }
 
 #[test]
