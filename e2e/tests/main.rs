@@ -23,6 +23,7 @@ mod manual;
 mod memory;
 mod mirror;
 mod operate;
+mod outcomes;
 mod protocol;
 
 mod stage;

@@ -11,6 +11,7 @@ use trunkline_sql::routine::Routines;
 use trunkline_topology::{
     AllowList, LazyTransactions, Origins, PinnedKeys, Secret,
     causal::{CausalFallback, CausalReads},
+    outcome::CommitOutcomes,
 };
 
 use crate::{
@@ -383,6 +384,18 @@ impl SettingValue for Vec<ListenAllow> {
 
 impl SettingValue for Routines {
     const KIND: &'static str = "names of routines";
+
+    fn read(given: &Given, _: Range) -> Result<Self, Wrong> {
+        Ok(read_text(given)?.parse::<Self>()?)
+    }
+
+    fn show(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl SettingValue for CommitOutcomes {
+    const KIND: &'static str = "off or auto";
 
     fn read(given: &Given, _: Range) -> Result<Self, Wrong> {
         Ok(read_text(given)?.parse::<Self>()?)

@@ -7,6 +7,7 @@ use trunkline_sql::routine::Routines;
 use trunkline_topology::{
     LazyTransactions, Origins, Secret,
     causal::{CausalFallback, CausalReads},
+    outcome::CommitOutcomes,
 };
 
 use crate::{
@@ -442,6 +443,15 @@ settings! {
     /// Whether a transaction that can be repeated is, where its server says that it is the victim
     /// of a deadlock (1213), or has waited too long for a lock (1205).
     transaction_replay_on_deadlock: bool = false, Range::All, "", Live, "0.1.0";
+
+    /// What a client is told whose server connection is lost between a `COMMIT`, or a write in
+    /// autocommit, and its answer. `auto`: the proxy asks the servers whether it was carried out,
+    /// where the account may mark its connections for that; `off`: 2013. A `[[user]]` may have its
+    /// own word on it.
+    commit_outcome: CommitOutcomes = CommitOutcomes::Off, Range::All, "", Live, "0.1.0";
+
+    /// The longest that a client waits until it is known what became of its `COMMIT`.
+    commit_outcome_timeout: u64 = 10_000, Range::Numbers(100, 600_000), "ms", Live, "0.1.0";
 
     /// How long every statement is held back before it goes its way; a rule's `delay` is added.
     default_query_delay: u64 = 0, Range::Numbers(0, 3_600_000), "ms", Live, "0.1.0";

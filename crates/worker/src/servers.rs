@@ -9,6 +9,7 @@ pub(crate) mod dirt;
 mod handover;
 mod hold;
 mod kills;
+pub(crate) mod marks;
 mod opening;
 mod reset;
 mod resting;
@@ -34,6 +35,7 @@ use crate::{
     servers::conn::{AccountKey, Conn},
     servers::credentials::PasswordTurns,
     servers::handover::Ask,
+    servers::marks::Marks,
     servers::trackers::Lists,
     statement::sql_modes::DefaultModes,
     table::Table,
@@ -65,6 +67,8 @@ pub(crate) struct Servers {
 pub(crate) struct ServerLogins {
     pub(crate) accounts: Accounts,
     pub(crate) password_turns: PasswordTurns,
+    /// What transactions of connections are known by.
+    pub(crate) marks: Marks,
     /// Why the last connection to each hostgroup did not come up, until one does.
     pub(crate) last_failures: HashMap<HostgroupId, String, FixedState>,
     /// Schemas that a server confirmed lately, by account: ms of the confirmation.
@@ -76,7 +80,7 @@ impl Servers {
         Self {
             conns: Table::new(),
             pool: Pool::new(seed),
-            logins: ServerLogins::default(),
+            logins: ServerLogins { marks: Marks::new(seed), ..ServerLogins::default() },
             pauses: BTreeMap::new(),
             accepted_sets: HashSet::with_hasher(FixedState::default()),
             resetting: HashSet::with_hasher(FixedState::default()),

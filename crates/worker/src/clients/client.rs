@@ -685,6 +685,8 @@ pub(crate) enum Awaits {
     Resume,
     /// That a replica shows what its session has written, or its client's timer.
     Position,
+    /// That it is found out whether it was carried out, or its client's timer.
+    Outcome,
     /// Its client's timer: a server has refused it as it is read-only, and another one may write by
     /// then.
     Writer,

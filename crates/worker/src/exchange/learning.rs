@@ -83,8 +83,8 @@ impl Core {
         }
         self.learn_status(session, outcome);
         let gtid = learn_past(session, conn, &over);
-        if self.env.snapshot.has_causal_reads && was_sent {
-            self.collect_written(session, conn, statement, outcome, gtid);
+        if self.env.snapshot.follows_gtids && was_sent {
+            self.learn_gtids(session, conn, statement, outcome, gtid);
         }
         let Some(applied) = self.learn_of_lease(session, conn, &over, in_transaction) else {
             return;

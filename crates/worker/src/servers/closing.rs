@@ -67,6 +67,7 @@ impl Core {
             let now_ms = self.env.now.ms();
             self.servers.sharing.causal.lost.add(now_ms, unheard);
         }
+        self.give_mark_back(conn);
         self.servers.forget(conn);
         let Some(slot) = self.servers.pool.slot_mut(conn.slot) else {
             return false;
