@@ -38,7 +38,7 @@ pub use kernel::KernelFigures;
 pub use mirror::{MirrorRow, MirrorSample, MirrorSums};
 pub use report::{
     AdminFigures, CacheFigures, CacheSums, CatalogFigures, CommandRow, Configuration, Connections,
-    ControlFigures, HttpFigures, LimitSums, LostLines, MemoryFigures, Process, Report, ServerRow,
+    ControlFigures, HistoryFigures, HttpFigures, LimitSums, LostLines, MemoryFigures, Process, Report, ServerRow,
     WorkerRow,
 };
 pub use sessions::{HeldConn, SessionList, SessionQuery, SessionRow};
