@@ -38,7 +38,6 @@ const PLANTED: &str = r#"
 [[user]]
 name = "native"
 password_hash = "*6BB4837EB74329105EE4568DDA7DC67ED2CA2AD9"
-retained_password = "planted-retained"
 default_hostgroup = 10
 [[user]]
 name = "ed"
@@ -53,6 +52,7 @@ default_hostgroup = 10
 [[user]]
 name = "cleartext"
 password = "planted-clear-pa55"
+retained_password = "planted-retained"
 default_hostgroup = 10
 [[user]]
 name = "sha"
@@ -131,7 +131,6 @@ fn an_archive_for_a_bug_report_has_no_secret() -> Result<()> {
     let settings = "http_api_token = \"planted-api-token\"\n\
                     http_api_stats_token = \"planted-stats-token\"\n\
                     monitor_password = \"planted-monitor\"\n\
-                    init_connect = \"SET @planted = 'planted-init-connect'\"\n\
                     allow_open_files = true\n";
     let planted = PLANTED.replace("PASSWORD_FILE", &password_file.display().to_string());
     let config = Config::new(settings, server).user("bundled").more(&planted);
@@ -153,6 +152,11 @@ fn an_archive_for_a_bug_report_has_no_secret() -> Result<()> {
     admin.sql("LOAD SCHEDULER TO RUNTIME")?;
     admin.sql("SET admin-stats_credentials = 'stats:stats;look:planted-stats-token'")?;
     admin.sql("LOAD ADMIN VARIABLES TO RUNTIME")?;
+    admin.sql(
+        "UPDATE global_variables SET variable_value = 'SET @a = ''planted-init-connect''' \
+         WHERE variable_name = 'mysql-init_connect'",
+    )?;
+    admin.sql("LOAD MYSQL VARIABLES TO RUNTIME")?;
     admin.sql("SAVE ADMIN VARIABLES TO DISK")?;
 
     // On the machine itself: over the control socket, and from the database's file.

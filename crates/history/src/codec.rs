@@ -11,7 +11,7 @@
 //! | sums of all, of the queue | count, errors, µs, buckets with number and count |
 //! | waiting | how many; hostgroup, statements |
 //! | servers | how many; hostgroup, address, state, sums, connect errors, used, idle, 5 counters |
-//! | digests | how many; 16 hex digits and the text as one text, hostgroup, sums, rows sent, rows changed |
+//! | digests | how many; 16 hex digits and text as one text, hostgroup, sums, rows sent, changed |
 //! | refusals, figures | how many; text, number |
 //! | marks | how many; time, text |
 

@@ -1,9 +1,10 @@
 //! Numbers of the past, kept in files of bounded size.
 //!
-//! Reading order: [`Frame`] (what happened in some seconds), [`Observer`] (makes frames of reports),
-//! [`History`] (keeps them, by resolution), [`visit`] (reads them).
+//! Reading order: [`Frame`] (what happened in some seconds), [`Observer`] (makes frames of
+//! reports), [`History`] (keeps them, by resolution), [`visit`] (reads them).
 //!
-//! - **Invariant:** the files never take more than they may (`the_oldest_leave_when_there_is_no_room`).
+//! - **Invariant:** the files never take more than they may
+//!   (`the_oldest_leave_when_there_is_no_room`).
 //! - **Invariant:** a record is read as it was written or not at all
 //!   (`what_is_damaged_ends_its_file_and_nothing_else`).
 #![forbid(unsafe_code)]

@@ -18,7 +18,7 @@ use anyhow::{Context, Result, bail, ensure};
 use trunkline_config::{StateFile, history_path};
 use trunkline_store::open::DISK_FILE;
 
-use crate::{cli::ReportArgs, show, status};
+use crate::{cli::ReportArgs, config_file::counted, show, status};
 use period::Period;
 
 /// Writes the report.
@@ -50,8 +50,8 @@ pub fn run(args: &ReportArgs) -> Result<ExitCode> {
         Some(path) => {
             let unwritten = || format!("can't write {}", path.display());
             fs::write(path, html).with_context(unwritten)?;
-            let slower = changes.len();
-            show(&format!("{}: {slower} statements got slower\n", path.display()));
+            let slower = counted(changes.len(), "statement");
+            show(&format!("{}: {slower} got slower\n", path.display()));
         }
         None => show(&html),
     }

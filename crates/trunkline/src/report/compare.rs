@@ -154,7 +154,8 @@ fn why(change: &Change, before: &Period, now: &Period) -> Vec<String> {
     }
     why.extend(of_hostgroups(change, before, now));
     let (queued, were) = (now.total.queue.sum_us, before.total.queue.sum_us);
-    if now.rate(queued) > 2.0 * before.rate(were) && queued > change.cost_us.unsigned_abs() as u64 / 20
+    if now.rate(queued) > 2.0 * before.rate(were)
+        && u128::from(queued) > change.cost_us.unsigned_abs() / 20
     {
         why.push(format!(
             "statements waited for connections: {:.1} ms a second over all (before: {:.1} ms)",
@@ -215,7 +216,9 @@ pub fn duration(us: u64) -> String {
     match us {
         0..1_000 => format!("{us} µs"),
         1_000..1_000_000 => format!("{:.1} ms", us as f64 / 1e3),
-        _ => format!("{:.2} s", us as f64 / 1e6),
+        1_000_000..120_000_000 => format!("{:.2} s", us as f64 / 1e6),
+        120_000_000..7_200_000_000 => format!("{:.0} min", us as f64 / 60e6),
+        _ => format!("{:.0} h", us as f64 / 3_600e6),
     }
 }
 

@@ -230,7 +230,11 @@ fn happened(now: &Period) -> String {
         return String::new();
     }
     let rows = now.total.marks.iter().map(|mark| {
-        format!("<tr><td class=\"dim\">{}</td><td>{}</td></tr>\n", shown(mark.at), escaped(&mark.what))
+        format!(
+            "<tr><td class=\"dim\">{}</td><td>{}</td></tr>\n",
+            shown(mark.at),
+            escaped(&mark.what)
+        )
     });
     let rows = rows.collect::<String>();
     format!("<h2>What happened</h2>\n<table>{rows}</table>\n")
@@ -316,9 +320,8 @@ fn servers(before: &Period, now: &Period) -> String {
     lines.sort_by_key(|line| (line.hostgroup, line.address.clone()));
     for line in lines {
         let known = before.total.servers.iter();
-        let mut known = known.filter(|it| {
-            it.hostgroup == line.hostgroup && it.address == line.address
-        });
+        let mut known =
+            known.filter(|it| it.hostgroup == line.hostgroup && it.address == line.address);
         let was = known.next().map_or(0, |it| it.sums.latency.quantile(0.95));
         let is = line.sums.latency.quantile(0.95);
         let state = STATES.get(usize::from(line.state)).copied().map_or("", state_name);

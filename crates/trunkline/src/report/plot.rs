@@ -7,7 +7,7 @@ use super::time;
 /// Sizes of a plot, in its own units.
 const WIDTH: f64 = 560.0;
 const HEIGHT: f64 = 150.0;
-const LEFT: f64 = 52.0;
+const LEFT: f64 = 64.0;
 const RIGHT: f64 = 8.0;
 const TOP: f64 = 10.0;
 const BOTTOM: f64 = 20.0;

@@ -1,6 +1,6 @@
-//! Records the numbers of the past: a frame of every ten seconds, made of reports that workers give
-//! anyway, written by a thread of its own. A disk that is full, slow or gone loses frames, and holds
-//! up nobody ([decision 0081](../../../../docs/decisions/0081-history.md)).
+//! Records the numbers of the past: a frame of every ten seconds, made of reports that workers
+//! give anyway, written by a thread of its own. A disk that is full, slow or gone loses frames, and
+//! holds up nobody ([decision 0081](../../../../docs/decisions/0081-history.md)).
 
 use std::{
     io,
