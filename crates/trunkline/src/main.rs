@@ -1,9 +1,9 @@
 //! The `trunkline` command. What it does is wired together here and done in the other crates.
 //!
 //! Reading order: [`cli`] (the command line), [`config_file`] (the file that all commands read),
-//! then one module for each command or family of them: [`bundle`], [`check`], [`doctor`], [`explain`],
-//! [`report`], [`status`], [`sessions`], [`topology`], [`top`], [`lists`], [`orders`], [`import`],
-//! [`describe`], [`serve`]; [`paint`] has the colours.
+//! then one module for each command or family of them: [`bundle`], [`check`], [`doctor`],
+//! [`explain`], [`report`], [`status`], [`sessions`], [`topology`], [`top`], [`lists`], [`orders`],
+//! [`import`], [`describe`], [`serve`]; [`paint`] has the colours.
 
 mod allocator;
 mod cli;

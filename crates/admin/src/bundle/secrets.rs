@@ -247,7 +247,7 @@ fn without_named(text: &str) -> String {
 fn named_value(line: &str, from: usize) -> Option<(usize, usize)> {
     let lower = line.to_ascii_lowercase();
     let words = SECRET_WORDS.iter().chain(&["bearer"]);
-    let places = words.flat_map(|word| lower.match_indices(word).map(|(at, word)| (at, word)));
+    let places = words.flat_map(|word| lower.match_indices(word));
     let mut places: Vec<(usize, &str)> = places.filter(|(at, _)| *at >= from).collect();
     places.sort_unstable();
     places.into_iter().find_map(|(at, word)| value_behind(line, at, word))
