@@ -464,6 +464,19 @@ impl StateFile {
     }
 }
 
+/// The folder of the history, given what `state_file` says and the path of the configuration;
+/// `None` where nothing is kept.
+pub fn history_path(state_file: &StateFile, config: &Path) -> Option<PathBuf> {
+    let beside = match state_file {
+        StateFile::Path(path) => path,
+        StateFile::Beside => config,
+        StateFile::Off => return None,
+    };
+    let mut name = beside.as_os_str().to_owned();
+    name.push(".history");
+    Some(PathBuf::from(name))
+}
+
 /// The path of the control socket, given what `control_socket` and `state_file` say and the path of
 /// the configuration; `None` where there is none.
 pub fn control_path(setting: &str, state_file: &StateFile, config: &Path) -> Option<PathBuf> {

@@ -206,6 +206,11 @@ settings! {
     /// configuration file's path with `.state` behind it; empty keeps nothing.
     state_file: StateFile = StateFile::Beside, Range::All, "", Restart, "0.1.0";
 
+    /// How large the files with the numbers of the past may be, all together. They are in a folder
+    /// that is the state file's path with `.history` behind it. 0, or an empty `state_file`, keeps
+    /// nothing.
+    history_size_mb: u64 = 200, Range::Numbers(0, 1_000_000), "MB", Restart, "0.1.0";
+
     /// The Unix socket by which `trunkline kill`, `pause`, `resume`, `drain` and `reload` reach the
     /// proxy without a token: the proxy's own account and root may, nobody else. `auto` is the
     /// state file's path, or, without one, the configuration's, with `.control` behind it; empty
