@@ -9,14 +9,14 @@ pub(crate) mod order;
 pub(crate) mod session;
 #[cfg(test)]
 mod tests;
-pub(crate) mod unheard;
+mod unheard;
 
 use trunkline_topology::{
     causal::{CausalBoard, OriginId},
     gtid::Origin,
 };
 
-use crate::{ClientId, causal::unheard::LostWrites};
+use crate::{ClientId, servers::unheard::LostWrites};
 
 /// Origins whose numbers a worker remembers.
 const REMEMBERED_MAX: usize = 32;

@@ -17,6 +17,7 @@ mod sessions;
 mod state;
 mod traces;
 pub(crate) mod trackers;
+pub(crate) mod unheard;
 mod writing;
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};

@@ -24,10 +24,8 @@ pub(crate) struct Upkeep {
     pub(crate) waiters_checked_ms: u64,
     /// When it last looked for servers that have gone silent.
     pub(crate) silence_checked_ms: u64,
-    /// When it last looked who holds connections that others wait for.
-    pub(crate) shares_checked_ms: u64,
-    /// Whether it has said that statements of its wait long for such connections.
-    pub(crate) has_wishes: bool,
+    /// What it knows of connections that others hold and its statements wait for.
+    pub(crate) shares: share::Shares,
 }
 
 #[cfg(test)]

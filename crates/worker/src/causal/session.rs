@@ -188,7 +188,12 @@ impl SessionCausal {
 }
 
 impl Cells {
-    pub(super) fn each(&self) -> impl Iterator<Item = &SharedPosition> {
+    /// Where these are told.
+    pub(super) fn positions(self) -> [Option<Arc<SharedPosition>>; 2] {
+        [self.of_user, self.of_all]
+    }
+
+    fn each(&self) -> impl Iterator<Item = &SharedPosition> {
         [&self.of_user, &self.of_all].into_iter().flatten().map(|cell| &**cell)
     }
 

@@ -7,7 +7,7 @@ use trunkline_topology::{
 
 use crate::{
     ClientId,
-    causal::unheard::UNDER_WAY_MS,
+    servers::unheard::UNDER_WAY_MS,
     tests::{Login, MYSQL, OK, Reply, Setup, TestWorker, WRITER_AND_READER, tells_gtid},
 };
 

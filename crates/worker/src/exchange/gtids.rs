@@ -19,7 +19,14 @@ impl Core {
             self.have_gtids_reported(client, conn);
         }
         if self.env.snapshot.finds_outcomes {
-            self.mark(client, conn);
+            self.mark_what_commits(client, conn);
+        }
+    }
+
+    fn mark_what_commits(&mut self, client: &Client, conn: &mut Conn) {
+        if self.is_mark_due(client, conn) {
+            self.have_gtids_reported(client, conn);
+            self.mark(conn);
         }
     }
 

@@ -63,7 +63,7 @@ impl Core {
         if conn.is_closed() {
             return false;
         }
-        if let Some(unheard) = conn.server.unheard.take() {
+        if let Some(unheard) = conn.holder.unheard.take() {
             let now_ms = self.env.now.ms();
             self.servers.sharing.causal.lost.add(now_ms, unheard);
         }

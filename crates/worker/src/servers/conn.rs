@@ -19,13 +19,13 @@ use trunkline_topology::{HostgroupId, ServerHealth, ServerKey, TlsFacts, causal:
 use crate::{
     ClientId,
     causal::collect::ReportsGtids,
-    causal::unheard::UnheardWrite,
     compressed::Packing,
     outbox::Outbox,
     prepared::ServerStmts,
     servers::credentials::PasswordTurn,
     servers::dirt::Dirt,
     servers::marks::Marked,
+    servers::unheard::UnheardWrite,
     session_past::{Trace, reported_gtid},
     statement::sql_modes::DefaultModes,
 };
@@ -85,8 +85,6 @@ pub(crate) struct ConnServer {
     pub(crate) gtids: ReportsGtids,
     /// Of when its statement was sent.
     pub(crate) causal_ticket: Ticket,
-    /// A write is under way on it whose client has gone.
-    pub(crate) unheard: Option<UnheardWrite>,
     /// Whether its session tracker tells the change of each variable under that one's name.
     pub(crate) names_changes: bool,
     /// The server's epoch when it was opened.
@@ -131,6 +129,8 @@ pub(crate) struct Holder {
     pub(crate) was_killed: bool,
     /// What became of a `KILL` is not known: the connection is not used by another session.
     pub(crate) close_on_release: bool,
+    /// A write is under way on it whose client has gone.
+    pub(crate) unheard: Option<UnheardWrite>,
 }
 
 /// What may have been left on a connection by those who had it.
@@ -174,7 +174,6 @@ impl Default for ConnServer {
             tracks_transactions: false,
             gtids: ReportsGtids::default(),
             causal_ticket: Ticket::default(),
-            unheard: None,
             names_changes: true,
             epoch: 0,
             last_thread: 0,

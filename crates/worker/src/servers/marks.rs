@@ -154,16 +154,17 @@ fn is_unmarked(state: &SessionState) -> bool {
 }
 
 impl Core {
-    /// Has what the client's statement commits marked, where it may commit something and the
-    /// account may. Servers refuse that within a transaction.
+    /// Whether what the client's statement commits has to be marked first: where it may commit
+    /// something and the account may mark it. Servers refuse that within a transaction.
     #[cold]
-    pub(crate) fn mark(&mut self, client: &Client, conn: &mut Conn) {
+    pub(crate) fn is_mark_due(&mut self, client: &Client, conn: &mut Conn) -> bool {
         let (Phase::Running(statement), Some(session)) = (&client.phase, client.session.as_ref())
         else {
-            return;
+            return false;
         };
         if is_unmarked(&session.settings.state) || is_unmarked(&conn.state) {
-            return conn.left.marked.lapse();
+            conn.left.marked.lapse();
+            return false;
         }
         let is_due = matches!(conn.left.marked, Marked::No | Marked::Lapsed(_))
             && self.env.wants_outcome(session)
@@ -175,10 +176,12 @@ impl Core {
         let is_open = lease.is_some_and(|lease| {
             lease.is_begun || lease.is_in_trans || lease.pins.has(PinReason::Transaction)
         });
-        if !is_due || is_open {
-            return;
-        }
-        self.have_gtids_reported(client, conn);
+        is_due && !is_open
+    }
+
+    /// Marks what a connection commits, if its server reports that.
+    #[cold]
+    pub(crate) fn mark(&mut self, conn: &mut Conn) {
         let reports = match conn.server.flavor {
             Flavor::MySql => conn.server.gtids == ReportsGtids::Asked,
             Flavor::MariaDb => conn.server.gtids != ReportsGtids::No,

@@ -15,9 +15,8 @@ use trunkline_pool::{ConnId, ConnState, SlotId};
 use trunkline_topology::ServerKey;
 
 use crate::{
-    Worker,
     clients::client::Phase,
-    rooms::{Core, Lender},
+    rooms::{Core, Exchange, Lender},
     servers::conn::{Conn, ConnPhase},
 };
 
@@ -81,9 +80,9 @@ struct Holder {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Share {
     /// The server's `max_connections`.
-    pub(crate) connections_max: u32,
+    connections_max: u32,
     /// `pinned_share_max`.
-    pub(crate) percent_max: u32,
+    percent_max: u32,
 }
 
 impl Share {
@@ -98,7 +97,7 @@ impl ShareBoard {
     }
 
     /// A worker's wishes, in the place of those before.
-    pub(crate) fn wish(&self, worker: usize, wishes: Vec<Wish>) {
+    fn wish(&self, worker: usize, wishes: Vec<Wish>) {
         let mut said = self.said();
         said.wishes.retain(|(of, _)| *of != worker);
         said.wishes.extend(wishes.into_iter().map(|wish| (worker, wish)));
@@ -176,27 +175,35 @@ impl Said {
     }
 }
 
-impl Worker {
+/// What a worker remembers from one look at the board to the next.
+#[derive(Debug, Default)]
+pub(crate) struct Shares {
+    /// When it last looked who holds connections that others wait for, ms.
+    checked_ms: u64,
+    /// Whether it has said that statements of its wait long for such connections.
+    pub(crate) has_wishes: bool,
+}
+
+impl Exchange {
     /// Says who waits long for connections that others hold, and has a session of this worker's
     /// give way if it is the first to.
-    pub(crate) fn share_connections(&mut self) {
-        let core = &mut self.commands.exchange.core;
+    pub(crate) fn share_connections(&mut self, shares: &mut Shares) {
+        let core = &mut self.core;
         let wishes = core.wishes();
-        if !wishes.is_empty() || self.upkeep.has_wishes {
-            self.upkeep.has_wishes = !wishes.is_empty();
+        if !wishes.is_empty() || shares.has_wishes {
+            shares.has_wishes = !wishes.is_empty();
             core.env.shared.share_board().wish(core.env.options.index, wishes);
         }
         let asked_for = core.env.shared.share_board().asked_for();
         let now_ms = core.env.now.ms();
-        if asked_for.is_empty() || now_ms < self.upkeep.shares_checked_ms + LOOK_EVERY_MS {
+        if asked_for.is_empty() || now_ms < shares.checked_ms + LOOK_EVERY_MS {
             return;
         }
-        self.upkeep.shares_checked_ms = now_ms;
+        shares.checked_ms = now_ms;
         for server in asked_for {
-            let exchange = &mut self.commands.exchange;
-            let Some(conn) = exchange.core.first_to_go(&server) else { continue };
-            exchange.core.fx.stats.counters.pinned_sessions_gave_way += 1;
-            exchange.with_conn(conn, |exchange, conn| exchange.lose_conn(conn, GAVE_WAY));
+            let Some(conn) = self.core.first_to_go(&server) else { continue };
+            self.core.fx.stats.counters.pinned_sessions_gave_way += 1;
+            self.with_conn(conn, |exchange, conn| exchange.lose_conn(conn, GAVE_WAY));
         }
     }
 }
