@@ -395,7 +395,8 @@ fn idle_sessions_of_one_user_give_way_to_another() -> Result<()> {
         let server = shared_server(flavour)?;
         server.create_user("latecomer", PASSWORD, AuthPlugin::ServerDefault)?;
         let config = crate::stage::one_server(server, 1, 2);
-        let late = crate::stage::user(0).replace(USER, "latecomer");
+        let late =
+            crate::stage::user(0).replace(&format!("name = \"{USER}\""), "name = \"latecomer\"");
         let settings = "connect_timeout_server_max = 2000\nlazy_transactions = \"off\"";
         let proxy = Trunkline::start(&format!("{settings}\n{config}{late}"))?;
         let (mut first, mut second) = (client(&proxy, "")?, client(&proxy, "")?);

@@ -326,7 +326,7 @@ fn a_lost_writer_rejoins_and_one_that_has_more_is_told_of() -> Result<()> {
         }
         let (_replication, servers) = stand(flavour, 1)?;
         let [old, new] = &servers[..] else { anyhow::bail!("not two servers") };
-        let proxy = start_auto("commit_outcome = \"auto\"\n", "failover = \"auto\"\n", &servers)?;
+        let proxy = start_auto("", "failover = \"auto\"\n", &servers)?;
         roles_known(&proxy, &servers)?;
         let mut admin = administrator(&proxy)?;
         let maintenance =
