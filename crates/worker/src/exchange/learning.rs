@@ -289,9 +289,11 @@ impl Over<'_> {
         let leaves = hidden.has(Hidden::LEAVES) || hidden.has(Hidden::STAYS);
         let runs_code = leaves || self.analysis.is_some_and(runs_unseen_code);
         let leaves = leaves && self.has_run || self.has_computed && runs_code;
+        // Of names that are still to be told, what they turn out to be decides.
         let fails_untold = self.has_run
             && hidden.has(Hidden::UNTOLD)
             && !self.certainly_reads()
+            && !self.leaves_unknown()
             && self.outcome.error.as_ref().is_some_and(may_have_run);
         let is_untold = self.trust == Trust::Nothing || self.outcome.error.is_some();
         fails_untold || leaves && is_untold
