@@ -1,6 +1,5 @@
 //! Settings that came to the proxy later, and change no answer of the world: causal reads, the
-//! outcomes of lost `COMMIT`s, the slow log, ranks of servers, and digests with more or less in
-//! them.
+//! outcomes of lost `COMMIT`s, transactions that are repeated, the slow log, and ranks of servers.
 
 use super::Plan;
 use crate::rng::Rng;
@@ -12,7 +11,7 @@ pub(super) fn draw(rng: &mut Rng, plan: &mut Plan) {
     }
     let finds_outcomes = rng.chance(1, 4);
     let has_slow_log = rng.chance(1, 4);
-    let digits = rng.chance(1, 6);
+    let repeats = rng.chance(1, 4);
     for config in &mut plan.configs {
         if finds_outcomes {
             config.words.insert("commit_outcome", "\"auto\"".into());
@@ -23,8 +22,8 @@ pub(super) fn draw(rng: &mut Rng, plan: &mut Plan) {
                 .settings
                 .insert("slow_log_threshold", rng.pick(&[0, 1, 5]).copied().unwrap_or(0));
         }
-        if digits {
-            config.words.insert("query_digests_no_digits", "true".into());
+        if repeats {
+            config.words.insert("transaction_replay", "true".into());
         }
         if rng.chance(1, 5) {
             config.servers.iter_mut().for_each(|server| server.rank = u32::from(rng.chance(1, 2)));

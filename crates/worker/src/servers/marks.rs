@@ -18,7 +18,7 @@ use trunkline_protocol::{
 };
 use trunkline_session::tracker::{PinReason, SessionState, runs_unseen_code};
 use trunkline_sql::{
-    analysis::{Analysis, StatementKind, TransactionEffect},
+    analysis::{Analysis, TransactionEffect},
     recall::Gtid,
 };
 use trunkline_topology::{
@@ -324,25 +324,14 @@ fn may_commit_more(statement: &Statement) -> bool {
 
 /// Whether a statement that has failed may have committed something all the same.
 fn may_have_committed(session: &Session, conn: ConnId, statement: &Statement) -> bool {
-    use StatementKind as Kind;
     if statement.meaning.is_read {
         return false;
     }
     let Some(known) = statement.meaning.known.as_ref() else { return true };
     let analysis = &known.analysis;
-    let is_plain = analysis.statements == 1
-        && analysis.is_complete
-        && !analysis.is_cut
+    let is_plain = analysis.is_one_whole_statement()
         && analysis.transaction == TransactionEffect::None
-        && matches!(
-            analysis.kind,
-            Kind::Select
-                | Kind::SelectForUpdate
-                | Kind::Insert
-                | Kind::Update
-                | Kind::Delete
-                | Kind::Replace
-        );
+        && analysis.kind.handles_rows();
     // A table without transactions keeps what was written before the error.
     let keeps = statement.meaning.proof.hidden.has(Hidden::STAYS_WRITTEN)
         || statement.meaning.proof == Proof::NOTHING;
