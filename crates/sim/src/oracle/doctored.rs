@@ -2,6 +2,7 @@
 
 mod control;
 mod logs;
+mod repeated;
 
 use std::collections::BTreeMap;
 
