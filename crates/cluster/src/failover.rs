@@ -49,7 +49,8 @@ pub struct Plan {
     pub is_advice: bool,
 }
 
-/// What the caller has to do.
+/// What the caller has to do. The orders of a switchover are nearly the same and apart, as each has
+/// an end of its own and this one an election: whoever carries them out matches on all of either.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Order {
     /// Claim the failover on most of the servers, ask all of them, elect, and say what came of it

@@ -19,7 +19,7 @@ use trunkline_protocol::{
 };
 use trunkline_session::tracker::{PinReason, SessionState, runs_unseen_code};
 use trunkline_sql::{
-    analysis::{Analysis, StatementKind, TransactionEffect},
+    analysis::{Analysis, TransactionEffect},
     recall::Gtid,
 };
 use trunkline_topology::{
@@ -342,25 +342,14 @@ fn is_in_transaction(outcome: &Outcome) -> bool {
 
 /// Whether a statement that has failed may have committed something all the same.
 fn may_have_committed(session: &Session, conn: ConnId, statement: &Statement) -> bool {
-    use StatementKind as Kind;
     if statement.meaning.is_read {
         return false;
     }
     let Some(known) = statement.meaning.known.as_ref() else { return true };
     let analysis = &known.analysis;
-    let is_plain = analysis.statements == 1
-        && analysis.is_complete
-        && !analysis.is_cut
+    let is_plain = analysis.is_one_whole_statement()
         && analysis.transaction == TransactionEffect::None
-        && matches!(
-            analysis.kind,
-            Kind::Select
-                | Kind::SelectForUpdate
-                | Kind::Insert
-                | Kind::Update
-                | Kind::Delete
-                | Kind::Replace
-        );
+        && analysis.kind.handles_rows();
     let keeps = keeps_rows(statement);
     let is_in = session.leases.iter().any(|lease| lease.conn == conn && lease.is_in_trans);
     // What a transaction did before is committed by what ends it only.

@@ -79,6 +79,7 @@ impl FoundRows {
     }
 
     /// By what a statement is. `digest_text` is `None` when it is not the whole text.
+    // long: one row for each kind of statement.
     pub(crate) fn of(analysis: &Analysis, digest_text: Option<&[u8]>) -> Self {
         use StatementKind as Kind;
         let says = |words: &[&[u8]]| digest_text.is_none_or(|text| has_word(text, words));

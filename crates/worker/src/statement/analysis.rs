@@ -340,7 +340,6 @@ impl Analyses {
         };
         // Effects carry names and values, which a digest leaves out.
         let is_remembered = is_plain && !analysis.depends_on_literals();
-        let pace = Pace::default();
         let gives_values = matches!(analysis.kind, StatementKind::Insert | StatementKind::Replace);
         let whole = (digest.text.len() < self.settings.max_digest_length
             && text.len() <= self.settings.max_query_length
@@ -373,7 +372,7 @@ impl Analyses {
             found_rows,
             analysis,
             computes_values,
-            pace,
+            pace: Pace::default(),
             hints: (!hints.is_empty()).then(|| Box::new(hints)),
         });
         if is_remembered {
