@@ -6,18 +6,15 @@
 //! it ([`Switchover::done`]); time is a parameter.
 //!
 //! Reading order: [`check`](mod@check) (what is in the way, and who is promoted), [`gtid`] (who has
-//! which transactions), [`Switchover`], [`lead`] (replicas that are repointed beforehand).
+//! which transactions), [`Switchover`].
 
 pub mod check;
-mod lead;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
 
 use crate::{HostId, machine::Guidance};
-
-use lead::Moving;
 
 /// How long a step beyond the promotion may take, ms.
 const AFTERWARDS_MS: u64 = 10_000;
@@ -46,8 +43,6 @@ pub struct Plan {
     pub new: HostId,
     /// Replicas of the old writer that shall replicate from the new one.
     pub others: Vec<HostId>,
-    /// Whether they do so before anything else is done.
-    pub leads: bool,
     /// How long what is open on the old writer may take to finish, ms.
     pub drain_ms: u64,
     /// How long it may take before the promotion, ms.
@@ -206,8 +201,6 @@ pub enum Outcome {
 enum State {
     /// Nothing has begun.
     Waiting,
-    /// Other replicas are being repointed, beforehand or back.
-    Moving(Moving),
     /// What is open on the old writer finishes.
     Draining { since_ms: u64, until_ms: u64 },
     /// One step is under way.
@@ -255,10 +248,6 @@ pub struct Switchover {
     abandoned: Option<String>,
     /// Somebody else has made another server the writer.
     is_overtaken: bool,
-    /// Other replicas were to be repointed beforehand.
-    has_led: bool,
-    /// Those that were.
-    led: Vec<HostId>,
 }
 
 impl Switchover {
@@ -274,8 +263,6 @@ impl Switchover {
             position: String::new(),
             abandoned: None,
             is_overtaken: false,
-            has_led: false,
-            led: Vec::new(),
         }
     }
 
@@ -297,13 +284,6 @@ impl Switchover {
     /// Begins.
     pub fn begin(&mut self, now_ms: u64, out: &mut Vec<Order>) {
         debug_assert!(self.state == State::Waiting);
-        if !self.lead(now_ms, out) {
-            self.drain(now_ms, out);
-        }
-    }
-
-    /// What is open on the old writer has its time to finish.
-    fn drain(&mut self, now_ms: u64, out: &mut Vec<Order>) {
         self.deadline_ms = now_ms.saturating_add(self.plan.time_max_ms);
         let until_ms = now_ms.saturating_add(self.plan.drain_ms).min(self.deadline_ms);
         self.state = State::Draining { since_ms: now_ms, until_ms };
@@ -338,7 +318,6 @@ impl Switchover {
     ) {
         match std::mem::replace(&mut self.state, State::Ended) {
             State::Doing(doing) if step == self.step => self.next(now_ms, doing, result, out),
-            State::Moving(moving) => self.moved(now_ms, step, result, moving, out),
             State::Afterwards(mut afterwards) => {
                 self.ended_afterwards(now_ms, step, result, &mut afterwards, out);
                 let is_last = afterwards.left.is_empty();
@@ -365,7 +344,7 @@ impl Switchover {
     pub fn abandon(&mut self, why: &str, out: &mut Vec<Order>) {
         match &self.state {
             State::Waiting | State::Draining { .. } => self.leave(why.to_owned(), out),
-            State::Moving(_) | State::Doing(_) => {
+            State::Doing(_) => {
                 self.abandoned.get_or_insert_with(|| why.to_owned());
             }
             State::Afterwards(_) | State::Ended => {}
@@ -427,8 +406,9 @@ impl Switchover {
             Action::Reattach => self.undo(now_ms, old, Action::Undemote, why, out),
             Action::Undemote => {
                 out.push(Order::Guide(Guidance::Open(old)));
-                let why = format!("{why}; it was undone, and the writer is the one before");
-                self.lead_back(now_ms, why, out);
+                out.push(Order::End(Outcome::Failed(format!(
+                    "{why}; it was undone, and the writer is the one before"
+                ))));
             }
             Action::Settle
             | Action::Follow { .. }
@@ -491,7 +471,7 @@ impl Switchover {
     fn leave(&mut self, why: String, out: &mut Vec<Order>) {
         self.state = State::Ended;
         out.push(Order::Guide(Guidance::Release));
-        out.push(Order::End(Outcome::Failed(format!("{why}{}", self.led_words()))));
+        out.push(Order::End(Outcome::Failed(why)));
     }
 
     /// The new writer takes writes: clients may. What is left goes on forward.
@@ -505,8 +485,7 @@ impl Switchover {
         }
         let follow = |had| Action::Follow { source: new, had, most: None };
         let mut actions = vec![(old, follow(Some(self.position.clone())))];
-        let left = others.iter().filter(|host| !self.led.contains(host));
-        actions.extend(left.map(|host| (*host, follow(None))));
+        actions.extend(others.iter().map(|host| (*host, follow(None))));
         let mut afterwards = Afterwards::default();
         for (host, action) in actions {
             self.order_behind(now_ms, host, action, &mut afterwards, out);

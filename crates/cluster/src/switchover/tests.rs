@@ -16,17 +16,7 @@ struct Stage {
 
 fn plan(way: Way) -> Plan {
     let others = vec![OTHER];
-    Plan { way, old: OLD, new: NEW, others, leads: false, drain_ms: 1_000, time_max_ms: 4_000 }
-}
-
-/// One whose other replicas, two of them, are repointed first.
-fn leading() -> Stage {
-    let others = vec![OTHER, HostId(4)];
-    let plan = Plan { others, leads: true, ..plan(Way::Replication) };
-    let mut stage = Stage { switchover: Switchover::new(plan), now_ms: 0, out: Vec::new() };
-    stage.switchover.begin(0, &mut stage.out);
-    assert_eq!(stage.orders(), ["3 repoint", "4 repoint"]);
-    stage
+    Plan { way, old: OLD, new: NEW, others, drain_ms: 1_000, time_max_ms: 4_000 }
 }
 
 fn ok(value: &str) -> Result<Done, Failure> {
@@ -107,49 +97,6 @@ fn steps_follow_one_another_and_the_rest_is_done_behind_the_promotion() {
     assert_eq!(stage.done_step(last - 1, ok("")), ["2 settle"], "it has its replicas");
     assert_eq!(stage.done(ok("")), ["done, 1 failed"]);
     assert!(stage.switchover.has_ended());
-}
-
-#[test]
-fn replicas_are_repointed_before_clients_wait_where_commits_wait_for_replicas() {
-    let mut stage = leading();
-    assert!(stage.done_step(2, ok("")).is_empty());
-    assert!(stage.done_step(2, ok("")).is_empty(), "an answer counts once");
-    assert_eq!(stage.done_step(1, unknown()), ["Drain"]);
-    stage.now_ms += 5_000;
-    stage.open(1, 0);
-    stage.done(ok("0-1-7"));
-    stage.done(ok(""));
-    // Who could not be repointed is repointed behind the promotion.
-    let promoted = stage.done(ok(""));
-    assert_eq!(promoted, [format!("Open({NEW:?})").as_str(), "1 repoint", "3 repoint"]);
-}
-
-#[test]
-fn replicas_go_back_to_the_old_writer_where_nobody_was_promoted() {
-    let mut stage = leading();
-    stage.done_step(1, ok(""));
-    stage.done_step(2, ok(""));
-    stage.open(1, 0);
-    assert_eq!(stage.done(refused()), ["1 undo demote"]);
-    let opened = format!("Open({OLD:?})");
-    assert_eq!(stage.done(ok("")), [opened.as_str(), "3 repoint", "4 repoint"]);
-    let follows_old = |action: &Action| matches!(action, Action::Follow { source: OLD, .. });
-    let State::Moving(moving) = &stage.switchover.state else { panic!("they are moving") };
-    assert!(moving.steps().values().all(|(_, action, _)| follows_old(action)));
-    let last = stage.switchover.step;
-    assert!(stage.done_step(last, refused()).is_empty());
-    assert_eq!(stage.done_step(last - 1, ok("")), [format!("failed: demote: no; {UNDONE}")]);
-    assert!(stage.switchover.has_ended());
-}
-
-#[test]
-fn one_that_is_overtaken_while_replicas_are_repointed_says_where_they_are() {
-    let mut stage = leading();
-    stage.switchover.overtaken("4 takes writes", &mut stage.out);
-    assert!(stage.done_step(1, ok("")).is_empty());
-    let words = "other replicas replicate from the server that was to become the writer";
-    let ended = ["Release".to_owned(), format!("failed: 4 takes writes; {words}")];
-    assert_eq!(stage.done_step(2, ok("")), ended);
 }
 
 #[test]

@@ -441,13 +441,6 @@ async fn connected(talk: &mut Talk, words: &Words) -> Result<(), Failed> {
         if runs.as_deref() == Some("Yes") {
             return Ok(());
         }
-        // Its source has not got yet all that it has itself.
-        let is_ahead = Table(&status).text(0, &["Last_IO_Errno"]).as_deref() == Some("1236");
-        if runs.as_deref() == Some("No") && is_ahead && Instant::now() < until {
-            sleep(LOOK_EVERY).await;
-            talk.execute(words.start).await?;
-            continue;
-        }
         if Instant::now() >= until {
             let error = sources_of(&status).into_iter().map(|source| source.error).next();
             let error = error.unwrap_or_default();

@@ -386,10 +386,7 @@ impl Following {
         let old = wish.writer;
         let way = if wish.is_group { SwitchWay::Group } else { SwitchWay::Replication };
         let Switching { drain_ms, time_max_ms, .. } = self.switching;
-        let mut of = |host| Arc::new(baggage.remove(&host).unwrap_or_default());
-        let (old_baggage, new_baggage) = (of(old), of(new));
-        let leads = leads(&old_baggage, &new_baggage);
-        let plan = Plan { way, old, new, others: checked.others, leads, drain_ms, time_max_ms };
+        let plan = Plan { way, old, new, others: checked.others, drain_ms, time_max_ms };
         let source = match self.servers.get(&new).map(|it| &it.writer.key.address) {
             Some(Address::Tcp { host, port }) => (host.clone(), *port),
             Some(Address::Unix(_)) | None => {
@@ -398,6 +395,8 @@ impl Following {
                 return take_leave(talks);
             }
         };
+        let mut of = |host| Arc::new(baggage.remove(&host).unwrap_or_default());
+        let (old_baggage, new_baggage) = (of(old), of(new));
         self.switching.runs = next_run();
         self.switching.run = Some(Run {
             switchover: Switchover::new(plan),
@@ -425,14 +424,6 @@ impl Following {
             rows.push(vec![server, verdict.to_owned(), finding.what.clone()]);
         }
         rows
-    }
-
-    /// Where other servers reach a member.
-    fn place_of(&self, host: HostId) -> (String, u16) {
-        match self.servers.get(&host).map(|it| &it.writer.key.address) {
-            Some(Address::Tcp { host, port }) => (host.clone(), *port),
-            Some(Address::Unix(_)) | None => (String::new(), 0),
-        }
     }
 
     pub(super) fn address(&self, host: HostId) -> String {
@@ -560,14 +551,7 @@ impl Following {
                     switchover: Some(Wished { unix_sec: unix_sec(), runs_events: old.runs_events }),
                 });
             }
-            let number = self.switching.runs;
-            let source = match &action {
-                // A replica goes back.
-                Action::Follow { source, .. } if *source == run.switchover.plan().old => {
-                    self.place_of(*source)
-                }
-                _ => run.source.clone(),
-            };
+            let (source, number) = (run.source.clone(), self.switching.runs);
             let account = self.switching.replication.clone();
             let (told, cluster) = (told.clone(), self.configured.entry.name.clone());
             let step_of = async move {
@@ -628,24 +612,6 @@ async fn survey_all(
     Prepared { request, wish, members, lacking: Vec::new(), baggage, talks, claimed }
 }
 
-/// Whether other replicas are to replicate from the new writer before anything else is done: where
-/// its first commits would wait for them, and those of the old one do not need them meanwhile.
-fn leads(old: &Baggage, new: &Baggage) -> bool {
-    let value = |of: &Baggage, names: [&str; 2]| {
-        let found = of.semi_sync.iter().find(|(name, _)| names.contains(&name.as_str()));
-        found.map(|(_, value)| value.clone())
-    };
-    let is_on = |of, names| value(of, names).is_some_and(|value| value == "ON");
-    let source = ["rpl_semi_sync_master_enabled", "rpl_semi_sync_source_enabled"];
-    let replica = ["rpl_semi_sync_slave_enabled", "rpl_semi_sync_replica_enabled"];
-    let count = [
-        "rpl_semi_sync_master_wait_for_slave_count",
-        "rpl_semi_sync_source_wait_for_replica_count",
-    ];
-    let waits_for_one = value(old, count).is_none_or(|count| count == "1");
-    is_on(old, source) && is_on(new, source) && is_on(new, replica) && waits_for_one
-}
-
 /// What accounts of applications lack on members, that lost `COMMIT`s could be looked for.
 async fn lacking_marks(marking: Vec<(HostId, Wanted)>, tls: &Arc<TlsSetup>) -> Vec<Finding> {
     let hosts: HashMap<String, HostId> =
@@ -695,32 +661,5 @@ pub(super) fn shortened(text: &str) -> String {
     match text.char_indices().nth(EVIDENCE_LEN_MAX) {
         Some((at, _)) => format!("{}…", text.get(..at).unwrap_or_default()),
         None => text.to_owned(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn replicas_are_repointed_first_only_where_commits_wait_for_one_and_one_stays() {
-        let baggage = |settings: &[(&str, &str)]| Baggage {
-            semi_sync: settings.iter().map(|it| (it.0.to_owned(), it.1.to_owned())).collect(),
-            ..Baggage::default()
-        };
-        let all = [("rpl_semi_sync_master_enabled", "ON"), ("rpl_semi_sync_slave_enabled", "ON")];
-        let source = ("rpl_semi_sync_source_enabled", "ON");
-        let replica = ("rpl_semi_sync_replica_enabled", "ON");
-        let count = |count| ("rpl_semi_sync_source_wait_for_replica_count", count);
-        let check = |old: &[(&str, &str)], new: &[(&str, &str)], expected| {
-            assert_eq!(leads(&baggage(old), &baggage(new)), expected, "{old:?} {new:?}");
-        };
-        check(&all, &all, true);
-        check(&[source, count("1")], &[source, replica], true);
-        check(&[source, count("2")], &[source, replica], false);
-        check(&[source], &[source], false);
-        check(&[source], &[replica], false);
-        check(&[("rpl_semi_sync_source_enabled", "OFF")], &[source, replica], false);
-        check(&[], &[], false);
     }
 }
