@@ -13,6 +13,7 @@ mod bad_input;
 mod binlog;
 mod cache;
 mod causal;
+mod changes;
 mod commands;
 mod compression;
 mod config;

@@ -8,7 +8,7 @@
 //! [`lag`] (replicas that lag too much), [`follow`] (what replicas show), [`roles`] (who writes
 //! and who reads in a cluster), [`naming`] (what clients' hosts are called), [`check`]
 //! (whether servers of TCP listeners can be connected to), [`dictionary`] (what names mean),
-//! [`examine`](mod@examine) (what `trunkline doctor` asks of servers).
+//! [`changes`] (what transactions of a cluster have changed), [`examine`](mod@examine) (what `trunkline doctor` asks of servers).
 #![forbid(unsafe_code)]
 
 pub mod resolve;
@@ -37,6 +37,8 @@ pub mod naming;
 
 mod conversation;
 
+pub mod changes;
+
 pub mod check;
 
 pub mod dictionary;
@@ -44,6 +46,7 @@ pub mod dictionary;
 pub mod examine;
 
 pub use asking::{Question, keep_asking};
+pub use changes::{ChangeBoard, keep_streaming};
 pub use check::keep_checking;
 pub use dictionary::{DictionaryQuestion, keep_telling};
 pub use examine::examine;

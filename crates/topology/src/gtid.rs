@@ -62,8 +62,8 @@ impl Tag {
     /// No tag.
     pub const NONE: Self = Self { text: [0; Self::LEN_MAX] };
 
-    /// Reads a tag; upper case is lower case.
-    fn parse(text: &[u8]) -> Option<Self> {
+    /// Reads a tag; upper case is lower case. `None` when it is none.
+    pub fn parse(text: &[u8]) -> Option<Self> {
         let mut tag = Self::NONE;
         let starts = |byte: &u8| byte.is_ascii_alphabetic() || *byte == b'_';
         let is_part = |byte: &u8| starts(byte) || byte.is_ascii_digit();
