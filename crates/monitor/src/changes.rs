@@ -9,6 +9,7 @@ mod told;
 
 use std::{
     collections::{BTreeMap, HashMap},
+    fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -50,7 +51,6 @@ pub struct ChangeBoard {
 }
 
 /// The changes of a cluster.
-#[derive(Debug)]
 struct Stream {
     cluster: String,
     shown: Mutex<Shown>,
@@ -73,9 +73,17 @@ struct Shown {
     server: Option<String>,
     /// Why none is.
     trouble: String,
+    /// The cluster is not configured so any more.
+    is_over: bool,
     transactions: u64,
     /// How old the last transaction was when it came, µs.
     lag_us: u64,
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stream").field("cluster", &self.cluster).finish_non_exhaustive()
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -316,7 +324,10 @@ pub async fn keep_streaming(
             let stays = wanted.contains(name);
             if !stays {
                 task.abort();
-                lock(&board.streams).remove(name);
+                if let Some(stream) = lock(&board.streams).remove(name) {
+                    stream.shown().is_over = true;
+                    stream.news.send_replace(());
+                }
             }
             stays
         });

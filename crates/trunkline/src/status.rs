@@ -137,7 +137,7 @@ pub fn post(
 }
 
 /// The body of the answer to a GET, to be read as it comes.
-pub fn open(url: &str, path: &str, token: &str) -> Result<impl Read> {
+pub fn open(url: &str, path: &str, token: &str) -> Result<TcpStream> {
     let host = host_of(url)?;
     let mut stream = connect(host).with_context(|| format!("nothing answers at {url}"))?;
     stream.set_read_timeout(Some(ANSWER_TIME_MAX))?;

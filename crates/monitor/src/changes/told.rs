@@ -17,7 +17,7 @@ use super::{
 /// Changes that are taken from what is kept at a time.
 const BATCH_MAX: usize = 64;
 
-/// Nobody listens any more.
+/// Nobody listens any more, or there is nothing more to tell.
 struct Gone;
 
 /// Tells one follower.
@@ -41,6 +41,8 @@ enum Next {
     Older,
     /// The stream has not gone on yet.
     Nothing,
+    /// Nothing comes any more.
+    Over,
 }
 
 impl Teller {
@@ -85,6 +87,7 @@ impl Teller {
             }
             Next::Gap(position, reason) => self.gap(position, reason).await,
             Next::Older => self.catch_up().await,
+            Next::Over => Err(Gone),
             Next::Nothing => {
                 let sender = &self.sender;
                 tokio::select! {
@@ -97,6 +100,9 @@ impl Teller {
 
     fn look(&mut self) -> Next {
         let shown = self.stream.shown();
+        if shown.is_over {
+            return Next::Over;
+        }
         let Some(history) = shown.history.as_ref().filter(|_| !shown.is_cut) else {
             return Next::Nothing;
         };
