@@ -219,20 +219,7 @@ impl Stream {
             };
             let address = server.key.address.to_string();
             let failed = self.follow(&server, account.as_ref(), &mut trouble).await;
-            let mut shown = self.shown();
-            shown.server = None;
-            let why = match failed {
-                Ok(()) => "another server writes".to_owned(),
-                Err(Failed::Lost(why)) => format!("{address}: {why}"),
-                Err(Failed::Gap(why)) => {
-                    shown.gaps += 1;
-                    shown.is_cut = true;
-                    shown.reason = format!("{address}: {why}");
-                    shown.reason.clone()
-                }
-            };
-            shown.trouble.clone_from(&why);
-            drop(shown);
+            let why = self.ended(&address, failed);
             if trouble != why {
                 let cluster = &self.cluster;
                 tracing::warn!("the binary log of cluster {cluster} is not followed now: {why}");
@@ -240,6 +227,24 @@ impl Stream {
             }
             sleep(RETRY_AFTER).await;
         }
+    }
+
+    /// Takes up that the stream has ended, and why; gives that in words.
+    fn ended(&self, address: &str, outcome: Result<(), Failed>) -> String {
+        let mut shown = self.shown();
+        shown.server = None;
+        let why = match outcome {
+            Ok(()) => "another server writes".to_owned(),
+            Err(Failed::Lost(why)) => format!("{address}: {why}"),
+            Err(Failed::Gap(why)) => {
+                shown.gaps += 1;
+                shown.is_cut = true;
+                shown.reason = why;
+                format!("{address}: {}", shown.reason)
+            }
+        };
+        shown.trouble.clone_from(&why);
+        why
     }
 
     /// Ends without an error when another server writes.
