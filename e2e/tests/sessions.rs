@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use trunkline_testkit::{Flavour, Options, Row, Server, SqlClient, Trunkline, error_code};
+use trunkline_testkit::{
+    AuthPlugin, Flavour, Options, Row, Server, SqlClient, Trunkline, error_code,
+};
 
 use crate::stage::{
-    FLAVOURS, before, client, connections_on, fails, is_available, new_schema, pins, shared_server,
-    start, text,
+    FLAVOURS, PASSWORD, USER, before, client, connections_on, fails, is_available, new_schema,
+    pins, shared_server, start, text,
 };
 
 /// Variables whose values differ between any two connections, or are the proxy's own business.
@@ -379,5 +381,35 @@ fn a_refusal_names_what_was_waited_for() -> Result<()> {
     ensure!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
     holder.sql("COMMIT")?;
     ensure!(text(&mut other, "SELECT 1")? == "1");
+    Ok(())
+}
+
+/// Of two connections that idle transactions of one user hold, the one that has rested longest
+/// goes to a statement of another user, and the other one stays.
+#[test]
+fn idle_sessions_of_one_user_give_way_to_another() -> Result<()> {
+    for flavour in FLAVOURS {
+        if !is_available(flavour, "idle_sessions_of_one_user_give_way_to_another") {
+            continue;
+        }
+        let server = shared_server(flavour)?;
+        server.create_user("latecomer", PASSWORD, AuthPlugin::ServerDefault)?;
+        let config = crate::stage::one_server(server, 1, 2);
+        let late =
+            crate::stage::user(0).replace(&format!("name = \"{USER}\""), "name = \"latecomer\"");
+        let settings = "connect_timeout_server_max = 2000\nlazy_transactions = \"off\"";
+        let proxy = Trunkline::start(&format!("{settings}\n{config}{late}"))?;
+        let (mut first, mut second) = (client(&proxy, "")?, client(&proxy, "")?);
+        for holder in [&mut first, &mut second] {
+            holder.sql("BEGIN")?;
+            holder.sql("SELECT 1")?;
+        }
+        let mut late = proxy.connect("latecomer", PASSWORD, "")?;
+        ensure!(text(&mut late, "SELECT CURRENT_USER()")?.starts_with("latecomer@"));
+        let error = fails(&mut first, "SELECT 2", 1213)?;
+        ensure!(error.contains("pinned_share_max"), "{error}");
+        ensure!(text(&mut second, "SELECT 3")? == "3");
+        second.sql("COMMIT")?;
+    }
     Ok(())
 }

@@ -51,6 +51,7 @@ impl OneUser {
             max_connections: 10,
             transaction_persistent: true,
             transaction_replay: None,
+            commit_outcome: None,
             fast_forward: false,
             active: how & 4 == 0,
             require: Default::default(),

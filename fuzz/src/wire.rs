@@ -178,6 +178,10 @@ pub fn response_relay(data: &[u8]) {
     let known = data.windows(2).position(|two| two == b"\x02\x03").and_then(|at| {
         let begin = at.checked_sub(3)?;
         let [len, 0, 0, ..] = data.get(begin..)? else { return None };
+        // A relay knows what it has read before, and a definition is never empty.
+        if *len == 0 {
+            return None;
+        }
         Some(Rc::<[u8]>::from(data.get(begin..begin + 4 + usize::from(*len))?))
     });
     let relay = || {

@@ -25,7 +25,7 @@ use tokio::{
 use trunkline_stats::ControlFigures;
 use trunkline_topology::Address;
 
-use crate::{Ending, HostgroupTraffic, OfCluster, Runtime};
+use crate::{Ending, HostgroupTraffic, OfCluster, Runtime, service::AdminService};
 
 /// Connections at once; others wait in the kernel's queue.
 const CONNECTIONS_MAX: usize = 8;
@@ -63,6 +63,8 @@ pub enum Order {
     Drain,
     /// Does what SIGHUP does.
     Reload,
+    /// Tells what goes into a bug report: its answer is a JSON object of texts by name.
+    Bundle,
     /// Makes another server of a cluster the writer.
     Switchover {
         /// The cluster.
@@ -99,6 +101,7 @@ impl Order {
             Self::Resume { hostgroup } => format!("RESUME HOSTGROUP {hostgroup}"),
             Self::Drain => "PROXYSQL SHUTDOWN SLOW".to_owned(),
             Self::Reload => "PROXYSQL RELOAD CONFIG".to_owned(),
+            Self::Bundle => "SHOW BUNDLE".to_owned(),
             Self::Switchover { cluster, to, check } => {
                 let check = if *check { "CHECK " } else { "" };
                 let to = to.as_ref().map(|to| format!(" TO '{to}'")).unwrap_or_default();
@@ -230,17 +233,20 @@ impl ControlSocket {
     }
 
     /// Takes orders for as long as the process lives.
-    pub async fn serve(self, runtime: Arc<dyn Runtime>) {
+    ///
+    /// `service` is what answers administrators, where anything does.
+    pub async fn serve(self, runtime: Arc<dyn Runtime>, service: Option<Arc<AdminService>>) {
         let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         loop {
             let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
             match self.listener.accept().await {
                 Ok((stream, _)) => {
                     let (runtime, counts, own) = (Arc::clone(&runtime), self.counts(), self.own);
+                    let service = service.clone();
                     tokio::spawn(async move {
                         let _place = place;
                         // Who asked may have gone; what was ordered is done all the same.
-                        drop(talk(stream, own, &counts, &*runtime).await);
+                        drop(talk(stream, own, &counts, &*runtime, service.as_deref()).await);
                     });
                 }
                 Err(error) => {
@@ -264,6 +270,7 @@ async fn talk(
     own: u32,
     counts: &ControlCounts,
     runtime: &dyn Runtime,
+    service: Option<&AdminService>,
 ) -> io::Result<()> {
     let peer = stream.peer_cred().ok().map(|peer| peer.uid());
     let (input, mut output) = stream.split();
@@ -274,7 +281,10 @@ async fn talk(
         Ok(order) => {
             let account = peer.unwrap_or_default();
             tracing::info!("{} by account {account}, on the control socket", order.statement());
-            let outcome = carry_out(&order, runtime).await;
+            let outcome = match order == Order::Bundle {
+                true => bundled(runtime, service).await,
+                false => carry_out(&order, runtime).await,
+            };
             runtime.audit(crate::service::order_line(&order, account, outcome.is_done));
             outcome
         }
@@ -286,6 +296,16 @@ async fn talk(
     let mut answer = serde_json::to_vec(&outcome)?;
     answer.push(b'\n');
     timeout(MOVE_TIME_MAX, output.write_all(&answer)).await?
+}
+
+/// What goes into a bug report, as JSON.
+async fn bundled(runtime: &dyn Runtime, service: Option<&AdminService>) -> Outcome {
+    let parts = match service {
+        Some(service) => service.bundle().await,
+        None => vec![crate::service::log_part(runtime)],
+    };
+    let object = parts.into_iter().map(|part| (part.name, part.text.into()));
+    Outcome::done(serde_json::Value::Object(object.collect()).to_string())
 }
 
 async fn carry_out(order: &Order, runtime: &dyn Runtime) -> Outcome {
@@ -306,6 +326,8 @@ async fn carry_out(order: &Order, runtime: &dyn Runtime) -> Outcome {
             Outcome::done("")
         }
         Order::Reload => outcome(runtime.reload().await),
+        // It is answered before: it is no order to change anything.
+        Order::Bundle => Outcome::done(""),
         Order::Rejoin { server } => {
             let Ok(server) = server.parse::<Address>() else {
                 return Outcome::refused("that is not the address of a server");
@@ -411,6 +433,7 @@ mod tests {
             Order::Resume { hostgroup },
             Order::Drain,
             Order::Reload,
+            Order::Bundle,
             Order::Rejoin { server: "10.0.0.1:3306".to_owned() },
             Order::Maintenance { server: "10.0.0.1:3306".to_owned(), on: true },
             switchover,

@@ -118,6 +118,11 @@ fn process<'a>(out: &mut Exposition<'a>, report: &'a Report) {
     let control = [("taken", process.control.orders), ("refused", process.control.refused)];
     let control = control.into_iter().map(|(outcome, count)| (outcome.to_owned(), count));
     out.labelled(&metrics::CONTROL_ORDERS, control);
+    let history = &process.history;
+    out.single(&metrics::HISTORY_BYTES, history.bytes);
+    let frames = [("written", history.written), ("lost", history.lost)];
+    let frames = frames.into_iter().map(|(outcome, count)| (outcome.to_owned(), count));
+    out.labelled(&metrics::HISTORY_FRAMES, frames);
 }
 
 /// What is in use of the memory that there is for what comes from outside.

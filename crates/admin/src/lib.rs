@@ -5,8 +5,10 @@
 //! [`service`] (what it is answered), [`port`] (MySQL's protocol around that), [`http`] (the server
 //! and its routes), [`exposition`] (Prometheus's text format), [`status`] (tables for a terminal),
 //! [`control`] (orders on the machine itself), [`glb`] (the control sockets of TCP listeners),
-//! [`scripts`] and [`scheduler`] (programs of others that the tables name).
+//! [`scripts`] and [`scheduler`] (programs of others that the tables name), [`bundle`] (what a bug
+//! report may have).
 
+pub mod bundle;
 pub mod control;
 pub mod event_script;
 pub mod exposition;
@@ -28,6 +30,7 @@ pub use http::{
     console::{Console, serve as serve_console},
     keep_ports, serve,
 };
+pub use proxysql::figures_of;
 pub use source::{
     Answer, ApplyFuture, Ending, FailedLogins, Health, HostgroupTraffic, KillFuture, NotKilled,
     OfCluster, PausedHostgroup, ReportFuture, Runtime, SessionsFuture, StatusSource, Switched,

@@ -72,6 +72,13 @@ impl Figure {
     }
 }
 
+/// ProxySQL's numbers, by their names in `stats_mysql_global`: those that mean something here.
+pub fn figures_of(report: &Report) -> Vec<(String, u64)> {
+    let figures = Figure::all().filter(|figure| !figure.global.is_empty());
+    let figures = figures.filter(|figure| matches!(figure.source, Source::Report(_)));
+    figures.map(|figure| (figure.global.to_owned(), figure.value(report))).collect()
+}
+
 /// The sum of a number over all servers.
 fn servers(report: &Report, of: fn(&ServerRow) -> u64) -> u64 {
     report.servers.iter().map(of).sum()

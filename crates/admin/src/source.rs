@@ -239,6 +239,11 @@ pub trait Runtime: StatusSource {
     /// The hostgroups that are paused.
     fn paused_hostgroups(&self) -> Answer<'_, Vec<PausedHostgroup>>;
 
+    /// The last lines of the log, the oldest first; none where nobody keeps them.
+    fn log_lines(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Ends the process.
     fn stop(&self, ending: Ending);
 }

@@ -46,15 +46,21 @@ pub fn difference(act: &Act, proxied: &[Answer], direct: &[Answer]) -> Option<(S
     Some((shown(proxied), shown(direct)))
 }
 
-/// Whether profiles through the proxy are the last ones of those that there are directly: a server
-/// keeps a number of them, the proxy's own among them.
+/// Whether the profiles of one side are the last ones of the other's. A server keeps a number of
+/// them: through the proxy the proxy's own among them, directly a `KILL`, which the proxy runs on
+/// another connection.
 fn are_last(proxied: &[Answer], direct: &[Answer]) -> bool {
     match (proxied, direct) {
         ([Answer::Rows(proxied)], [Answer::Rows(direct)]) => {
-            !proxied.rows.is_empty() && direct.rows.ends_with(&proxied.rows)
+            ends_alike(&proxied.rows, &direct.rows)
         }
         _ => false,
     }
+}
+
+/// Whether one of two lists that are not empty is the end of the other.
+fn ends_alike(one: &[Vec<u8>], other: &[Vec<u8>]) -> bool {
+    !one.is_empty() && !other.is_empty() && (one.ends_with(other) || other.ends_with(one))
 }
 
 /// Whether the answers differ in nothing but the status flags that they tell.
@@ -214,6 +220,18 @@ mod tests {
         };
         assert!(differ_in_status(&Act::Ping, &ok(0, 2), &ok(0, 3)));
         assert!(!differ_in_status(&Act::Ping, &ok(1, 2), &ok(0, 2)));
+    }
+
+    #[test]
+    fn profiles_may_lack_the_oldest_ones_on_either_side() {
+        let rows = |texts: &[&str]| -> Vec<Vec<u8>> {
+            texts.iter().map(|text| text.as_bytes().to_vec()).collect()
+        };
+        assert!(ends_alike(&rows(&["b", "c"]), &rows(&["a", "b", "c"])));
+        assert!(ends_alike(&rows(&["a", "b", "c"]), &rows(&["b", "c"])));
+        assert!(!ends_alike(&rows(&["a", "c"]), &rows(&["a", "b", "c"])));
+        assert!(!ends_alike(&rows(&["a", "b"]), &rows(&["a", "b", "c"])));
+        assert!(!ends_alike(&rows(&[]), &rows(&["a"])));
     }
 
     #[test]

@@ -1,8 +1,10 @@
-//! zlib and zstd for the compressed protocol: the only user of both libraries.
+//! zlib and zstd for the compressed protocol, and for files: the only user of both libraries.
 //!
 //! One [`Libraries`] serves all connections of a worker, since each compressed packet stands for
 //! itself: a connection costs no compressor of its own.
 #![forbid(unsafe_code)]
+
+mod whole;
 
 use std::fmt;
 
@@ -12,6 +14,8 @@ use zstd::{
     bulk,
     stream::raw::{DParameter, Decoder, Operation},
 };
+
+pub use whole::{crc32, deflated, gzip, inflated};
 
 /// The largest window of a zstd frame that comes in pieces, as a power of 2: one packet's length.
 const WINDOW_LOG_MAX: u32 = 24;

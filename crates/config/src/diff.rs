@@ -234,6 +234,7 @@ impl Item for Arc<User> {
             transaction_persistent,
             lazy_transactions,
             transaction_replay,
+            commit_outcome,
             fast_forward,
             active,
             require,
@@ -254,6 +255,7 @@ impl Item for Arc<User> {
         columns.plain("transaction_persistent", *transaction_persistent, persistent);
         columns.optional("lazy_transactions", *lazy_transactions, new.lazy_transactions);
         columns.unshown("transaction_replay", *transaction_replay != new.transaction_replay);
+        columns.unshown("commit_outcome", *commit_outcome != new.commit_outcome);
         columns.plain("fast_forward", *fast_forward, new.fast_forward);
         columns.plain("active", *active, new.active);
         columns.unshown("require", *require != new.require);

@@ -55,7 +55,7 @@ pub use listen::{ListenAddress, ListenAllow, ListenTls};
 pub use redis::RedisServer;
 pub use settings::{
     AdminTypes, Given, IoDriver, LogFormat, LogLevel, Reload, Setting, StateFile, TlsDefault,
-    TlsVersionMin, control_path,
+    TlsVersionMin, control_path, history_path,
 };
 pub use snapshot::{Hostgroup, Snapshot};
 pub use tcp::{TcpEntry, TcpFront};

@@ -11,6 +11,7 @@ use trunkline_sql::routine::Routines;
 use trunkline_topology::{
     AllowList, LazyTransactions, Origins, PinnedKeys, Secret,
     causal::{CausalFallback, CausalReads},
+    outcome::CommitOutcomes,
 };
 
 use crate::{
@@ -393,6 +394,18 @@ impl SettingValue for Routines {
     }
 }
 
+impl SettingValue for CommitOutcomes {
+    const KIND: &'static str = "off or auto";
+
+    fn read(given: &Given, _: Range) -> Result<Self, Wrong> {
+        Ok(read_text(given)?.parse::<Self>()?)
+    }
+
+    fn show(&self) -> String {
+        self.to_string()
+    }
+}
+
 /// An address that may be switched off with an empty text.
 impl SettingValue for LazyTransactions {
     const KIND: &'static str = "off or begin";
@@ -449,6 +462,19 @@ impl StateFile {
             Self::Path(path) => Some(path.clone()),
         }
     }
+}
+
+/// The folder of the history, given what `state_file` says and the path of the configuration;
+/// `None` where nothing is kept.
+pub fn history_path(state_file: &StateFile, config: &Path) -> Option<PathBuf> {
+    let beside = match state_file {
+        StateFile::Path(path) => path,
+        StateFile::Beside => config,
+        StateFile::Off => return None,
+    };
+    let mut name = beside.as_os_str().to_owned();
+    name.push(".history");
+    Some(PathBuf::from(name))
 }
 
 /// The path of the control socket, given what `control_socket` and `state_file` say and the path of

@@ -13,7 +13,7 @@ use trunkline_rules::{Effects, FastRoutes, RuleSet};
 use trunkline_topology::{
     Address, AllowList, Balance, HostName, HostgroupId, LazyTransactions, Pipeline,
     ReplicationGroup, Server, ServerHealth, ServerKey, ServerState, ServerTls, TlsMode, TlsParams,
-    User, causal::CausalReads,
+    User, causal::CausalReads, outcome::CommitOutcomes,
 };
 
 use crate::{
@@ -61,6 +61,11 @@ pub struct Snapshot {
     pub names_hosts: bool,
     /// Whether somebody's transactions are repeated that are lost.
     pub replays: bool,
+    /// Whether it is found out for somebody what became of a lost `COMMIT`.
+    pub finds_outcomes: bool,
+    /// Whether anybody's transactions are followed by their numbers: for causal reads, or to find
+    /// out what became of them.
+    pub follows_gtids: bool,
     /// Some users, whose way clients with unknown names go.
     stand_ins: Arc<[Arc<User>]>,
     /// Hostgroups that have servers.
@@ -161,6 +166,8 @@ impl Snapshot {
             users: Arc::new(users.collect()),
             names_hosts: names_hosts(&config, &granted),
             replays: replays(&config),
+            follows_gtids: has_causal_reads || finds_outcomes(&config),
+            finds_outcomes: finds_outcomes(&config),
             granted,
             stand_ins,
             homes,
@@ -407,6 +414,11 @@ fn stand_ins(config: &Config, granted: &GrantedUsers) -> Arc<[Arc<User>]> {
 fn replays(config: &Config) -> bool {
     let wants = |user: &Arc<User>| user.transaction_replay == Some(true);
     config.settings.transaction_replay || config.users.iter().any(wants)
+}
+
+fn finds_outcomes(config: &Config) -> bool {
+    let wants = |user: &Arc<User>| user.commit_outcome == Some(CommitOutcomes::Auto);
+    config.settings.commit_outcome == CommitOutcomes::Auto || config.users.iter().any(wants)
 }
 
 fn names_hosts(config: &Config, granted: &GrantedUsers) -> bool {

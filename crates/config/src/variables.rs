@@ -7,6 +7,7 @@ use trunkline_sql::routine::Routines;
 use trunkline_topology::{
     LazyTransactions, Origins, Secret,
     causal::{CausalFallback, CausalReads},
+    outcome::CommitOutcomes,
 };
 
 use crate::{
@@ -205,6 +206,11 @@ settings! {
     /// configuration file's path with `.state` behind it; empty keeps nothing.
     state_file: StateFile = StateFile::Beside, Range::All, "", Restart, "0.1.0";
 
+    /// How large the files with the numbers of the past may be, all together. They are in a folder
+    /// that is the state file's path with `.history` behind it. 0, or an empty `state_file`, keeps
+    /// nothing.
+    history_size_mb: u64 = 200, Range::Numbers(0, 1_000_000), "MB", Restart, "0.1.0";
+
     /// The Unix socket by which `trunkline kill`, `pause`, `resume`, `drain` and `reload` reach the
     /// proxy without a token: the proxy's own account and root may, nobody else. `auto` is the
     /// state file's path, or, without one, the configuration's, with `.control` behind it; empty
@@ -387,6 +393,13 @@ settings! {
     /// and the queue. After that it is answered with an error that names the cause.
     connect_timeout_server_max: u64 = 10_000, Range::Numbers(10, 3_600_000), "ms", Live, "0.1.0";
 
+    /// The most of a server's `max_connections` that idle sessions of one user may hold while
+    /// statements of others have waited for half of `connect_timeout_server_max`: beyond that the
+    /// one that has rested longest loses its connection, and with it its transaction, temporary
+    /// tables and locks; its next statement is answered with error 1213 if only a transaction was
+    /// lost, else with 2013. With 100 none does.
+    pinned_share_max: u32 = 90, Range::Numbers(1, 100), "percent", Live, "0.1.0";
+
     /// How long statements, logins and connections of users with `fast_forward` are held while the
     /// writers' hostgroup of a cluster has no writer. After that, or if `queue_max` are held
     /// already, they are answered with an error that says so. A `[[cluster]]` may have a
@@ -435,6 +448,15 @@ settings! {
     /// Whether a transaction that can be repeated is, where its server says that it is the victim
     /// of a deadlock (1213), or has waited too long for a lock (1205).
     transaction_replay_on_deadlock: bool = false, Range::All, "", Live, "0.1.0";
+
+    /// What a client is told whose server connection is lost between a `COMMIT`, or a write in
+    /// autocommit, and its answer. `auto`: the proxy asks the servers whether it was carried out,
+    /// where the account may mark its connections for that; `off`: 2013. A `[[user]]` may have its
+    /// own word on it.
+    commit_outcome: CommitOutcomes = CommitOutcomes::Off, Range::All, "", Live, "0.1.0";
+
+    /// The longest that a client waits until it is known what became of its `COMMIT`.
+    commit_outcome_timeout: u64 = 10_000, Range::Numbers(100, 600_000), "ms", Live, "0.1.0";
 
     /// How long every statement is held back before it goes its way; a rule's `delay` is added.
     default_query_delay: u64 = 0, Range::Numbers(0, 3_600_000), "ms", Live, "0.1.0";

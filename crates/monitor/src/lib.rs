@@ -6,7 +6,8 @@
 //! clients are greeted with because of it), [`watch`] (the two loops that keep both up to date),
 //! [`grants`] (users as servers have them), [`asking`] (passwords that only servers can check),
 //! [`lag`] (replicas that lag too much), [`follow`] (what replicas show), [`roles`] (who writes
-//! and who reads in a cluster), [`naming`] (what clients' hosts are called), [`check`]
+//! and who reads in a cluster), [`naming`] (what clients' hosts are called), [`outcomes`] (what
+//! became of lost `COMMIT`s), [`check`]
 //! (whether servers of TCP listeners can be connected to), [`dictionary`] (what names mean),
 //! [`changes`] (what transactions of a cluster have changed), [`examine`](mod@examine) (what `trunkline doctor` asks of servers).
 #![forbid(unsafe_code)]
@@ -35,6 +36,8 @@ pub mod roles;
 
 pub mod naming;
 
+pub mod outcomes;
+
 mod conversation;
 
 pub mod changes;
@@ -57,6 +60,7 @@ pub use knowledge::{Facts, Knowledge, StateFileError};
 pub use lag::keep_measuring_lag;
 pub use learn::{Account, LearnError, Learned, learn};
 pub use naming::{HostQuestion, SystemResolver, keep_naming};
+pub use outcomes::{LostThread, OutcomeQuestion, keep_finding};
 pub use pings::keep_pinging;
 pub use resolve::{Resolution, resolve};
 pub use roles::{

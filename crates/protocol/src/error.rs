@@ -119,6 +119,8 @@ kinds! {
     WrongArguments = 1210 b"HY000" Client Useless,
     /// A transaction was lost with its server connection before its end was sent: it is rolled
     /// back, and the session goes on. The transaction can be begun again.
+    /// With `commit_outcome = "auto"`: the answer to a `COMMIT` or a write was lost, and the
+    /// servers say that it was not carried out.
     RolledBack = 1213 b"40001" Server Safe,
     /// A limit on a user's connections, or on how often a statement may run.
     LimitReached = 1226 b"42000" Operator Safe,
@@ -146,6 +148,8 @@ kinds! {
     /// The session has ended itself by `KILL` (MariaDB).
     KilledItself = 1927 b"70100" Client Safe,
     /// The server was lost while the statement ran.
+    /// With `commit_outcome = "auto"`, the text says of a write if it is known to have been carried
+    /// out.
     ConnectionLost = 2013 b"HY000" Server MayBeDone,
     /// What the session held on a server is lost with its connection (a transaction, a temporary
     /// table, a user variable, …), or the id of its last row; the session ends where more depends

@@ -11,9 +11,9 @@ use trunkline_net::{Events, Keepalive, Listener, Poller, TlsSetup, Token};
 use trunkline_worker::{Now, Worker, WorkerOptions, shell::Shell};
 
 use crate::{
-    CatalogQuestion, HostQuestion, LoginQuestion, Mail, UserQuestion, event_log::EventLog,
-    mailbox::Postbox, outside::Outside, passwords::PasswordThread, shared_cache::SharedCacheThread,
-    sockets::Socket, students::StudentThread,
+    CatalogQuestion, HostQuestion, LoginQuestion, Mail, OutcomeQuestion, UserQuestion,
+    event_log::EventLog, mailbox::Postbox, outside::Outside, passwords::PasswordThread,
+    shared_cache::SharedCacheThread, sockets::Socket, students::StudentThread,
 };
 
 /// Events taken from the kernel in one wait.
@@ -42,6 +42,7 @@ pub(crate) struct Parts {
     pub look_up_user: Arc<dyn Fn(UserQuestion) + Send + Sync>,
     pub look_up_host: Arc<dyn Fn(HostQuestion) + Send + Sync>,
     pub ask_catalog: Arc<dyn Fn(CatalogQuestion) + Send + Sync>,
+    pub find_outcome: Arc<dyn Fn(OutcomeQuestion) + Send + Sync>,
     pub events: EventLog,
     pub started: Instant,
 }

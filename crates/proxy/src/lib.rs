@@ -28,7 +28,8 @@ pub use machine::memory_of_machine;
 use mailbox::Mail;
 pub use pauses::Pause;
 pub use plane::{
-    CatalogQuestion, DataPlane, HostQuestion, LoginQuestion, PlaneOptions, UserQuestion,
+    CatalogQuestion, DataPlane, HostQuestion, LoginQuestion, OutcomeQuestion, PlaneOptions,
+    UserQuestion,
 };
 pub use trunkline_net::{TlsFolders, TlsSetup};
 pub use trunkline_worker::{KillAnswer, KillScope};

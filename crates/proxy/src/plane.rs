@@ -19,7 +19,9 @@ use trunkline_net::{Keepalive, Listener, Poller, TlsSetup, remove_unix_paths};
 use trunkline_protocol::packet::greeting::Greeting;
 use trunkline_stats::{DigestQuery, DigestRow, Inventory, Report, SessionList, SessionQuery};
 use trunkline_topology::{HostAnswer, HostgroupId, Origin, Secret};
-use trunkline_worker::{CatalogAsk, KillAnswer, KillScope, Shared, Worker, WorkerOptions};
+use trunkline_worker::{
+    CatalogAsk, KillAnswer, KillScope, OutcomeAsk, OutcomeFound, Shared, Worker, WorkerOptions,
+};
 
 use crate::{
     Mail,
@@ -59,6 +61,17 @@ pub struct PlaneOptions {
     pub catalog: Arc<Catalog>,
     /// Called by workers that want to know what names mean. Must return at once.
     pub ask_catalog: Arc<dyn Fn(CatalogQuestion) + Send + Sync>,
+    /// Called by workers that want to know what became of a `COMMIT`. Must return at once, and
+    /// answer within the time that the question names.
+    pub find_outcome: Arc<dyn Fn(OutcomeQuestion) + Send + Sync>,
+}
+
+/// A `COMMIT` whose answer was lost.
+pub struct OutcomeQuestion {
+    /// Which.
+    pub ask: Box<OutcomeAsk>,
+    /// Takes what was found to the worker.
+    pub answer: Box<dyn FnOnce(OutcomeFound) + Send>,
 }
 
 /// Names that somebody wants to know.
@@ -205,6 +218,7 @@ impl DataPlane {
                 look_up_user: Arc::clone(&options.look_up_user),
                 look_up_host: Arc::clone(&options.look_up_host),
                 ask_catalog: Arc::clone(&options.ask_catalog),
+                find_outcome: Arc::clone(&options.find_outcome),
                 events: plane.events.clone(),
                 shared: Arc::clone(&plane.shared),
             };
@@ -572,6 +586,7 @@ struct Start {
     look_up_user: Arc<dyn Fn(UserQuestion) + Send + Sync>,
     look_up_host: Arc<dyn Fn(HostQuestion) + Send + Sync>,
     ask_catalog: Arc<dyn Fn(CatalogQuestion) + Send + Sync>,
+    find_outcome: Arc<dyn Fn(OutcomeQuestion) + Send + Sync>,
     events: EventLog,
     shared: Arc<Shared>,
 }
@@ -609,6 +624,7 @@ impl Start {
             look_up_user: self.look_up_user,
             look_up_host: self.look_up_host,
             ask_catalog: self.ask_catalog,
+            find_outcome: self.find_outcome,
             events: self.events,
             started: self.started,
         };

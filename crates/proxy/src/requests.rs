@@ -7,7 +7,7 @@ use trunkline_cache::Waiter;
 use trunkline_worker::{CatalogAsk, ClientId, Worker, by_worker, shell::Request};
 
 use crate::{
-    CatalogQuestion, HostQuestion, LoginQuestion, UserQuestion, event_log::Log,
+    CatalogQuestion, HostQuestion, LoginQuestion, OutcomeQuestion, UserQuestion, event_log::Log,
     mailbox::WorkerMail, outside::Outside, passwords::Job,
 };
 
@@ -47,6 +47,13 @@ impl Outside {
                     own.send(WorkerMail::HostNamed(addr, answer));
                 });
                 (self.parts.look_up_host)(HostQuestion { addr, answer });
+            }
+            Request::FindOutcome(ask) => {
+                let (own, client) = (own(), ask.client);
+                let answer = Box::new(move |found| {
+                    own.send(WorkerMail::OutcomeFound(client, Box::new(found)));
+                });
+                (self.parts.find_outcome)(OutcomeQuestion { ask, answer });
             }
             Request::Study(study) => self.parts.students.study(study),
             Request::AskCatalog(ask) => self.ask_catalog(ask),

@@ -395,6 +395,26 @@ counters! {
             "Transactions with a mode or level of their own, or that nobody has seen begin."
         replays_unfit_size: "trunkline_transaction_replay_refusals_total", reason = "size";
             "Transactions that are longer than what is kept."
+        commit_outcomes_committed: "trunkline_commit_outcomes_total", outcome = "committed";
+            "COMMITs and writes in autocommit whose answer was lost, by what the proxy found out. Committed: a COMMIT was answered with OK, a write with an error that says so."
+        commit_outcomes_undone: "trunkline_commit_outcomes_total", outcome = "not_committed";
+            "COMMITs and writes in autocommit whose answer was lost and that were not carried out: 1213, or a repetition."
+        commit_outcomes_unmarked: "trunkline_commit_outcomes_unknown_total", cause = "no_mark";
+            "COMMITs and writes in autocommit whose answer was lost and of which nobody knows whether they were carried out (2013), by cause. Here: their connection had no mark; the account may not set one, or there was none left."
+        commit_outcomes_statement: "trunkline_commit_outcomes_unknown_total", cause = "statement";
+            "Lost statements that are no plain COMMIT and no plain write."
+        commit_outcomes_doubt: "trunkline_commit_outcomes_unknown_total", cause = "doubt";
+            "Those behind a statement that failed on the same connection and may have committed something."
+        commit_outcomes_rights: "trunkline_commit_outcomes_unknown_total", cause = "rights";
+            "Those whose server did not let the account end its own connection, or be asked."
+        commit_outcomes_unlogged: "trunkline_commit_outcomes_unknown_total", cause = "not_logged";
+            "Those whose server does not log everything."
+        commit_outcomes_history: "trunkline_commit_outcomes_unknown_total", cause = "history";
+            "Those whose server lacked transactions that it had told of."
+        commit_outcomes_time: "trunkline_commit_outcomes_unknown_total", cause = "time";
+            "Those that no server has told of within commit_outcome_timeout."
+        commit_outcomes_busy: "trunkline_commit_outcomes_unknown_total", cause = "busy";
+            "Those that were not asked for, as too many were."
         server_connections_abandoned: "trunkline_backend_connections_abandoned_total";
             "Server connections closed as the answer to a client that had gone did not end in time."
         server_connections_reset:
@@ -425,6 +445,8 @@ counters! {
             "Connects to servers that could not be begun, as the machine had no descriptors, memory or ports."
         silent_connections_left: "trunkline_backend_silent_connections_left_total";
             "Connections to servers that answered nothing any more, closed for their reads to be answered by others."
+        pinned_sessions_gave_way: "trunkline_sessions_gave_way_total";
+            "Idle sessions that lost their server connection, as their user's held more than pinned_share_max while others waited."
         servers_ejected: "trunkline_backend_ejections_total";
             "Times that a worker took a server out as it did much worse than the others of its hostgroup."
         servers_readmitted: "trunkline_backend_readmissions_total";

@@ -38,8 +38,8 @@ pub use kernel::KernelFigures;
 pub use mirror::{MirrorRow, MirrorSample, MirrorSums};
 pub use report::{
     AdminFigures, CacheFigures, CacheSums, CatalogFigures, CommandRow, Configuration, Connections,
-    ControlFigures, HttpFigures, LimitSums, LostLines, MemoryFigures, Process, Report, ServerRow,
-    WorkerRow,
+    ControlFigures, HistoryFigures, HttpFigures, LimitSums, LostLines, MemoryFigures, Process,
+    Report, ServerRow, WorkerRow,
 };
 pub use sessions::{HeldConn, SessionList, SessionQuery, SessionRow};
 pub use sketch::LatencySketch;

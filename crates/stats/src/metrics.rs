@@ -139,6 +139,10 @@ metrics! {
         "Statements of users of statistics that took more than they may (limit), or waited too long for another one of the same user (busy)."
     LOG_LINES_LOST: Counter "trunkline_log_lines_lost_total" ["log"]
         "Lines of the query log (query) and the audit log (audit), and entries of the slow log (slow), that could not be written: the disk is full, or fails."
+    HISTORY_BYTES: Gauge "trunkline_history_bytes" []
+        "Bytes of the files of the history (history_size_mb)."
+    HISTORY_FRAMES: Counter "trunkline_history_frames_total" ["outcome"]
+        "Frames of ten seconds that were written to the history, and those lost since the disk is full, fails or is too slow."
     CONTROL_ORDERS: Counter "trunkline_control_orders_total" ["outcome"]
         "Orders on the control socket: taken, or refused because of the account, the process that was meant, or their form."
     HTTP_CONNECTIONS: Gauge "trunkline_http_connections" []

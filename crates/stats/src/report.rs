@@ -129,6 +129,8 @@ pub struct Process {
     pub admin: AdminFigures,
     /// Lines of the query log and the audit log that could not be written.
     pub lost_lines: LostLines,
+    /// Numbers of the past.
+    pub history: HistoryFigures,
     /// The control socket, and who gives orders there.
     pub control: ControlFigures,
     /// How many connections ask over HTTP, and what was refused there.
@@ -205,6 +207,18 @@ pub struct LostLines {
     pub slow: u64,
     /// Of the audit log.
     pub audit: u64,
+}
+
+/// The history, and what came of it since the start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HistoryFigures {
+    /// Bytes of its files.
+    pub bytes: u64,
+    /// Frames of ten seconds that were written.
+    pub written: u64,
+    /// Those that could not be.
+    pub lost: u64,
 }
 
 /// The control socket, and what came of orders there since the start.

@@ -7,7 +7,7 @@ const EXPONENT_END: u32 = 26;
 /// Two buckets for each power of two between, and those two.
 const BUCKETS: usize = (EXPONENT_END - EXPONENT_BEGIN) as usize * 2 + 2;
 
-const _: () = assert!(size_of::<LatencySketch>() <= 192);
+const _: () = assert!(size_of::<LatencySketch>() <= 192 && BUCKETS <= u8::MAX as usize);
 
 /// Counts of durations in µs, in buckets half as wide as their power of two.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -49,6 +49,24 @@ impl LatencySketch {
             *count = count.saturating_sub(less);
         }
         since
+    }
+
+    /// The counts of all buckets, those of the shortest durations first.
+    pub fn counts(&self) -> impl Iterator<Item = u32> + '_ {
+        self.0.iter().copied()
+    }
+
+    /// The number of the bucket that a duration is counted in.
+    pub fn bucket_of(us: u64) -> u8 {
+        u8::try_from(bucket(us)).unwrap_or(u8::MAX)
+    }
+
+    /// The middle of a bucket, µs; of the last one, where it begins.
+    pub fn middle_of(bucket: u8) -> u64 {
+        match usize::from(bucket) {
+            bucket if bucket >= BUCKETS - 1 => 1 << EXPONENT_END,
+            bucket => middle(bucket),
+        }
     }
 
     /// How many durations were counted.

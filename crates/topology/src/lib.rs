@@ -15,6 +15,7 @@ mod lag;
 mod lazy;
 mod network;
 mod origin;
+pub mod outcome;
 mod outlier;
 mod pinned;
 mod pipeline;

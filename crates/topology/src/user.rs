@@ -6,6 +6,7 @@ use trunkline_protocol::auth::parsec;
 
 use crate::{
     AllowList, HostgroupId, LazyTransactions, Secret, TlsRequirement, causal::CausalReads,
+    outcome::CommitOutcomes,
 };
 
 /// A user's password as the configuration holds it.
@@ -164,6 +165,8 @@ pub struct User {
     pub lazy_transactions: Option<LazyTransactions>,
     /// Whether its transactions are repeated that are lost; `None` as the setting says.
     pub transaction_replay: Option<bool>,
+    /// Whether it is found out what became of a lost `COMMIT`; `None` as the setting says.
+    pub commit_outcome: Option<CommitOutcomes>,
     /// Whether bytes go straight through to one dedicated connection after authentication.
     pub fast_forward: bool,
     /// An inactive user is refused like an unknown one.
@@ -197,6 +200,7 @@ impl User {
             transaction_persistent: true,
             lazy_transactions: None,
             transaction_replay: None,
+            commit_outcome: None,
             fast_forward: false,
             active: true,
             require: TlsRequirement::None,

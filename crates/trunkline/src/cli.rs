@@ -27,6 +27,10 @@ pub enum Command {
     Check(CheckArgs),
     /// Look at the configuration, its servers and this machine, and say what is dangerous
     Doctor(DoctorArgs),
+    /// Make one archive for a bug report, without secrets
+    Bundle(BundleArgs),
+    /// Say what changed between two times, as one HTML file; nothing needs to be running
+    Report(ReportArgs),
     /// Show the numbers of a running proxy
     Status(StatusArgs),
     /// Show the sessions of a running proxy, and what holds them on server connections
@@ -357,6 +361,47 @@ pub struct DoctorArgs {
     /// The configuration file, or a database
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub struct BundleArgs {
+    #[command(flatten)]
+    pub reach: ReachArgs,
+    /// Ask no servers
+    #[arg(long)]
+    pub without_servers: bool,
+    /// How long a server may take to answer, seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 5,
+        value_parser = clap::value_parser!(u64).range(1..=300))]
+    pub timeout: u64,
+    /// The archive [default: trunkline-bundle-UNIXTIME.tar.gz here]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct ReportArgs {
+    /// The configuration file of the proxy
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["data_dir", "history"])]
+    pub config: Option<PathBuf>,
+    /// The folder of the proxy's database
+    #[arg(short = 'D', long = "datadir", value_name = "FOLDER", conflicts_with = "history")]
+    pub data_dir: Option<PathBuf>,
+    /// The folder of the history itself
+    #[arg(long, value_name = "FOLDER")]
+    pub history: Option<PathBuf>,
+    /// When it begins: `2026-11-28 10:00` (UTC), Unix seconds, or `2h` for two hours ago
+    #[arg(long, value_name = "TIME")]
+    pub from: String,
+    /// When it ends
+    #[arg(long, value_name = "TIME", default_value = "now")]
+    pub to: String,
+    /// When the time of the same length begins that it is compared with [default: right before]
+    #[arg(long, value_name = "TIME")]
+    pub compare: Option<String>,
+    /// The file [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
 }
 
 /// Which proxy is asked.

@@ -27,15 +27,29 @@ use crate::{
 
 /// Looks, and shows what was found. The exit code says whether anything is dangerous.
 pub fn run(args: &DoctorArgs) -> Result<ExitCode> {
-    let file = ConfigFile::new(&args.file);
-    let read = read_any(&file).map_err(|errors| anyhow!(errors.join("\n")))?;
+    let (facts, found) = look(&ConfigFile::new(&args.file), Duration::from_secs(args.timeout))?;
+    match args.json {
+        true => show_json(&facts, &found),
+        false => show(&text(&facts, &found)),
+    }
+    let is_dangerous = found.iter().any(|finding| finding.danger == Danger::Severe);
+    Ok(if is_dangerous { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Looks, and says what was found, for people. A server may take `time_max` to answer.
+pub fn findings(file: &ConfigFile, time_max: Duration) -> Result<String> {
+    let (facts, found) = look(file, time_max)?;
+    Ok(text(&facts, &found))
+}
+
+fn look(file: &ConfigFile, time_max: Duration) -> Result<(Facts, Vec<Finding>)> {
+    let read = read_any(file).map_err(|errors| anyhow!(errors.join("\n")))?;
     let tls = TlsSetup::load(&read.config, &file.tls_folders(), None);
     let tls = Arc::new(tls.map_err(|errors| anyhow!(errors.join("\n")))?);
     let mut warnings = read.warnings;
     warnings.extend(tls.warnings().iter().cloned());
     let snapshot = read.config.clone().snapshot(None);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let time_max = Duration::from_secs(args.timeout);
     let servers = runtime.block_on(servers(snapshot.clone(), &tls, time_max))?;
     let facts = Facts {
         warnings,
@@ -45,12 +59,7 @@ pub fn run(args: &DoctorArgs) -> Result<ExitCode> {
         servers,
     };
     let found = trunkline_doctor::examine(&facts);
-    match args.json {
-        true => show_json(&facts, &found),
-        false => show(&text(&facts, &found)),
-    }
-    let is_dangerous = found.iter().any(|finding| finding.danger == Danger::Severe);
-    Ok(if is_dangerous { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok((facts, found))
 }
 
 fn settings(config: &Config, snapshot: &Snapshot) -> Settings {

@@ -1,9 +1,9 @@
 //! The `trunkline` command. What it does is wired together here and done in the other crates.
 //!
 //! Reading order: [`cli`] (the command line), [`config_file`] (the file that all commands read),
-//! then one module for each command or family of them: [`check`], [`doctor`], [`explain`],
-//! [`status`], [`sessions`], [`topology`], [`changes`], [`top`], [`lists`], [`orders`], [`import`],
-//! [`describe`], [`serve`]; [`paint`] has the colours.
+//! then one module for each command or family of them: [`bundle`], [`check`], [`doctor`],
+//! [`explain`], [`report`], [`status`], [`sessions`], [`topology`], [`changes`], [`top`], [`lists`],
+//! [`orders`], [`import`], [`describe`], [`serve`]; [`paint`] has the colours.
 
 mod allocator;
 mod changes;
@@ -11,6 +11,7 @@ mod cli;
 
 mod config_file;
 
+mod bundle;
 mod check;
 mod describe;
 mod doctor;
@@ -19,6 +20,7 @@ mod import;
 mod lists;
 mod orders;
 mod paint;
+mod report;
 mod sessions;
 mod status;
 mod top;
@@ -40,6 +42,8 @@ fn main() -> ExitCode {
         Command::Serve(args) => return serve::run(args),
         Command::Check(args) => check::run(&args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Bundle(args) => bundle::run(&args),
+        Command::Report(args) => report::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Sessions(args) => sessions::run(&args),
         Command::Top(args) => top::run(&args),

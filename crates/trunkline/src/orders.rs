@@ -77,24 +77,29 @@ pub fn run_maintenance(args: &MaintenanceArgs) -> Result<ExitCode> {
 }
 
 fn run(reach: &ReachArgs, is_json: bool, order: Order) -> Result<ExitCode> {
-    let token = match &reach.token {
-        Some(token) => Some(token.clone()),
-        None if reach.socket.is_none() => env::var("TRUNKLINE_TOKEN").ok(),
-        None => None,
-    };
-    let info = match token {
-        Some(token) => ask_api(reach, &token, &order)?,
-        None => match Found::of(reach)? {
-            Found::Socket { path, process } => ask_socket(&path, Request { process, order })?,
-            Found::Token(token) => ask_api(reach, &token, &order)?,
-        },
-    };
+    let info = ask(reach, order)?;
     match (is_json, info.as_str()) {
         (true, info) => show(&format!("{}\n", json!({ "info": info }))),
         (false, "") => show("done\n"),
         (false, info) => show(&format!("{info}\n")),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Has a proxy carry out an order; what it says of it.
+pub fn ask(reach: &ReachArgs, order: Order) -> Result<String> {
+    let token = match &reach.token {
+        Some(token) => Some(token.clone()),
+        None if reach.socket.is_none() => env::var("TRUNKLINE_TOKEN").ok(),
+        None => None,
+    };
+    match token {
+        Some(token) => ask_api(reach, &token, &order),
+        None => match Found::of(reach)? {
+            Found::Socket { path, process } => ask_socket(&path, Request { process, order }),
+            Found::Token(token) => ask_api(reach, &token, &order),
+        },
+    }
 }
 
 /// How the proxy can be reached.
@@ -204,7 +209,8 @@ fn time_max(order: &Order) -> Duration {
         | Order::Drain
         | Order::Rejoin { .. }
         | Order::Maintenance { .. }
-        | Order::Reload => ANSWER_TIME_MAX,
+        | Order::Reload
+        | Order::Bundle => ANSWER_TIME_MAX,
     }
 }
 
@@ -245,10 +251,28 @@ fn ask_api(reach: &ReachArgs, token: &str, order: &Order) -> Result<String> {
         let message = message.unwrap_or("it says no more");
         bail!("{url} refuses (status {code}): {message}");
     }
-    if matches!(order, Order::Switchover { .. }) {
-        return rows_of(&answer);
+    match order {
+        Order::Switchover { .. } => return rows_of(&answer),
+        Order::Bundle => return Ok(files_of(&answer)),
+        Order::Kill { .. }
+        | Order::Pause { .. }
+        | Order::Resume { .. }
+        | Order::Drain
+        | Order::Reload
+        | Order::Rejoin { .. }
+        | Order::Maintenance { .. } => {}
     }
     Ok(answer.get("info").and_then(Value::as_str).unwrap_or_default().to_owned())
+}
+
+/// The rows of `SHOW BUNDLE` as the object that the control socket answers with.
+fn files_of(answer: &Value) -> String {
+    let rows = answer.get("rows").and_then(Value::as_array).into_iter().flatten();
+    let files = rows.filter_map(|row| {
+        let text = |name: &str| row.get(name).and_then(Value::as_str);
+        Some((text("file")?.to_owned(), Value::from(text("content")?)))
+    });
+    Value::Object(files.collect()).to_string()
 }
 
 /// Steps, or what a check found, as lines; an error if something is in the way.

@@ -19,6 +19,7 @@ pub(crate) mod limits;
 mod log;
 mod notify;
 mod questions;
+mod recorder;
 mod reporter;
 mod signals;
 

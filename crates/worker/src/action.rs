@@ -5,10 +5,11 @@ use std::{net::IpAddr, sync::Arc};
 use trunkline_cache::{SharedAsk, SharedStore};
 use trunkline_catalog::Name;
 use trunkline_pool::ConnId;
-use trunkline_protocol::{Reader, auth::parsec::Derivation};
+use trunkline_protocol::{Reader, auth::parsec::Derivation, packet::greeting::Flavor};
 use trunkline_session::Credential;
 use trunkline_topology::{
     HostName, HostgroupId, Origin, Secret, Server, ServerKey, TlsOffer, TlsParams,
+    outcome::{CommitMark, Outcome},
 };
 
 use crate::{
@@ -170,6 +171,8 @@ pub enum Action {
     /// Find out what these names mean, put it into the catalog, settle them there, and answer who
     /// waited with `catalog_told`.
     AskCatalog(Box<CatalogAsk>),
+    /// Find out what became of a `COMMIT`; answer with `outcome_found`.
+    FindOutcome(Box<OutcomeAsk>),
     /// Read a long text, with this worker's [`Student`](crate::Student), and answer with `studied`.
     Study(Box<Study>),
     /// Ask the other workers for an idle connection to this server: the global cap is reached.
@@ -254,6 +257,41 @@ pub struct CatalogAsk {
     pub credential: Credential,
     /// When it was asked, ms on the workers' clock.
     pub asked_ms: u64,
+}
+
+/// A `COMMIT`, or a write in autocommit, whose answer was lost.
+#[derive(Debug, Clone)]
+pub struct OutcomeAsk {
+    /// Who waits to be told.
+    pub client: ClientId,
+    /// The server that it was sent to.
+    pub server: Arc<Server>,
+    /// What that calls the connection.
+    pub thread: u32,
+    /// How old the connection is at least, ms.
+    pub age_ms: u64,
+    /// Its family.
+    pub flavor: Flavor,
+    /// What its transactions are known by.
+    pub mark: CommitMark,
+    /// The account's name on servers.
+    pub user: String,
+    /// What the account logs in with.
+    pub credential: Credential,
+    /// The longest that is waited, ms.
+    pub time_max_ms: u64,
+}
+
+/// What was found out.
+#[derive(Debug, Clone)]
+pub struct OutcomeFound {
+    /// What became of it.
+    pub outcome: Outcome,
+    /// The server.
+    pub server: ServerKey,
+    /// What connections there may have again; `None` where it is not known what is committed under
+    /// it.
+    pub mark: Option<CommitMark>,
 }
 
 /// A line for the log, with the fields that name the thing.

@@ -9,13 +9,14 @@ pub(crate) mod order;
 pub(crate) mod session;
 #[cfg(test)]
 mod tests;
+mod unheard;
 
 use trunkline_topology::{
     causal::{CausalBoard, OriginId},
     gtid::Origin,
 };
 
-use crate::ClientId;
+use crate::{ClientId, servers::unheard::LostWrites};
 
 /// Origins whose numbers a worker remembers.
 const REMEMBERED_MAX: usize = 32;
@@ -25,6 +26,8 @@ const REMEMBERED_MAX: usize = 32;
 pub(crate) struct CausalWaits {
     /// Clients whose read waits for a replica. Some may wait no more.
     pub(crate) waiting: Vec<ClientId>,
+    /// Writes that may be under way on servers whose connections have gone.
+    pub(crate) lost: LostWrites,
     /// Numbers of origins that were asked for.
     origins: Vec<(Origin, OriginId)>,
 }

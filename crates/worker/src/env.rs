@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use trunkline_config::Snapshot;
 use trunkline_protocol::packet::greeting::Greeting;
+use trunkline_topology::outcome::CommitOutcomes;
 
 use crate::{Shared, WorkerOptions, clients::client::Session, time::Clock};
 
@@ -48,6 +49,12 @@ impl Env {
             is_stopped: false,
             offers_tls: false,
         }
+    }
+
+    /// Whether it is found out for a session what became of a lost `COMMIT`.
+    pub(crate) fn wants_outcome(&self, session: &Session) -> bool {
+        let by_default = self.snapshot.settings.commit_outcome;
+        session.login.user.commit_outcome.unwrap_or(by_default) == CommitOutcomes::Auto
     }
 
     /// Whether a session's transactions are repeated that are lost with their connection.

@@ -9,7 +9,7 @@ use trunkline_protocol::packet::greeting::Greeting;
 use trunkline_topology::{HostAnswer, HostgroupId, Secret, ServerKey, TlsFacts};
 
 use crate::{
-    ClientId, KillAnswer, KillAsker, KillRequest, MovedClient, Side, Studied, Worker,
+    ClientId, KillAnswer, KillAsker, KillRequest, MovedClient, OutcomeFound, Side, Studied, Worker,
     action::Peer,
     clients::client::Client,
     effects::Wake,
@@ -207,6 +207,11 @@ impl Worker {
     /// The control plane has said what it could of names that these clients wait for.
     pub fn catalog_told(&mut self, clients: Vec<ClientId>) {
         self.after(|worker| worker.commands.on_catalog_told(clients))
+    }
+
+    /// The control plane has found out what became of a client's `COMMIT`, or has not.
+    pub fn outcome_found(&mut self, id: ClientId, found: OutcomeFound) {
+        self.after(|worker| worker.commands.exchange.on_outcome_found(id, found))
     }
 
     /// A long text of a client's has been read.

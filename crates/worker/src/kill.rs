@@ -341,6 +341,10 @@ impl Exchange {
     /// Interrupts what a client has under way, unless a server runs it: then that is told on which
     /// connection, and behind how many bytes.
     fn interrupt(&mut self, client: &mut Client) -> Option<(ConnId, Option<u64>)> {
+        if client.awaits_outcome() {
+            // It was sent, and to say that it was interrupted might be untrue.
+            return None;
+        }
         match &mut client.phase {
             Phase::Running(statement) => match statement.stage {
                 Stage::Held(_) | Stage::Queued | Stage::Returning => {
@@ -408,7 +412,8 @@ impl Exchange {
         let waits = client.waits_for_repetition();
         let may_be_done = matches!(&client.phase, Phase::Running(statement)
             if matches!(statement.stage, Stage::Sent(_)) && !statement.meaning.is_read)
-            && waits.is_none();
+            && waits.is_none()
+            || client.awaits_outcome();
         let is_shared = matches!(&client.phase,
             Phase::Running(statement) if matches!(statement.stage, Stage::Shared(_)));
         let logs_in = running_seq.filter(|seq| *seq != 1);

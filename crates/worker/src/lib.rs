@@ -87,7 +87,7 @@ mod servers;
 
 mod clients;
 
-pub use action::{Action, CatalogAsk, LogLine, Peer, Side};
+pub use action::{Action, CatalogAsk, LogLine, OutcomeAsk, OutcomeFound, Peer, Side};
 pub use clients::client::ClientId;
 pub use exchange::query_log::{QueryEvent, SessionEvent};
 pub use kill::{KillAnswer, KillAsker, KillRequest, KillScope};

@@ -225,6 +225,11 @@ impl Exchange {
                 self.free_if_quiet(conn);
                 self.dump_when_quiet(conn);
             }
+            Owner::Mark => {
+                self.core.marked(conn, outcome.error.as_ref());
+                self.free_if_quiet(conn);
+                self.dump_when_quiet(conn);
+            }
             Owner::Defaults => {
                 self.core.defaults_told(conn, &outcome);
                 self.free_if_quiet(conn);

@@ -9,6 +9,7 @@ pub(crate) mod dirt;
 mod handover;
 mod hold;
 mod kills;
+pub(crate) mod marks;
 mod opening;
 mod reset;
 mod resting;
@@ -16,6 +17,7 @@ mod sessions;
 mod state;
 mod traces;
 pub(crate) mod trackers;
+pub(crate) mod unheard;
 mod writing;
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
@@ -34,6 +36,7 @@ use crate::{
     servers::conn::{AccountKey, Conn},
     servers::credentials::PasswordTurns,
     servers::handover::Ask,
+    servers::marks::Marks,
     servers::trackers::Lists,
     statement::sql_modes::DefaultModes,
     table::Table,
@@ -65,6 +68,8 @@ pub(crate) struct Servers {
 pub(crate) struct ServerLogins {
     pub(crate) accounts: Accounts,
     pub(crate) password_turns: PasswordTurns,
+    /// What transactions of connections are known by.
+    pub(crate) marks: Marks,
     /// Why the last connection to each hostgroup did not come up, until one does.
     pub(crate) last_failures: HashMap<HostgroupId, String, FixedState>,
     /// Schemas that a server confirmed lately, by account: ms of the confirmation.
@@ -76,7 +81,7 @@ impl Servers {
         Self {
             conns: Table::new(),
             pool: Pool::new(seed),
-            logins: ServerLogins::default(),
+            logins: ServerLogins { marks: Marks::new(seed), ..ServerLogins::default() },
             pauses: BTreeMap::new(),
             accepted_sets: HashSet::with_hasher(FixedState::default()),
             resetting: HashSet::with_hasher(FixedState::default()),

@@ -25,7 +25,7 @@ use trunkline_topology::{Origin, Secret, User, causal::CausalBoard};
 use crate::{
     accept::address_limits::Addresses, accept::host_names::HostNames,
     clients::half_open::HalfOpenCounts, login::current_user::CurrentUsers,
-    statement::sql_modes::DefaultModes,
+    statement::sql_modes::DefaultModes, upkeep::share::ShareBoard,
 };
 
 /// Counts and proofs that hold over all workers.
@@ -55,6 +55,7 @@ pub struct Shared {
     catalog: Arc<Catalog>,
     budget: Arc<Budget>,
     causal: Arc<CausalBoard>,
+    shares: ShareBoard,
 }
 
 #[derive(Debug, Default)]
@@ -137,6 +138,11 @@ impl Shared {
     /// What causal reads share.
     pub fn causal(&self) -> &Arc<CausalBoard> {
         &self.causal
+    }
+
+    /// Who waits for connections that idle sessions of others hold.
+    pub(crate) fn share_board(&self) -> &ShareBoard {
+        &self.shares
     }
 
     /// What names mean on the servers.

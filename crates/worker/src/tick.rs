@@ -47,6 +47,7 @@ impl Worker {
     /// How long the driver may wait for events before it calls [`tick`](Self::tick), ms.
     pub fn tick_within_ms(&self) -> u64 {
         let is_waited_for = self.commands.exchange.core.servers.pool.waited_for().next().is_some()
+            || self.upkeep.shares.has_wishes
             || self.commands.exchange.core.servers.sharing.causal.has_waiting()
             || !self.commands.exchange.core.clients.logins.logging_in.is_empty()
             || self.commands.exchange.core.servers.pool.slots().any(|(_, slot)| {
@@ -92,6 +93,7 @@ impl Worker {
         self.expire_waiters();
         self.commands.exchange.core.overtake_slow();
         self.leave_silent_servers();
+        self.commands.exchange.share_connections(&mut self.upkeep.shares);
         if self.commands.exchange.core.env.now.ms() >= self.upkeep.sweep_ms + SWEEP_EVERY_MS {
             self.upkeep.sweep_ms = self.commands.exchange.core.env.now.ms();
             self.commands.exchange.core.fx.log_budget = LOG_LINES_PER_SEC;

@@ -8,6 +8,7 @@ mod pauses;
 mod reload;
 pub(crate) mod report;
 mod severed;
+pub(crate) mod share;
 mod silence;
 mod stop;
 pub(crate) mod timer;
@@ -23,6 +24,8 @@ pub(crate) struct Upkeep {
     pub(crate) waiters_checked_ms: u64,
     /// When it last looked for servers that have gone silent.
     pub(crate) silence_checked_ms: u64,
+    /// What it knows of connections that others hold and its statements wait for.
+    pub(crate) shares: share::Shares,
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use super::{
     switchover::{SWITCHER, administrator, grants, make_table, refusal},
     *,
 };
+use crate::outcomes::{Told, told};
 
 /// Clients that write; each second one in transactions.
 const CLIENTS: u32 = 8;
@@ -223,6 +224,96 @@ fn a_killed_writer_is_replaced_and_nothing_acknowledged_is_lost_or_done_twice() 
         wait_until("the other replica follows", SOON, || {
             Ok(numbers(other)?.contains(&(100, 1)).then_some(()))
         })?;
+    }
+    Ok(())
+}
+
+/// Writes numbers until it is over; what was told of each.
+fn write_and_note(
+    proxy: &Trunkline,
+    number: u32,
+    is_over: &AtomicBool,
+) -> Result<Vec<(u32, Told)>> {
+    let mut noted = Vec::new();
+    let mut one = client(proxy, "")?;
+    let mut n = 0;
+    while !is_over.load(Ordering::Relaxed) {
+        n += 1;
+        let insert = format!("INSERT INTO mark.number (client, n) VALUES ({number}, {n})");
+        let is_open = number.is_multiple_of(2);
+        let begun = match is_open {
+            true => one.sql("BEGIN").and_then(|_| one.sql(&insert)),
+            false => Ok(Vec::new()),
+        };
+        let said = match begun {
+            // It is not open any more.
+            Err(error) => told(Err(error)),
+            Ok(_) => told(one.sql(if is_open { "COMMIT" } else { &insert })),
+        };
+        noted.push((n, said));
+        if one.sql("DO 1").is_err() {
+            one = client(proxy, "")?;
+        }
+    }
+    Ok(noted)
+}
+
+#[test]
+fn issue_20_what_a_killed_writer_had_under_way_is_told_truly() -> Result<()> {
+    for flavour in FLAVOURS {
+        if !is_available(flavour, "issue_20_what_a_killed_writer_had_under_way") {
+            continue;
+        }
+        let (_replication, servers) = stand(flavour, 1)?;
+        wait_for_replicas(flavour, &servers)?;
+        let settings = "commit_outcome = \"auto\"\n";
+        let proxy = start_auto(settings, "failover = \"auto\"\n", &servers)?;
+        roles_known(&proxy, &servers)?;
+        let is_over = AtomicBool::new(false);
+        let noted = thread::scope(|scope| {
+            let writers: Vec<_> = (0..CLIENTS)
+                .map(|number| {
+                    let (proxy, is_over) = (&proxy, &is_over);
+                    scope.spawn(move || write_and_note(proxy, number, is_over))
+                })
+                .collect();
+            let worked = wait_until("there is something to lose", SOON, || {
+                Ok((numbers(&servers[0])?.len() > 50).then_some(()))
+            })
+            .and_then(|()| servers[0].kill_hard())
+            .and_then(|()| is_writer(&proxy, &servers[1..]).map(drop))
+            .and_then(|()| {
+                let before = numbers(&servers[1])?.len();
+                wait_until("they go on", SOON, || {
+                    Ok((numbers(&servers[1])?.len() > before + 20).then_some(()))
+                })
+            });
+            is_over.store(true, Ordering::Relaxed);
+            let noted: Result<Vec<_>> =
+                writers.into_iter().map(|it| it.join().expect("no panic")).collect();
+            worked.and(noted)
+        })
+        .with_context(|| proxy.log())?;
+        let kept = numbers(&servers[1])?;
+        let (mut untrue, mut sums) = (Vec::new(), [0; 3]);
+        for (number, noted) in (0..).zip(noted) {
+            for (n, said) in noted {
+                let is_there = kept.binary_search(&(number, n)).is_ok();
+                sums[said as usize] += 1;
+                if said == Told::Done && !is_there || said == Told::NotDone && is_there {
+                    untrue.push((number, n, said));
+                }
+            }
+        }
+        let unknown = proxy
+            .metrics()?
+            .lines()
+            .filter(|line| line.starts_with("trunkline_commit_outcomes"))
+            .collect::<Vec<_>>()
+            .join("\n");
+        println!("{}: {sums:?} done, not done, nothing\n{unknown}", flavour.name());
+        ensure!(untrue.is_empty(), "{untrue:?}\n{}", proxy.log());
+        ensure!(sums[1] + sums[2] <= 2 * CLIENTS, "{sums:?}\n{unknown}\n{}", proxy.log());
     }
     Ok(())
 }

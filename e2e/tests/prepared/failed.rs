@@ -26,7 +26,9 @@ fn execute(wire: &mut Wire, id: [u8; 4], block: &[u8]) -> Result<Outcome> {
     wire.outcomes(&bytes)?.pop().context("no answer")
 }
 
-/// More long data than the server takes, and less than the proxy does.
+/// More long data than the server takes, and less than the proxy does. What the table's name means
+/// is not known in time: once the servers have said that nothing stands behind it, the failure
+/// holds nobody.
 #[test]
 fn long_data_that_a_server_refuses_is_its_senders_alone() -> Result<()> {
     for flavour in FLAVOURS {
@@ -36,7 +38,7 @@ fn long_data_that_a_server_refuses_is_its_senders_alone() -> Result<()> {
         let server = start(flavour, Options::default().arg("--max-allowed-packet=1048576"))?;
         server.create_user(USER, PASSWORD, trunkline_testkit::AuthPlugin::ServerDefault)?;
         let schema = new_schema(&server, "CREATE TABLE b (a INT, b LONGBLOB)")?;
-        let proxy = proxy_with(&server, "", 1)?;
+        let proxy = proxy_with(&server, "catalog_wait_ms = 0", 1)?;
         let text = "INSERT INTO b VALUES (?, ?)";
         let mut one = Wire::login(&proxy, USER, PASSWORD, &schema)?;
         let mut other = Wire::login(&proxy, USER, PASSWORD, &schema)?;

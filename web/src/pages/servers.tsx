@@ -111,7 +111,7 @@ function Switchover(props: { cluster: string; to: string; say: (text: string) =>
   const [done, setDone] = useState<Rows>();
   const [failed, setFailed] = useState("");
   const [isBusy, setBusy] = useState(false);
-  const statement = `SWITCHOVER ${props.cluster}${props.to ? ` TO ${quoted(props.to)}` : ""}`;
+  const statement = `SWITCHOVER ${quoted(props.cluster)}${props.to ? ` TO ${quoted(props.to)}` : ""}`;
   const run = (sql: string, then: (rows: Rows) => void) => {
     setBusy(true);
     setFailed("");

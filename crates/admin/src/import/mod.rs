@@ -27,7 +27,7 @@ pub struct Imported {
 }
 
 /// Keys of the file with their tables.
-const LISTS: [(&str, &str); 20] = [
+pub(crate) const LISTS: [(&str, &str); 20] = [
     ("mysql_servers", "mysql_servers"),
     ("mysql_users", "mysql_users"),
     ("mysql_query_rules", "mysql_query_rules"),

@@ -16,6 +16,9 @@ use crate::{
 
 /// Lines that are kept.
 const LINES_MAX: usize = 500;
+/// Of these, lines of failed logins: whoever guesses passwords pushes out other guesses, and not
+/// what administrators did.
+const FAILED_MAX: usize = 100;
 /// The longest line that is kept, in bytes.
 const LINE_LEN_MAX: usize = 4_096;
 
@@ -29,8 +32,14 @@ impl Audited {
             return;
         }
         let mut lines = self.lock();
-        if lines.len() == LINES_MAX {
-            lines.pop_front();
+        let oldest = match is_failed_login(line) {
+            true if lines.iter().filter(|it| is_failed_login(it)).count() >= FAILED_MAX => {
+                lines.iter().position(|it| is_failed_login(it))
+            }
+            true | false => (lines.len() == LINES_MAX).then_some(0),
+        };
+        if let Some(oldest) = oldest {
+            lines.remove(oldest);
         }
         lines.push_back(line.to_owned());
     }
@@ -43,6 +52,11 @@ impl Audited {
     fn lock(&self) -> MutexGuard<'_, VecDeque<String>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether a line tells of a failed login; the event is the only member with this text.
+fn is_failed_login(line: &str) -> bool {
+    line.contains("\"event\":\"Admin_Connect_ERR\"")
 }
 
 /// Whether a statement may change something, or was meant to.

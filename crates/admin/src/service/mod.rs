@@ -6,6 +6,7 @@
 //! [`start`](mod@start) (what runs first).
 
 mod audit;
+mod bundle;
 mod checksum;
 mod digests;
 pub(crate) mod document;
@@ -41,6 +42,7 @@ use trunkline_stats::{DigestSums, ServerCounters};
 use trunkline_store::{Access, Layer, Module, Prepared, Store, Value};
 
 pub(crate) use audit::order_line;
+pub(crate) use bundle::log_part;
 pub(crate) use numbers::host_and_port;
 #[cfg(test)]
 pub(crate) use present::MEMORY_UNMEASURED;

@@ -38,6 +38,7 @@ const HELP: &[(&str, &str)] = &[
     ("SHOW [FULL] PROCESSLIST", "sessions"),
     ("SHOW TOPOLOGY", "clusters with their servers, as they are now"),
     ("SHOW PROMETHEUS METRICS", "all numbers, as Prometheus reads them"),
+    ("SHOW BUNDLE", "what trunkline bundle puts into a bug report, without secrets"),
     ("KILL [CONNECTION] id", "ends a client"),
     ("KILL QUERY id", "ends a client's statement"),
     ("SWITCHOVER cluster [TO 'host:port']", "makes another server of a cluster the writer"),
@@ -117,12 +118,19 @@ impl AdminService {
                 target.run(filtered(source, "Variable_name", &filter), Vec::new()).await
             }
             Show::Collations => self.query("SELECT * FROM main.mysql_collations".into()).await,
-            Show::All(_) | Show::History | Show::Diff { .. } if is_stats => Err(Refused::denied()),
+            Show::All(_) | Show::History | Show::Diff { .. } | Show::Bundle if is_stats => {
+                Err(Refused::denied())
+            }
             Show::All(table) => self.query(format!("SELECT * FROM main.{table}")).await,
             Show::Topology => {
                 self.fill_tables(&target.store, "stats_cluster_servers").await?;
                 let sql = "SELECT * FROM stats.stats_cluster_servers".to_owned();
                 target.run(sql, Vec::new()).await
+            }
+            Show::Bundle => {
+                let parts = self.bundle().await.into_iter();
+                let rows = parts.map(|part| vec![part.name, part.text]).collect();
+                Ok(Reply::Rows(texts(&["file", "content"], rows)))
             }
             Show::PausedHostgroups => Ok(self.paused_hostgroups().await),
             Show::Processlist { is_full } => {

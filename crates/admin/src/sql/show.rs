@@ -69,6 +69,8 @@ pub enum Show {
     },
     /// The revisions.
     History,
+    /// What goes into a bug report.
+    Bundle,
     /// Clusters with their servers.
     Topology,
     /// Hostgroups that are paused, and who still holds connections there.
@@ -123,6 +125,7 @@ pub fn parse(text: &Text, words: &[String]) -> Result<Option<Show>, String> {
         ["PROCESSLIST"] => Some(Show::Processlist { is_full }),
         ["PROMETHEUS", "METRICS"] => Some(Show::Metrics),
         ["HISTORY"] => Some(Show::History),
+        ["BUNDLE"] => Some(Show::Bundle),
         ["TOPOLOGY"] => Some(Show::Topology),
         ["PAUSED", "HOSTGROUPS"] => Some(Show::PausedHostgroups),
         ["DIFF", rest @ ..] => Some(diff(rest)?),

@@ -96,6 +96,13 @@ impl Draft for UserDraft {
             "attributes",
             flag("transaction_replay", |it, is_so| it.user.transaction_replay = Some(is_so)),
         ),
+        member_of(
+            "attributes",
+            value("commit_outcome", |it, given| {
+                SettingValue::read(given, Range::All)
+                    .map(|value| it.user.commit_outcome = Some(value))
+            }),
+        ),
         flag("fast_forward", |it, is_so| it.user.fast_forward = is_so),
         flag("active", |it, is_so| it.user.active = is_so),
         flag("use_ssl", |it, is_so| it.use_ssl = is_so),

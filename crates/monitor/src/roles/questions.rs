@@ -8,6 +8,7 @@ mod metadata;
 use trunkline_cluster::facts::{Endpoint, Facts, Identity, Source, Thread};
 use trunkline_config::cluster::{CheckType, ClusterKind};
 use trunkline_protocol::packet::greeting::Flavor;
+use trunkline_topology::gtid::Position;
 
 use crate::{
     LearnError,
@@ -19,8 +20,8 @@ pub(super) const ANSWER_LEN_MAX: usize = 4 << 20;
 /// What is asked of the variables of both families; a server names those that it has.
 const VARIABLES: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('read_only', \
     'super_read_only', 'innodb_read_only', 'server_id', 'server_uuid', 'hostname', 'port', \
-    'datadir', 'version', 'gtid_executed', 'gtid_current_pos', 'slave_net_timeout', \
-    'replica_net_timeout', 'report_host', 'wsrep_on', 'wsrep_desync', 'wsrep_reject_queries', \
+    'datadir', 'version', 'gtid_executed', 'gtid_current_pos', 'gtid_binlog_pos', \
+    'slave_net_timeout', 'replica_net_timeout', 'report_host', 'wsrep_on', 'wsrep_desync', 'wsrep_reject_queries', \
     'wsrep_sst_donor_rejects_queries', 'pxc_maint_mode')";
 /// Seconds without a word of its source before a replica notices, as servers have it by default.
 const NET_TIMEOUT_DEFAULT_SEC: u64 = 60;
@@ -227,8 +228,12 @@ impl Variables {
     }
 
     fn gtid(&self) -> String {
-        let gtid = self.get("gtid_executed").or_else(|| self.get("gtid_current_pos"));
-        gtid.unwrap_or_default().replace('\n', "")
+        if let Some(executed) = self.get("gtid_executed") {
+            return executed.replace('\n', "");
+        }
+        // A server of MariaDB leaves out of the first what it has written under a mark.
+        let position = |name| Position::parse(&self.text(name)).unwrap_or_default();
+        position("gtid_current_pos").union(&position("gtid_binlog_pos")).to_string()
     }
 
     /// What should be otherwise.

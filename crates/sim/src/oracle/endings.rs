@@ -442,6 +442,9 @@ impl Look<'_, '_> {
         if error.message.starts_with("LAST_INSERT_ID() is unknown") && self.is_displaced(at_us) {
             return true;
         }
+        if error.message.contains("pinned_share_max") {
+            return self.gave_way(at_us);
+        }
         let before = self.session.exchanges.get(..=self.number).unwrap_or_default();
         let said = before.iter().flat_map(|exchange| &exchange.statements);
         let links = said.flat_map(|said| self.index.ran(said.tag)).map(|ran| ran.link);
@@ -449,6 +452,20 @@ impl Look<'_, '_> {
         // On its way to a server that nothing of this session has reached.
         let turn_us = self.turn_us().saturating_sub(SLACK_US);
         lost.any(|lost_us| lost_us <= at_us) || self.index.any_lost(turn_us, at_us)
+    }
+
+    /// A statement of another user had waited for half of the time that it may.
+    fn gave_way(&self, at_us: Micros) -> bool {
+        let waits = self.index.facts().settings.iter().map(|setting| setting.queue_wait_max_us / 2);
+        let half_us = waits.min().unwrap_or_default();
+        let others = self.index.sessions().map(|(_, session)| session);
+        let mut exchanges = others
+            .filter(|session| session.user != self.session.user)
+            .flat_map(|session| &session.exchanges);
+        exchanges.any(|exchange| {
+            let until_us = exchange.answered_us().unwrap_or(at_us).min(at_us);
+            until_us.saturating_sub(exchange.sent_us) + SLACK_US >= half_us
+        })
     }
 
     /// A fast-forward client's connection may have taken the place of the one at rest that it left

@@ -90,6 +90,18 @@ impl Analysis {
         self.effects.is_empty() && !self.is_cut && self.transaction == TransactionEffect::None
     }
 
+    /// Whether it commits what is open before it does something else: `BEGIN`, DDL, `LOCK TABLES`.
+    pub fn commits_implicitly(&self) -> bool {
+        use TransactionEffect as Tx;
+        let commits = |transaction| matches!(transaction, Tx::Begin { .. } | Tx::ImplicitCommit);
+        commits(self.transaction)
+            || self.effects.iter().any(|effect| match effect {
+                Effect::Transaction(transaction) => commits(*transaction),
+                Effect::LockTables => true,
+                _ => false,
+            })
+    }
+
     /// Whether a text of the same structure with other literals may have another analysis, so
     /// that this one must not be remembered for a digest.
     pub fn depends_on_literals(&self) -> bool {

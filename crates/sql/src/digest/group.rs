@@ -98,11 +98,6 @@ impl Grouper {
         *last = 0;
     }
 
-    /// Bytes written so far, the one that is held back included.
-    pub(super) fn len(&self) -> usize {
-        self.out.len() + usize::from(matches!(self.list, List::Held(_)))
-    }
-
     /// Writes a run of bytes that are neither parentheses, commas nor question marks. `rest` begins
     /// with it, and goes on.
     #[inline]

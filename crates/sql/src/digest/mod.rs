@@ -6,7 +6,8 @@
 //!
 //! One pass: the scanner finds literals, comments and white space, the spacer removes spaces and
 //! signs with one byte of look-ahead, the grouper collapses lists while it writes. What ProxySQL
-//! does in four passes over one buffer looks the same from outside.
+//! does in four passes over one buffer looks the same from outside, unless the buffer becomes full:
+//! such texts are read once more, as ProxySQL does it (`rounds`).
 //!
 //! Where ProxySQL's digest depends on memory left over from an earlier statement (a line
 //! comment directly after a token, white space after its line) one space is written. Where it is
@@ -17,6 +18,7 @@ mod class;
 mod executed;
 mod group;
 mod lanes;
+mod rounds;
 mod scan;
 mod space;
 #[cfg(test)]
@@ -114,6 +116,8 @@ impl fmt::Display for Format {
 #[derive(Debug)]
 pub struct Digester {
     spacer: Spacer,
+    /// The digest of a text that may have filled its buffer.
+    buffer: Vec<u8>,
 }
 
 impl Default for Digester {
@@ -125,7 +129,7 @@ impl Default for Digester {
 impl Digester {
     /// A digester; it allocates with its first statements.
     pub const fn new() -> Self {
-        Self { spacer: Spacer::new() }
+        Self { spacer: Spacer::new(), buffer: Vec::new() }
     }
 
     /// The digest of `text`, the text of a `COM_QUERY` in any encoding that extends ASCII.
@@ -133,7 +137,9 @@ impl Digester {
     pub fn digest<'a>(&'a mut self, text: &'a [u8], settings: &Settings) -> Digest<'a> {
         self.spacer.begin(settings);
         let seen = Scanner::new(text, settings, &mut self.spacer).run();
-        self.finish(seen, settings)
+        let is_bounded = rounds::may_fill(text, settings);
+        let is_whole = !is_bounded || rounds::digest(text, settings, &mut self.buffer);
+        self.finish(seen, settings, is_bounded.then_some(is_whole))
     }
 
     /// The digest of a text, without short cuts, byte by byte.
@@ -141,19 +147,29 @@ impl Digester {
     fn digest_slowly<'a>(&'a mut self, text: &'a [u8], settings: &Settings) -> Digest<'a> {
         self.spacer.begin(settings);
         let seen = Scanner::new(text, settings, &mut self.spacer).without_short_cuts().run();
-        self.finish(seen, settings)
+        self.finish(seen, settings, None)
     }
 
-    fn finish<'a>(&'a mut self, seen: Seen<'a>, settings: &Settings) -> Digest<'a> {
+    /// The digest of what has been read. `bounded` is for a text that may have filled its buffer:
+    /// whether it was compressed to its end.
+    fn finish<'a>(
+        &'a mut self,
+        seen: Seen<'a>,
+        settings: &Settings,
+        bounded: Option<bool>,
+    ) -> Digest<'a> {
         self.spacer.finish();
         let grouper = &self.spacer.grouper;
         // ProxySQL looks for spaces and semicolons in front of the text's end, not of a zero byte.
-        let whole = if seen.ends_at_nul { &grouper.out } else { trim_end(&grouper.out) };
+        let in_one = if seen.ends_at_nul { grouper.out.as_slice() } else { trim_end(&grouper.out) };
+        let whole = if bounded.is_some() { self.buffer.as_slice() } else { in_one };
+        let is_alike = bounded.is_none_or(|is_whole| is_whole && whole == in_one);
         let shown = whole.get(..settings.max_digest_length).unwrap_or(whole);
         Digest {
             text: shown,
             hash: spooky::hash64(shown, 0),
             is_clean: seen.is_clean
+                && is_alike
                 && !grouper.swallowed
                 && !self.spacer.looks_like_call
                 && shown.len() == whole.len(),

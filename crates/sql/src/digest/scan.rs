@@ -1,8 +1,8 @@
 //! The scanner: finds literals, comments and white space in a statement.
 //!
 //! It knows no SQL. A number begins at a digit after a byte that isn't a letter, digit, `_` or
-//! `$`; backticks do not quote; `"` always does. The limits that compare positions with the size
-//! of the buffer are ProxySQL's own and show at the end of a statement only.
+//! `$`; backticks do not quote; `"` always does. The limits that compare positions with the length
+//! of the text are ProxySQL's own and show at the end of a statement only.
 
 use memchr::{memchr, memchr2, memchr3};
 
@@ -54,14 +54,6 @@ pub(super) struct Scanner<'a, 's> {
     keep_comment: bool,
     /// Whether nothing that stands outside literals and comments can change within a word.
     takes_runs: bool,
-    /// Size of the buffer; also the end of the text for what compares with it.
-    buffer: usize,
-    /// Whether the buffer can overflow.
-    is_bounded: bool,
-    /// Bytes in the buffer, and how many there were after the last compression.
-    fill: usize,
-    compressed: usize,
-    is_full: bool,
     is_clean: bool,
     ends_at_nul: bool,
     in_backticks: bool,
@@ -81,7 +73,6 @@ enum Mark {
 
 impl<'a, 's> Scanner<'a, 's> {
     pub(super) fn new(text: &'a [u8], settings: &Settings, out: &'s mut Spacer) -> Self {
-        let is_bounded = settings.keep_comment || text.len() > settings.max_query_length;
         Self {
             text,
             at: 0,
@@ -89,12 +80,7 @@ impl<'a, 's> Scanner<'a, 's> {
             out,
             replace_null: settings.replace_null,
             keep_comment: settings.keep_comment,
-            takes_runs: !is_bounded && !settings.replace_null && !settings.no_digits,
-            buffer: text.len().min(settings.max_query_length),
-            is_bounded,
-            fill: 0,
-            compressed: 0,
-            is_full: false,
+            takes_runs: !settings.keep_comment && !settings.replace_null && !settings.no_digits,
             is_clean: true,
             ends_at_nul: false,
             in_backticks: false,
@@ -132,13 +118,9 @@ impl<'a, 's> Scanner<'a, 's> {
                 Class::Dash => self.dash(),
                 Class::Hash => self.hash(),
                 Class::Nul => {
-                    self.ends_at_nul = self.has_room();
+                    self.ends_at_nul = true;
                     self.stop();
                 }
-            }
-            if self.is_full {
-                self.is_clean = false;
-                break;
             }
         }
         Seen {
@@ -164,52 +146,13 @@ impl<'a, 's> Scanner<'a, 's> {
 
     #[inline]
     fn put(&mut self, byte: u8) {
-        if self.has_room() {
-            self.out.byte(byte);
-        }
+        self.out.byte(byte);
     }
 
-    /// Passes on the `?` of a literal.
-    #[inline(always)]
-    fn put_value(&mut self) {
-        if self.has_room() {
-            self.out.value();
-        }
-    }
-
-    /// Passes on bytes of a comment, as many as the buffer has room for.
+    /// Passes on bytes of a comment.
     #[cold]
     fn put_raw(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            if self.is_bounded && self.fill >= self.buffer {
-                self.is_clean = false;
-                break;
-            }
-            self.fill += 1;
-            self.out.raw_byte(byte);
-        }
-    }
-
-    /// Makes room for a byte in the buffer.
-    #[inline]
-    fn has_room(&mut self) -> bool {
-        if self.is_bounded {
-            if self.fill >= self.buffer {
-                self.compress();
-            }
-            self.fill += 1;
-        }
-        !self.is_full
-    }
-
-    /// The buffer is full: only what compression freed can be filled again.
-    #[cold]
-    fn compress(&mut self) {
-        let len = self.out.len();
-        self.is_full |= len >= self.buffer;
-        self.fill = len;
-        self.compressed = len;
-        self.out.begin_round();
+        bytes.iter().for_each(|&byte| self.out.raw_byte(byte));
     }
 
     #[inline]
@@ -351,55 +294,21 @@ impl<'a, 's> Scanner<'a, 's> {
                 Some((&last, init)) if after.is_empty() && begins_anew(last, init) => init.len(),
                 _ => len,
             };
-            self.put_no_number(number.get(..end).unwrap_or(number));
+            let word = number.get(..end).unwrap_or(number);
+            word.iter().for_each(|&byte| self.put(byte));
             self.before = end.checked_sub(1).and_then(|last| number.get(last)).map_or(0, |&b| b);
             self.at += end;
         }
     }
 
-    /// Passes on the `?` of a number of `len` bytes. The buffer takes all of them before they
-    /// become one.
+    /// Passes on the `?` of a number of `len` bytes.
     fn put_number(&mut self, len: usize) {
         let residue = Residue { start: self.out.taken, offset: self.at, len };
         if self.residue.end() > residue.end() {
             self.older_residue = self.residue;
         }
         self.residue = residue;
-        self.put_value();
-        if self.is_bounded && self.fill + len > self.buffer {
-            self.make_room(len - 1);
-        }
-    }
-
-    /// Passes on what begins like a number and is none, or a `?` if the buffer is full before it
-    /// ends.
-    fn put_no_number(&mut self, bytes: &[u8]) {
-        if !self.is_bounded || self.fill + bytes.len() < self.buffer {
-            return bytes.iter().for_each(|&byte| self.put(byte));
-        }
-        let before = (self.fill, self.compressed);
-        self.fill += 1;
-        self.make_room(bytes.len() - 1);
-        if self.is_full {
-            self.out.value();
-        } else {
-            (self.fill, self.compressed) = before;
-            bytes.iter().for_each(|&byte| self.put(byte));
-        }
-    }
-
-    /// Has the buffer take `more` bytes, all of which it holds until it has seen the next one.
-    fn make_room(&mut self, more: usize) {
-        let mut rest = (self.fill + more).saturating_sub(self.buffer);
-        // Where compression frees nothing, ProxySQL gives up.
-        self.is_full |= self.out.len() >= self.fill;
-        self.compress();
-        while rest > 0 && !self.is_full && rest >= self.buffer - self.fill {
-            let before = self.compressed;
-            rest -= self.buffer - self.fill;
-            self.compress();
-            self.is_full |= before == self.compressed;
-        }
+        self.out.value();
     }
 
     fn string(&mut self, quote: u8) {
@@ -423,13 +332,13 @@ impl<'a, 's> Scanner<'a, 's> {
                 }
             }
         }
-        self.put_value();
+        self.out.value();
         self.before = quote;
         self.at = end;
     }
 
     fn slash(&mut self) {
-        if self.peek(1) == b'*' && self.at + 1 < self.buffer {
+        if self.peek(1) == b'*' && self.at + 1 < self.text.len() {
             self.block_comment();
         } else {
             self.plain(b'/');
@@ -450,7 +359,7 @@ impl<'a, 's> Scanner<'a, 's> {
                 command = 1;
             }
             let content = start + 2 + command;
-            if content + 1 >= self.buffer {
+            if content + 1 >= self.text.len() {
                 self.at = content;
                 self.before = b' ';
                 return;
@@ -483,7 +392,7 @@ impl<'a, 's> Scanner<'a, 's> {
     /// Passes on what stays of a comment: without the version number if it is executable, and
     /// nothing if there is nothing but the number.
     fn put_comment(&mut self, content: &[u8], is_command: bool) {
-        let is_skipped = |byte: &u8| matches!(byte, b'0'..=b'9' | b' ' | b'/' | b'*');
+        let is_skipped = |byte: &u8| matches!(byte, b'0'..=b'9' | b' ' | b'/' | b'*' | b'!');
         let Some(start) = content.iter().position(|byte| !is_skipped(byte)) else {
             return;
         };
@@ -505,7 +414,7 @@ impl<'a, 's> Scanner<'a, 's> {
     #[cold]
     fn hash(&mut self) {
         self.is_clean = false;
-        if self.at + SHORT_HASH == self.buffer {
+        if self.at + SHORT_HASH == self.text.len() {
             self.at += 1;
         } else {
             self.line_comment(1);
@@ -519,9 +428,9 @@ impl<'a, 's> Scanner<'a, 's> {
         let third = self.peek(2);
         // The server takes these for comments, whatever we do with them.
         self.is_clean &= third > b' ' && third != 0x7F;
-        if !is_space(third) || self.before == b'-' || self.at + 2 >= self.buffer {
+        if !is_space(third) || self.before == b'-' || self.at + 2 >= self.text.len() {
             self.plain(b'-');
-        } else if self.at + SHORT_DASHES == self.buffer {
+        } else if self.at + SHORT_DASHES == self.text.len() {
             self.at += 3;
         } else {
             self.line_comment(3);
@@ -534,7 +443,22 @@ impl<'a, 's> Scanner<'a, 's> {
         let start = self.at + mark;
         let rest = self.text.get(start..).unwrap_or_default();
         let end = memchr2(b'\n', b'\r', rest).map_or(self.text.len(), |found| start + found + 1);
-        self.after_line_comment(end);
+        let body = self.text.get(start..end).unwrap_or_default();
+        // Another mark in the comment may end it, or take the end of the line with it.
+        let has_mark = match mark {
+            1 => memchr(b'#', body).is_some(),
+            _ => memchr::memmem::find(body, b"--").is_some(),
+        };
+        if !has_mark {
+            return self.after_line_comment(end);
+        }
+        match line_comment_end(self.text, self.at, mark, self.text.len()) {
+            LineEnd::Line(end) => self.after_line_comment(end),
+            LineEnd::Mark(end) => {
+                self.before = self.text.get(end - mark - 1).copied().unwrap_or(b' ');
+                self.at = end;
+            }
+        }
     }
 
     /// Goes on at `end`. White space there counts as following white space, so ProxySQL skips a
@@ -560,6 +484,40 @@ impl<'a, 's> Scanner<'a, 's> {
             .copied()
             .unwrap_or(b' ')
     }
+}
+
+/// How a comment up to the end of its line has ended, and where.
+pub(super) enum LineEnd {
+    /// With the line, or the statement.
+    Line(usize),
+    /// Behind a mark so near to the end of the buffer that it counts as no comment.
+    Mark(usize),
+}
+
+/// Where a comment ends that begins at `at` with a `#` (`mark` is 1) or a `-- ` (`mark` is 3). Each
+/// further mark in it is skipped as a whole, with an end of the line that it may contain.
+pub(super) fn line_comment_end(text: &[u8], at: usize, mark: usize, buffer: usize) -> LineEnd {
+    let byte = |at: usize| text.get(at).copied().unwrap_or(0);
+    let (is_hash, mut at) = (mark == 1, at);
+    let short = if is_hash { SHORT_HASH } else { SHORT_DASHES };
+    while at < text.len() {
+        let is_mark = match is_hash {
+            true => byte(at) == b'#',
+            false => byte(at) == b'-' && byte(at + 1) == b'-',
+        };
+        if is_mark && at + short == buffer {
+            return LineEnd::Mark(at + mark);
+        }
+        let is_whole = at + mark < text.len() && (is_hash || is_space(byte(at + 2)));
+        if is_mark && is_whole {
+            at += mark;
+        }
+        if matches!(byte(at), b'\n' | b'\r') {
+            return LineEnd::Line(at + 1);
+        }
+        at += 1;
+    }
+    LineEnd::Line(text.len())
 }
 
 /// Whether the statement's last byte is looked at again, behind what was no number: it ends no
@@ -638,7 +596,7 @@ fn is_literal(rest: &[u8]) -> bool {
 
 /// Whether these bytes, the first of them a digit, are a number to the digest: decimal digits with
 /// points, exponents and signs anywhere, or `0x` and hexadecimal digits.
-fn is_number(bytes: &[u8]) -> bool {
+pub(super) fn is_number(bytes: &[u8]) -> bool {
     if let [b'0', b'x' | b'X', hex @ ..] = bytes {
         return hex.iter().all(u8::is_ascii_hexdigit);
     }

@@ -68,21 +68,10 @@ impl Spacer {
         self.taken = 0;
         self.dropped_sign = false;
         self.looks_like_call = false;
-        self.begin_round();
+        self.removed = 0;
         self.lowercase = settings.lowercase;
         self.no_digits = settings.no_digits;
         self.keep_comment = settings.keep_comment;
-    }
-
-    /// From here on nothing has been removed yet.
-    pub(super) fn begin_round(&mut self) {
-        self.removed = 0;
-    }
-
-    /// Length of the compressed text so far, the bytes that are still undecided included.
-    pub(super) fn len(&self) -> usize {
-        let is_kept = |pending: &Pending| !matches!(pending.before, b',' | b'(');
-        self.grouper.len() + usize::from(self.pending.as_ref().is_some_and(is_kept))
     }
 
     /// Takes the first `len` bytes of `rest`, a run of bytes that go through unchanged whatever

@@ -64,6 +64,93 @@ fn corners_that_no_recording_has() {
     assert_eq!(text("/* NULL */1 + 0xg1 ", &keep_comment), "/* NULL */ ?+ 0xg1");
 }
 
+fn in_buffer_of(max_query_length: usize, statement: &str) -> String {
+    text(statement, &Settings { max_query_length, ..Settings::default() })
+}
+
+/// What fits into the buffer depends on where its rounds end. The expected texts are those of a
+/// model of ProxySQL's tokenizer, which makes all recorded digests.
+#[test]
+fn a_long_list_ends_where_the_buffer_is_full() {
+    let values: Vec<_> = (1000..1060).map(|value| value.to_string()).collect();
+    let list = format!("SELECT a FROM t WHERE id IN ({})", values.join(", "));
+    let ends = [
+        (30, "?"),
+        (33, "?"),
+        (34, "?,?"),
+        (36, "?,?,?"),
+        (38, "?,?,?,?"),
+        (40, "?,?,?,?,?"),
+        (42, "?,?,?,...,?"),
+        (44, "?,?,?,...)"),
+    ];
+    for (size, end) in ends {
+        let expected = format!("SELECT a FROM t WHERE id IN ({end}");
+        assert_eq!(in_buffer_of(size, &list), expected, "{size} bytes");
+    }
+}
+
+#[test]
+fn a_chain_of_groups_ends_where_the_buffer_is_full() {
+    let groups: Vec<_> = (100..112).map(|first| format!("({first} , 2, 3, 4, 5, 6)")).collect();
+    let insert = format!("INSERT INTO t VALUES {}", groups.join(","));
+    let ends = [
+        (60, "(?"),
+        (64, "(?,?,?,"),
+        (65, "(?,?,?,?"),
+        (66, "(?,?,?,?,"),
+        (67, "(?,?,?,?,?"),
+        (68, "(?,?,?,...,"),
+        (70, "(?,?,?,...),("),
+        (80, "(?,?,?,...),(?,?,?,...,"),
+    ];
+    for (size, end) in ends {
+        let expected = format!("INSERT INTO t VALUES (?,?,?,...),(?,?,?,...),(?,?,?,...),{end}");
+        assert_eq!(in_buffer_of(size, &insert), expected, "{size} bytes");
+    }
+}
+
+#[test]
+fn literals_and_signs_at_the_end_of_the_buffer() {
+    // Of a number that the buffer has no room for nothing but its `?` is left.
+    let long = format!("SELECT {}, b FROM t WHERE c = 1", "1234567890".repeat(3));
+    assert_eq!(in_buffer_of(20, &long), "SELECT ?");
+    // A string takes no room.
+    let string = format!("SELECT '{}', 'y' , 'z' FROM t", "x".repeat(200));
+    assert_eq!(in_buffer_of(20, &string), "SELECT ?,?,? FROM t");
+    // A sign is looked at before what follows it has come.
+    let signs = "SELECT a + 1, b - 2, c * 3, d / 4, e % 5, f FROM t WHERE g = -7";
+    assert_eq!(in_buffer_of(16, signs), "SELECT a ?,b  ?,");
+}
+
+#[test]
+fn kept_comments_may_fill_the_buffer_with_their_spaces() {
+    let keep_comment = Settings { keep_comment: true, ..Settings::default() };
+    assert_eq!(text("SELECT/*a*/b/*c*/FROM/*d*/t", &keep_comment), "SELECT/*a*/ b/*c*/ FROM/*d*");
+    let spaced = "SELECT a /* x */ + /* y */ 1 FROM t";
+    assert_eq!(text(spaced, &keep_comment), "SELECT a /* x */  /* y */? FROM t");
+}
+
+#[test]
+fn marks_of_comments_within_comments() {
+    // Behind a `/*!` every `/*` takes three bytes, and what is left in front counts as a version.
+    check("SELECT /*!40101 /*/*!80000 a=1 */ b", "SELECT a=1 b");
+    // A `#` three bytes before the end ends the comment that it stands in.
+    check("-EXECUTE s #1USING 0#07", "-EXECUTE s 07");
+    check("#1\"q\"#1\n", "?");
+}
+
+/// A text that frees one byte with each round is read anew for each: that has an end.
+#[test]
+fn a_text_that_frees_little_with_each_round_is_cut_and_not_clean() {
+    let settings = Settings { max_query_length: 16, ..Settings::default() };
+    let long = format!("f({}", "1,".repeat(3_000_000));
+    let mut digester = Digester::new();
+    let digest = digester.digest(long.as_bytes(), &settings);
+    assert!(digest.text.starts_with(b"f(?,?,?,...") && digest.text.len() <= 16);
+    assert!(!digest.is_clean);
+}
+
 #[test]
 fn settings_change_what_they_say() {
     let default = Settings::default();

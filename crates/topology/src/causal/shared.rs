@@ -37,6 +37,8 @@ pub struct SharedPosition {
     doubted: AtomicU64,
     /// The last ticket of a write that has told its number.
     told: AtomicU64,
+    /// Writes that may be under way, and that no session hears of any more.
+    unheard: AtomicU32,
 }
 
 impl SharedPosition {
@@ -63,6 +65,17 @@ impl SharedPosition {
         self.told.fetch_max(ticket.0, SeqCst);
     }
 
+    /// A write may be under way that no session hears of any more.
+    pub fn begin_unheard(&self) {
+        self.unheard.fetch_add(1, SeqCst);
+    }
+
+    /// Such a write has ended; what it has written, if anything, is in doubt from now on.
+    pub fn end_unheard(&self, ticket: Ticket) {
+        self.doubt(ticket);
+        self.unheard.fetch_sub(1, SeqCst);
+    }
+
     /// A session has written something that no number will tell of.
     pub fn lose_track(&self) {
         self.is_untracked.store(true, Release);
@@ -70,8 +83,11 @@ impl SharedPosition {
 
     /// A read has to see what was written up to now.
     pub(super) fn add_to(&self, need: &mut Need) {
+        // Before what is in doubt, which one that ends leaves first.
+        let unheard = self.unheard.load(SeqCst);
         let (doubted, told) = (self.doubted.load(SeqCst), self.told.load(SeqCst));
-        if doubted > told || self.is_untracked.load(Acquire) {
+        let is_in_doubt = doubted > told || unheard > 0;
+        if is_in_doubt || self.is_untracked.load(Acquire) {
             need.want_writer();
         }
         for lane in &self.lanes {
@@ -167,6 +183,21 @@ mod tests {
         assert!(!need(&position).needs_writer());
         position.doubt(positions.doubt_ticket());
         assert!(need(&position).needs_writer());
+    }
+
+    #[test]
+    fn a_write_that_nobody_waits_for_is_in_doubt_until_one_that_was_sent_after_its_end() {
+        let positions = SharedPositions::default();
+        let position = positions.of(None, HostgroupId(1)).expect("a position");
+        position.begin_unheard();
+        position.end_doubt(positions.ticket());
+        assert!(need(&position).needs_writer());
+        let before = positions.ticket();
+        position.end_unheard(positions.doubt_ticket());
+        position.end_doubt(before);
+        assert!(need(&position).needs_writer());
+        position.end_doubt(positions.ticket());
+        assert!(!need(&position).needs_writer());
     }
 
     #[test]

@@ -12,6 +12,8 @@ pub struct Written {
     tokens: Vec<(HostgroupId, Token)>,
     /// What was written beyond the most hostgroups.
     rest: Token,
+    /// Until when a write may be under way whose connection is lost, ms.
+    lost_until_ms: u64,
 }
 
 impl Written {
@@ -33,6 +35,17 @@ impl Written {
     pub fn tokens(&self) -> impl Iterator<Item = (Option<HostgroupId>, &Token)> {
         let known = self.tokens.iter().map(|(hostgroup, token)| (Some(*hostgroup), token));
         known.chain([(None, &self.rest)])
+    }
+
+    /// A write whose connection is lost may be under way until then, ms.
+    pub fn lose(&mut self, until_ms: u64) {
+        self.lost_until_ms = self.lost_until_ms.max(until_ms);
+    }
+
+    /// Whether a write may be under way whose connection is lost.
+    #[inline]
+    pub fn may_be_under_way(&self, now_ms: u64) -> bool {
+        now_ms < self.lost_until_ms
     }
 
     /// Whether nothing was written.

@@ -6,7 +6,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use trunkline_admin::{
     Answer, ApplyFuture, Ending, FailedLogins, Health, HostgroupTraffic, KillFuture, NotKilled,
     OfCluster, PausedHostgroup, ReportFuture, Runtime, SessionsFuture, StatusSource, Switched,
-    Traffic,
+    Traffic, bundle::LogLines,
 };
 use trunkline_budget::Budget;
 use trunkline_config::{Config, Snapshot};
@@ -61,6 +61,7 @@ pub(super) struct Control {
     requests: mpsc::Sender<Request>,
     cluster_requests: mpsc::Sender<ClusterRequest>,
     snapshots: watch::Receiver<Arc<Snapshot>>,
+    log_lines: LogLines,
 }
 
 /// Where what is asked for comes out.
@@ -74,11 +75,12 @@ impl Control {
     pub(super) fn new(
         reporter: Arc<Reporter>,
         snapshots: watch::Receiver<Arc<Snapshot>>,
+        log_lines: LogLines,
     ) -> (Self, AskedFor) {
         let (requests, asked) = mpsc::channel(REQUESTS_MAX);
         let (cluster_requests, wanted) = mpsc::channel(REQUESTS_MAX);
         let asked = AskedFor { requests: asked, cluster_requests: wanted };
-        (Self { reporter, requests, cluster_requests, snapshots }, asked)
+        (Self { reporter, requests, cluster_requests, snapshots, log_lines }, asked)
     }
 }
 
@@ -374,6 +376,10 @@ impl Runtime for Control {
             let gone = |_| "the cluster is not configured any more: see its events".to_owned();
             Ok(vec![answered.await.map_err(gone)??])
         })
+    }
+
+    fn log_lines(&self) -> Vec<String> {
+        self.log_lines.all()
     }
 
     fn stop(&self, ending: Ending) {

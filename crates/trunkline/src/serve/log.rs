@@ -6,11 +6,14 @@ use tracing::level_filters::LevelFilter;
 use tracing_subscriber::{
     Layer, Registry, filter::Targets, fmt, layer::SubscriberExt, reload, util::SubscriberInitExt,
 };
+use trunkline_admin::bundle::LogLines;
 use trunkline_config::{LogFormat, LogLevel, Settings};
 
 /// The running log.
 pub struct Log {
     filter: reload::Handle<Targets, Registry>,
+    /// The last lines, for bug reports: none below `info`, since those may have statements.
+    lines: LogLines,
 }
 
 impl Log {
@@ -24,8 +27,20 @@ impl Log {
             }
             LogFormat::Json => lines.json().flatten_event(true).boxed(),
         };
-        tracing_subscriber::registry().with(filter).with(lines).init();
-        Self { filter: handle }
+        let kept = LogLines::default();
+        let shared = kept.clone();
+        let keeping = fmt::layer()
+            .with_writer(move || shared.clone())
+            .with_ansi(false)
+            .with_target(false)
+            .with_filter(LevelFilter::INFO);
+        tracing_subscriber::registry().with(filter).with(lines).with(keeping).init();
+        Self { filter: handle, lines: kept }
+    }
+
+    /// The last lines.
+    pub fn lines(&self) -> LogLines {
+        self.lines.clone()
     }
 
     /// Logs from now on at this level.

@@ -11,14 +11,18 @@ use tokio::sync::{
 use trunkline_catalog::Catalog;
 use trunkline_config::Snapshot;
 use trunkline_monitor::{
-    self as monitor, Account, DictionaryQuestion, Question, SystemResolver, keep_naming,
+    self as monitor, Account, DictionaryQuestion, LostThread, Question, SystemResolver, keep_naming,
 };
 use trunkline_protocol::packet::greeting::Greeting;
 use trunkline_proxy::{
-    CatalogQuestion, DataPlane, HostQuestion, LoginQuestion, PlaneOptions, TlsSetup, UserQuestion,
+    CatalogQuestion, DataPlane, HostQuestion, LoginQuestion, OutcomeQuestion, PlaneOptions,
+    TlsSetup, UserQuestion,
 };
-use trunkline_topology::HostAnswer;
-use trunkline_worker::CatalogAsk;
+use trunkline_topology::{
+    HostAnswer,
+    outcome::{Outcome, Unknown},
+};
+use trunkline_worker::{CatalogAsk, OutcomeAsk, OutcomeFound};
 
 use super::cpus;
 
@@ -35,6 +39,8 @@ pub(super) struct Asked {
     pub questions: mpsc::Receiver<Question>,
     /// Names that workers want to know, and where they find them then.
     pub names: mpsc::Receiver<DictionaryQuestion>,
+    /// `COMMIT`s whose answers were lost.
+    pub outcomes: mpsc::Receiver<monitor::OutcomeQuestion>,
     /// What names mean, as far as servers have told.
     pub catalog: Arc<Catalog>,
 }
@@ -51,6 +57,7 @@ pub(super) fn begin_plane(
     let (wanted_names, names) = mpsc::channel(QUESTIONS_MAX);
     let catalog = Arc::new(Catalog::default());
     let (asked_users, user_questions) = mpsc::channel(QUESTIONS_MAX);
+    let (asked_outcomes, outcomes) = mpsc::channel(QUESTIONS_MAX);
     let (named, host_questions) = mpsc::channel(QUESTIONS_MAX);
     tokio::spawn(keep_naming(Arc::new(SystemResolver), host_questions, HOST_NAME_TIME_MAX));
     let plane = DataPlane::start(PlaneOptions {
@@ -66,6 +73,7 @@ pub(super) fn begin_plane(
             let catalog = Arc::clone(&catalog);
             Arc::new(move |question| ask_dictionary(&wanted_names, &catalog, question))
         },
+        find_outcome: Arc::new(move |question| find_outcome(&asked_outcomes, question)),
         catalog: Arc::clone(&catalog),
         look_up_users: {
             let wanted = Arc::clone(&users_wanted);
@@ -73,7 +81,7 @@ pub(super) fn begin_plane(
         },
     });
     let plane = plane.map_err(|reason| anyhow!(reason))?;
-    Ok((plane, Asked { users_wanted, user_questions, questions, names, catalog }))
+    Ok((plane, Asked { users_wanted, user_questions, questions, names, outcomes, catalog }))
 }
 
 /// What each worker's thread does first.
@@ -109,6 +117,26 @@ fn ask_dictionary(
     let question = DictionaryQuestion { group, names, account, asked_ms, told };
     if let Err(error) = asked.try_send(question) {
         error.into_inner().give_up(catalog);
+    }
+}
+
+/// Has it found out what became of a `COMMIT`; with too many questions waiting nobody knows.
+fn find_outcome(asked: &mpsc::Sender<monitor::OutcomeQuestion>, question: OutcomeQuestion) {
+    let OutcomeQuestion { ask, answer } = question;
+    let OutcomeAsk { server, thread, age_ms, flavor, mark, user, credential, .. } = *ask;
+    let question = monitor::OutcomeQuestion {
+        thread: LostThread { number: thread, age_ms, flavor },
+        account: Account::new(user, credential),
+        time_max: Duration::from_millis(ask.time_max_ms),
+        answer: {
+            let server = server.key.clone();
+            Box::new(move |outcome, mark| answer(OutcomeFound { outcome, server, mark }))
+        },
+        server,
+        mark,
+    };
+    if let Err(error) = asked.try_send(question) {
+        (error.into_inner().answer)(Outcome::Unknown(Unknown::Busy), None);
     }
 }
 

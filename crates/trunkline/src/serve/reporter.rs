@@ -25,6 +25,8 @@ use trunkline_stats::{
 };
 use trunkline_topology::Origin;
 
+use super::recorder::RecorderCounts;
+
 /// Why a balancer should send no clients after `PROXYSQL PAUSE`.
 const PAUSED: &str = "paused";
 /// How long the workers may take for their numbers.
@@ -39,6 +41,7 @@ pub struct Reporter {
     budget: Arc<Budget>,
     events: EventLog,
     board: Arc<Board>,
+    recorded: Arc<RecorderCounts>,
 }
 
 struct Known {
@@ -62,7 +65,13 @@ impl Reporter {
         };
         let (cache, catalog) = (Arc::clone(shared.cache()), Arc::clone(shared.catalog()));
         let budget = Arc::clone(shared.budget());
-        Self { plane, known, cache, catalog, budget, events, board }
+        let recorded = Arc::default();
+        Self { plane, known, cache, catalog, budget, events, board, recorded }
+    }
+
+    /// What has become of the history's frames.
+    pub fn recorded(&self) -> Arc<RecorderCounts> {
+        Arc::clone(&self.recorded)
     }
 
     /// Empties the result cache, the shared one too; how many results it had.
@@ -221,6 +230,7 @@ impl StatusSource for Reporter {
                 slow: self.events.lost(Log::Slow),
                 audit: self.events.lost(Log::Audit),
             };
+            report.process.history = self.recorded.figures();
             report.process.catalog = catalog_figures(&self.catalog);
             report.process.memory = memory_figures(&self.budget);
             report.process.monitor = self.board.figures();

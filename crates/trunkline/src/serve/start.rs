@@ -24,7 +24,9 @@ use trunkline_admin::{
     scheduler::keep_scheduling,
     service::{AdminService, FileReader},
 };
-use trunkline_config::{Config, ListenAddress, Settings, Snapshot, WorkerCpus, control_path};
+use trunkline_config::{
+    Config, ListenAddress, Settings, Snapshot, StateFile, WorkerCpus, control_path, history_path,
+};
 use trunkline_monitor::{
     Account, Board, Facts, Knowledge,
     greeting::{is_leader_known, server_versions},
@@ -44,7 +46,7 @@ use crate::{
         log::Log,
         notify::Notifier,
         origin::{Database, Origin},
-        questions,
+        questions, recorder,
         reporter::{Reporter, unix_sec},
         signals::Signals,
         supervisor::{Parts, Supervisor},
@@ -109,22 +111,26 @@ pub(super) async fn start(
     reporter.applied(&snapshot);
     reporter.encrypts(&tls);
     let (snapshots, _) = watch::channel(Arc::clone(&snapshot));
-    let (control, asked_for) = Control::new(Arc::clone(&reporter), snapshots.subscribe());
+    let (control, asked_for) =
+        Control::new(Arc::clone(&reporter), snapshots.subscribe(), log.lines());
     let control = Arc::new(control);
-    if let Some(socket) = control_socket {
-        tracing::info!("control socket at {}", socket.path().display());
-        reporter.controlled_by(&socket);
-        tokio::spawn(socket.serve(Arc::clone(&control) as _));
-    }
     tokio::spawn(glb::keep_serving(Arc::clone(&control) as _, snapshots.subscribe()));
     let shown = Arc::clone(&board);
     let topology = move || shown.topology();
     tokio::spawn(event_script::keep_running(board.told(), snapshots.subscribe(), topology));
-    let service = database.map(|database| Arc::new(admin_service(database, control)));
+    let service = database.map(|database| Arc::new(admin_service(database, Arc::clone(&control))));
+    if let Some(socket) = control_socket {
+        tracing::info!("control socket at {}", socket.path().display());
+        reporter.controlled_by(&socket);
+        tokio::spawn(socket.serve(control, service.clone()));
+    }
     if let Some(service) = &service {
         service.has_begun().await.map_err(|error| anyhow!(error))?;
     }
     open_ports(ports, admin, &reporter, service.as_ref())?;
+    if let Some(folder) = history_folder(&snapshot.settings, &origin) {
+        recorder::start(folder, snapshot.settings.history_size_mb, Arc::clone(&reporter));
+    }
     let notifier = Notifier::of_environment();
     notifier.ready(&format!("serving {summary}"));
     let parts = Parts {
@@ -241,6 +247,18 @@ async fn bind_admin(database: Option<&Database>) -> Result<Vec<AdminListener>> {
         listeners.push(listener.with_context(reason)?);
     }
     Ok(listeners)
+}
+
+/// Where the history is kept, if it is.
+fn history_folder(settings: &Settings, origin: &Origin) -> Option<PathBuf> {
+    if settings.history_size_mb == 0 {
+        return None;
+    }
+    match origin.is_database() {
+        // A folder for what is kept is what such a process is given.
+        true => history_path(&StateFile::Beside, &origin.path()),
+        false => history_path(&settings.state_file, &origin.path()),
+    }
 }
 
 /// Listens for orders of the machine itself. A proxy serves without them, if it must.

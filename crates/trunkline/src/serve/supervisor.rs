@@ -18,9 +18,9 @@ use trunkline_admin::{Ending, Health};
 use trunkline_config::{Config, Snapshot, difference};
 use trunkline_monitor::{
     Board, ClusterNews, Knowledge, Resolution, UsersRead, greeting_for_clients, keep_asking,
-    keep_checking, keep_following, keep_following_replicas, keep_learning, keep_looking_up_users,
-    keep_measuring_lag, keep_pinging, keep_reading_users, keep_resolving, keep_streaming,
-    keep_telling, resolve,
+    keep_checking, keep_finding, keep_following, keep_following_replicas, keep_learning,
+    keep_looking_up_users, keep_measuring_lag, keep_pinging, keep_reading_users, keep_resolving,
+    keep_streaming, keep_telling, resolve,
 };
 use trunkline_protocol::packet::greeting::Greeting;
 use trunkline_proxy::{DataPlane, TlsSetup};
@@ -116,7 +116,15 @@ impl Supervisor {
         tokio::spawn(keep_resolving(seen.clone(), on_demand, outcomes));
         let (tls, works_with) = watch::channel(Arc::clone(&parts.tls));
         let (read, users) = mpsc::channel(OUTCOMES_MAX);
-        let Asked { users_wanted: wanted, user_questions, questions, names, catalog } = asked;
+        let Asked {
+            users_wanted: wanted,
+            user_questions,
+            questions,
+            names,
+            outcomes: lost,
+            catalog,
+        } = asked;
+        tokio::spawn(keep_finding(seen.clone(), works_with.clone(), lost));
         tokio::spawn(keep_asking(seen.clone(), works_with.clone(), questions));
         tokio::spawn(keep_telling(seen.clone(), works_with.clone(), catalog, names));
         let board = Arc::clone(&parts.board);

@@ -150,7 +150,8 @@ impl Exchange {
             return false;
         };
         let account = session.login.account;
-        let (is_read, hostgroup) = (statement.meaning.is_read, statement.target.hostgroup);
+        let may_leave = statement.meaning.is_read && !statement.target.stays_on_writer;
+        let hostgroup = statement.target.hostgroup;
         self.core.drop_outdated_of(client);
         let leased = self.with_conn(conn_id, |exchange, conn| {
             let is_untouched =
@@ -158,7 +159,7 @@ impl Exchange {
             let is_paused = exchange.core.servers.pauses.contains_key(&conn.server.hostgroup);
             let shows = !client.is_causal() || exchange.core.may_read_there(client, conn);
             let may_run_there =
-                !is_paused && shows && (is_read || conn.server.hostgroup == hostgroup);
+                !is_paused && shows && (may_leave || conn.server.hostgroup == hostgroup);
             let fits = is_untouched && may_run_there && conn.login.account == account;
             let is_taken = fits && exchange.core.servers.take_free(conn);
             if is_taken {

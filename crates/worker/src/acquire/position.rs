@@ -79,7 +79,8 @@ impl Core {
         let user = &session.login.user;
         let scope = order.scope(self.env.snapshot.causal_reads(user, hostgroup));
         let board = self.env.shared.causal();
-        session.settings.causal.take_need(board, user, scope, (readers, order.from));
+        let now_ms = self.env.now.ms();
+        session.settings.causal.take_need(board, user, scope, (readers, order.from), now_ms);
         if let Some(hints) = hints {
             hints::take(&mut session.settings.causal.need, board, hints)?;
         }
@@ -274,6 +275,7 @@ impl Exchange {
         match (snapshot.settings.causal_fallback, writer) {
             (CausalFallback::Writer, Some(writer)) => {
                 target.is_causal = false;
+                target.stays_on_writer = true;
                 target.may_leave_reader = false;
                 target.hostgroup = writer;
                 target.pinned_server = None;
@@ -299,6 +301,7 @@ impl Exchange {
     /// Looks at the reads that wait for a replica.
     #[inline]
     pub(crate) fn go_on_causal(&mut self) {
+        self.core.sweep_lost_writes();
         if self.core.servers.sharing.causal.has_waiting() {
             self.look_at_waiting();
         }

@@ -207,14 +207,19 @@ fn has_ended_a_write(
     statement: &Statement,
     outcome: &Outcome,
 ) -> bool {
-    use StatementKind::{Call, Commit, Delete, Execute, Insert, Load, Replace, Update};
+    use StatementKind::{
+        Call, Delete, Execute, Insert, Load, Replace, Rollback, RollbackSavepoint, Update,
+    };
     let Some(known) = statement.meaning.known.as_ref() else { return false };
+    let analysis = &known.analysis;
     let lease = session.leases.iter().find(|lease| lease.conn == conn.id);
+    let was_open = lease.is_some_and(|lease| lease.has_written);
     let goes_on = outcome.status.is_some_and(|flags| flags & status::IN_TRANS != 0);
-    match known.analysis.kind {
-        Commit => lease.is_some_and(|lease| lease.has_written),
+    match analysis.kind {
+        Rollback | RollbackSavepoint => false,
+        _ if was_open => !goes_on || analysis.commits_implicitly(),
         Call | Delete | Execute | Insert | Load | Replace | Update => !goes_on,
-        _ => known.analysis.statements != 1 && !goes_on,
+        _ => (analysis.statements != 1 || !analysis.set_for_statement.is_empty()) && !goes_on,
     }
 }
 

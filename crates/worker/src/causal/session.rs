@@ -107,6 +107,7 @@ impl SessionCausal {
         user: &User,
         scope: CausalReads,
         (readers, from): (&CausalReaders, Option<HostgroupId>),
+        now_ms: u64,
     ) {
         self.need.clear();
         self.scope = scope;
@@ -115,6 +116,9 @@ impl SessionCausal {
         }
         if matches!(scope, CausalReads::Off | CausalReads::Bounded(_)) {
             return;
+        }
+        if self.written.may_be_under_way(now_ms) {
+            self.need.want_writer();
         }
         for (hostgroup, token) in self.written.tokens() {
             let is_elsewhere = hostgroup.is_some_and(|it| match from {
@@ -184,6 +188,11 @@ impl SessionCausal {
 }
 
 impl Cells {
+    /// Where these are told.
+    pub(super) fn positions(self) -> [Option<Arc<SharedPosition>>; 2] {
+        [self.of_user, self.of_all]
+    }
+
     fn each(&self) -> impl Iterator<Item = &SharedPosition> {
         [&self.of_user, &self.of_all].into_iter().flatten().map(|cell| &**cell)
     }

@@ -7,6 +7,7 @@ use trunkline_topology::{
 
 use crate::{
     ClientId,
+    servers::unheard::UNDER_WAY_MS,
     tests::{Login, MYSQL, OK, Reply, Setup, TestWorker, WRITER_AND_READER, tells_gtid},
 };
 
@@ -272,6 +273,87 @@ fn what_one_session_is_in_doubt_of_others_read_from_the_writer() {
     // Its write was sent after the other's had failed.
     assert_eq!(reads_from(&mut world, two), READER);
     assert_eq!(reads_from(&mut world, one), WRITER, "its own doubt goes on");
+}
+
+#[test]
+fn a_text_that_looks_at_the_last_one_reads_from_the_writer_where_its_replica_lacks_something() {
+    let mut world = shared_world("user", "");
+    let (one, two) = (world.log_in(), world.log_in());
+    let text = "SELECT 1; SELECT a FROM s.t";
+    let goes = |world: &mut TestWorker| {
+        world.ask(one, text);
+        let address = world.address_asked(text).to_owned();
+        world.reply(text, Reply::Rows(&["1"]));
+        world.answer(one);
+        address
+    };
+    shows(&mut world, 4);
+    assert_eq!(goes(&mut world), READER);
+    writes(&mut world, two, "0-1-5");
+    assert_eq!(goes(&mut world), WRITER);
+}
+
+#[test]
+fn however_a_transaction_ends_that_changed_nothing_others_may_have_written_the_same() {
+    let open = status::AUTOCOMMIT | status::IN_TRANS;
+    let reads_behind = |end: &str, flags: u16| {
+        let mut world = world("causal_wait_ms = 0\nlazy_transactions = \"off\"\n");
+        let client = world.log_in();
+        shows(&mut world, 9);
+        writes(&mut world, client, "0-1-5");
+        world.run(client, "BEGIN", Reply::Says(OkPacket { status: open, ..OK }));
+        world.run(client, "UPDATE s.t SET a = 5", Reply::Says(OkPacket { status: open, ..OK }));
+        world.run(client, end, Reply::Says(OkPacket { status: flags, ..OK }));
+        if flags & status::IN_TRANS != 0 {
+            world.run(
+                client,
+                "ROLLBACK",
+                Reply::Says(OkPacket { status: status::AUTOCOMMIT, ..OK }),
+            );
+        }
+        reads_from(&mut world, client)
+    };
+    for end in ["COMMIT", "SET autocommit = 1", "CREATE TABLE IF NOT EXISTS s.t (a INT)"] {
+        assert_eq!(reads_behind(end, status::AUTOCOMMIT), WRITER, "{end}");
+    }
+    assert_eq!(reads_behind("BEGIN", open), WRITER);
+    assert_eq!(reads_behind("ROLLBACK", status::AUTOCOMMIT), READER);
+}
+
+/// A write that a test asks for by another text than [`WRITE`].
+const OTHER_WRITE: &str = "INSERT INTO s.t VALUES (2)";
+
+#[test]
+fn a_write_whose_client_goes_away_is_in_doubt_until_one_that_was_sent_after_its_end() {
+    let mut world = shared_world("user", "");
+    let (one, two) = (world.log_in(), world.log_in());
+    shows(&mut world, 9);
+    world.ask(one, OTHER_WRITE);
+    world.leave(one);
+    assert_eq!(reads_from(&mut world, two), WRITER);
+    writes(&mut world, two, "0-1-8");
+    assert_eq!(reads_from(&mut world, two), WRITER, "the other is under way");
+    world.reply(OTHER_WRITE, Reply::Ok);
+    assert_eq!(reads_from(&mut world, two), WRITER, "its number may be a higher one");
+    writes(&mut world, two, "0-1-9");
+    assert_eq!(reads_from(&mut world, two), READER);
+}
+
+#[test]
+fn a_write_whose_connection_is_lost_may_be_under_way_for_a_while() {
+    let mut world = shared_world("user", "");
+    let (one, two) = (world.log_in(), world.log_in());
+    shows(&mut world, 9);
+    world.ask(one, OTHER_WRITE);
+    let conn = world.conn_asked(OTHER_WRITE);
+    world.lose(conn);
+    writes(&mut world, two, "0-1-8");
+    assert_eq!(reads_from(&mut world, two), WRITER);
+    world.pass_ms(UNDER_WAY_MS + 1_000);
+    assert!(world.core().servers.sharing.causal.lost.is_empty());
+    assert_eq!(reads_from(&mut world, two), WRITER);
+    writes(&mut world, two, "0-1-9");
+    assert_eq!(reads_from(&mut world, two), READER);
 }
 
 #[test]

@@ -555,6 +555,8 @@ pub(crate) struct Target {
     pub(crate) is_causal: bool,
     /// When it began to wait for one, µs; 0 before.
     pub(crate) causal_since_us: u64,
+    /// No replica shows that: it stays on the writer's hostgroup, wherever its session ran before.
+    pub(crate) stays_on_writer: bool,
 }
 
 /// What a statement does beside being answered.
@@ -616,6 +618,7 @@ impl Statement {
                 never_share: false,
                 is_causal: false,
                 causal_since_us: 0,
+                stays_on_writer: false,
             },
             beside: Beside {
                 fill: None,
@@ -682,6 +685,8 @@ pub(crate) enum Awaits {
     Resume,
     /// That a replica shows what its session has written, or its client's timer.
     Position,
+    /// That it is found out whether it was carried out, or its client's timer.
+    Outcome,
     /// Its client's timer: a server has refused it as it is read-only, and another one may write by
     /// then.
     Writer,

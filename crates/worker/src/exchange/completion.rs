@@ -306,7 +306,7 @@ impl Exchange {
 
     /// The client goes while its statement is under way. `lent`: the connection that is lent, if
     /// one is.
-    pub(super) fn leave_statement(&mut self, client: &mut Client, lent: Option<&mut Conn>) {
+    pub(super) fn leave_statement(&mut self, client: &mut Client, mut lent: Option<&mut Conn>) {
         let statement = match std::mem::replace(&mut client.phase, Phase::Closing) {
             Phase::Running(statement) => statement,
             Phase::Forward(conn) => {
@@ -321,6 +321,11 @@ impl Exchange {
                 return;
             }
         };
+        if let (Stage::Sent(conn), false, Some(session)) =
+            (&statement.stage, statement.meaning.is_read, client.session.as_mut())
+        {
+            self.core.leave_write(session, *conn, lent.as_deref_mut());
+        }
         match statement.stage {
             Stage::Held(_) => {}
             Stage::Queued | Stage::Returning => {

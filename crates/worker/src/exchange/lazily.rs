@@ -17,6 +17,7 @@ use trunkline_protocol::{
 use trunkline_session::tracker::{Pins, Trust, apply_outcome};
 use trunkline_sql::{
     analysis::{Analysis, Effect, TransactionEffect},
+    hint::Hints,
     set::{Assignment, Scope, Value},
 };
 use trunkline_topology::LazyTransactions;
@@ -39,6 +40,12 @@ enum Deed {
     End,
     /// `SET autocommit`, to on or off.
     Autocommit(bool),
+}
+
+/// Whether its comments say what its reads have to see.
+fn asks_for_causality(statement: &Statement) -> bool {
+    let known = statement.meaning.known.as_deref();
+    known.and_then(|known| known.hints.as_deref()).is_some_and(Hints::is_causal)
 }
 
 impl Deed {
@@ -185,6 +192,7 @@ impl Core {
             // What is repeated has to have begun with a statement that was answered.
             && !self.env.wants_replay(session)
             && directives.is_plain()
+            && !asks_for_causality(statement)
             && !client.is_mirror
             && statement.command.frames.len() <= LEN_MAX
             && statement.command.attributes.is_none()

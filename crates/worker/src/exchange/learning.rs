@@ -83,8 +83,8 @@ impl Core {
         }
         self.learn_status(session, outcome);
         let gtid = learn_past(session, conn, &over);
-        if self.env.snapshot.has_causal_reads && was_sent {
-            self.collect_written(session, conn, statement, outcome, gtid);
+        if self.env.snapshot.follows_gtids && was_sent {
+            self.learn_gtids(session, conn, statement, outcome, gtid);
         }
         let Some(applied) = self.learn_of_lease(session, conn, &over, in_transaction) else {
             return;
@@ -121,6 +121,9 @@ impl Core {
             self.ask_values(client, conn, &applied.asks);
         }
         self.note_pins(client, conn.id, statement);
+        if let Some(analysis) = over.analysis.filter(|_| over.has_run && outcome.error.is_none()) {
+            self.outdate_variables(client, conn.id, analysis);
+        }
         if let Some(analysis) = over.analysis.filter(|_| over.has_run) {
             self.learn_globals(conn, analysis, outcome.error.is_some());
         }
@@ -286,9 +289,11 @@ impl Over<'_> {
         let leaves = hidden.has(Hidden::LEAVES) || hidden.has(Hidden::STAYS);
         let runs_code = leaves || self.analysis.is_some_and(runs_unseen_code);
         let leaves = leaves && self.has_run || self.has_computed && runs_code;
+        // Of names that are still to be told, what they turn out to be decides.
         let fails_untold = self.has_run
             && hidden.has(Hidden::UNTOLD)
             && !self.certainly_reads()
+            && !self.leaves_unknown()
             && self.outcome.error.as_ref().is_some_and(may_have_run);
         let is_untold = self.trust == Trust::Nothing || self.outcome.error.is_some();
         fails_untold || leaves && is_untold

@@ -13,6 +13,7 @@ use crate::{
     Action, ClientId,
     clients::client::{Client, Ending, Phase, Purpose, Session, Stage, Statement, Target},
     effects::Wake,
+    exchange::outcome::{Had, LostMark},
     exchange::rolled_back::{Lost, LostTransaction},
     exchange::send::LOST,
     replay::Kept,
@@ -94,6 +95,7 @@ impl Exchange {
     /// A connection that took commands ended.
     fn lose_ready(&mut self, conn: &mut Conn, reason: &str) {
         let statements = conn.in_flight.iter().filter(|entry| entry.is_statement).count();
+        let mut lost_mark = self.core.take_lost_mark(conn, statements);
         if !self.core.forget_conn(conn) {
             return;
         }
@@ -108,15 +110,16 @@ impl Exchange {
         self.core.fx.act(Action::CloseServer { conn: id, farewell: &[] });
         self.core.servers.sweep_slot(conn.slot);
         for (client, begun, break_off_seq) in losers {
-            let loss = Loss {
+            let mut loss = Loss {
                 conn: id,
                 slot: conn.slot,
                 begun,
                 break_off_seq,
                 written: conn.io.outbox.written_total(),
+                lost_mark: lost_mark.take(),
             };
             self.with_client(client, |exchange, client| {
-                exchange.lose_lease(client, &loss, reason);
+                exchange.lose_lease(client, &mut loss, reason);
             });
         }
         let (written, traces) = (conn.io.outbox.written_total(), traces_of(conn));
@@ -129,7 +132,7 @@ impl Exchange {
 
     /// A session's connection is gone. What can safely be sent again is sent elsewhere; anything
     /// else is an error, and a session that had state there ends.
-    fn lose_lease(&mut self, client: &mut Client, loss: &Loss, reason: &str) {
+    fn lose_lease(&mut self, client: &mut Client, loss: &mut Loss, reason: &str) {
         if matches!(&client.phase, Phase::Running(it) if it.stage.conn() == Some(loss.conn)) {
             // Whether it may be sent again is what is proven of it by now.
             self.core.prove_again(client);
@@ -170,6 +173,15 @@ impl Exchange {
                 if undone.is_some() && !client.has_sent_ahead() {
                     return self.fail_rolled_back(client, loss, reason);
                 }
+                let had = match (had_state, transaction) {
+                    (false, _) => Had::Nothing,
+                    (true, Some(_)) => Had::Transaction,
+                    (true, None) => Had::More,
+                };
+                let words = (&*text, reason);
+                if was_sent && self.finds_out(client, loss, had, words, &mut kept) {
+                    return;
+                }
                 return self.lose_statement(client, loss, (had_state, was_sent), text);
             }
         };
@@ -191,7 +203,7 @@ impl Exchange {
             is_undone &= transaction.is_some_and(|it| it.undoes(session, statement));
             if !statement.meaning.is_read {
                 let hostgroup = self.core.hostgroup_of(loss.slot);
-                self.core.doubt_written(session, hostgroup);
+                self.core.lose_write(session, hostgroup);
             }
         }
         if is_told_later {
@@ -212,7 +224,7 @@ impl Exchange {
 
     /// A statement is lost with its connection: it is sent again where that is safe, or fails with
     /// this text. `had_state`: the connection held some of the session's.
-    fn lose_statement(
+    pub(super) fn lose_statement(
         &mut self,
         client: &mut Client,
         loss: &Loss,
@@ -228,7 +240,7 @@ impl Exchange {
         let is_run = matches!(statement.command.purpose, Purpose::Query | Purpose::Execute);
         if was_sent && is_run && !statement.meaning.is_read {
             let hostgroup = self.core.hostgroup_of(loss.slot);
-            self.core.doubt_written(session, hostgroup);
+            self.core.lose_write(session, hostgroup);
         }
         let begun = loss.begun && !has_plant!(self.core, RetryAfterFirstByte);
         // A default schema is chosen as well twice as once.
@@ -301,7 +313,7 @@ impl Exchange {
             _ => (None, false),
         };
         if let Some(session) = client.session.as_mut().filter(|_| may_be_done) {
-            self.core.doubt_written(session, conn.server.hostgroup);
+            self.core.lose_write(session, conn.server.hostgroup);
         }
         let error = match may_be_done {
             true => ErrorKind::ConnectionLost.says(format!(
@@ -475,14 +487,16 @@ pub(crate) fn sets_state(analysis: &Analysis) -> bool {
 
 /// What was lost with a connection.
 pub(super) struct Loss {
-    conn: ConnId,
+    pub(super) conn: ConnId,
     pub(super) slot: SlotId,
     /// Whether any byte of the reply had come.
-    begun: bool,
+    pub(super) begun: bool,
     /// How to number an error packet that breaks the reply off; `None` inside a packet.
     pub(super) break_off_seq: Option<u8>,
     /// Bytes that the kernel took for this connection in all.
-    written: u64,
+    pub(super) written: u64,
+    /// What the first who lost something may be found out by.
+    pub(super) lost_mark: Option<LostMark>,
 }
 
 /// Whether a statement is answered in parts, each of which may have changed the session.

@@ -29,6 +29,22 @@ use crate::{
     statement::analysis::Known,
 };
 
+/// The user variables that a statement gives a value, as far as they are known by name.
+fn assigned_variables(analysis: &Analysis) -> impl Iterator<Item = &[u8]> {
+    analysis.effects.iter().flat_map(|effect| {
+        let (one, set): (_, &[Assignment]) = match effect {
+            Effect::UserVariableAssigned(name) => (name.as_deref(), &[]),
+            Effect::Set(assignments) => (None, assignments),
+            _ => (None, &[]),
+        };
+        let set = set.iter().filter_map(|assignment| match assignment {
+            Assignment::Variable { scope: Scope::UserVariable, name, .. } => Some(&**name),
+            _ => None,
+        });
+        one.into_iter().chain(set)
+    })
+}
+
 /// What the status flags of a reply say of a session's pins. `reads`: it is proven to have no
 /// effects.
 pub(super) fn follow_status(
@@ -387,6 +403,32 @@ impl Core {
         }
         if lease.pinned_by.is_none() {
             lease.pinned_by = Some((statement.meaning.known.as_ref().map(Rc::clone), now_us));
+        }
+    }
+
+    /// What a statement has given a value on this connection is an older value on the session's
+    /// others: nothing reads it there any more, so it does not hold the session there.
+    pub(super) fn outdate_variables(
+        &mut self,
+        client: &mut Client,
+        here: ConnId,
+        analysis: &Analysis,
+    ) {
+        let Some(session) = client.session.as_mut().filter(|it| it.leases.len() > 1) else {
+            return;
+        };
+        let mut freed = Vec::new();
+        for lease in session.leases.iter_mut().filter(|lease| lease.conn != here) {
+            let was_pinned = !lease.pins.is_empty();
+            for name in assigned_variables(analysis) {
+                lease.pins.unpin_name(PinReason::UserVariable, name);
+            }
+            if was_pinned && lease.pins.is_empty() {
+                freed.push(lease.conn);
+            }
+        }
+        for conn in freed {
+            self.with_conn(conn, |core, conn| core.settle_lease(client, conn));
         }
     }
 

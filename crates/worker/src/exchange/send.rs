@@ -254,8 +254,8 @@ impl Exchange {
             self.core.send_sync(client, conn, state, sync, proof);
         }
         if begins {
-            if self.core.env.snapshot.has_causal_reads {
-                self.core.have_gtids_reported(client, conn);
+            if self.core.env.snapshot.follows_gtids {
+                self.core.follow_gtids(client, conn);
             }
             self.core.put_begin(client, conn);
         }
@@ -295,7 +295,7 @@ impl Exchange {
             relay = relay.numbered_from(header.seq.wrapping_add(1));
         }
         let mut told = session.settings.told.clone();
-        if self.core.env.snapshot.has_causal_reads {
+        if self.core.env.snapshot.follows_gtids {
             told.hide_gtids();
         }
         if conn.server.tracks_transactions && !self.core.servers.tells_transactions(conn) {
@@ -558,8 +558,8 @@ impl Core {
         let looks_back =
             !statement.meaning.is_read || known.is_none_or(|known| !known.looks_at_nothing);
         let begins_read_only = session.transaction.begins_read_only;
-        if self.env.snapshot.has_causal_reads {
-            self.have_gtids_reported(client, conn);
+        if self.env.snapshot.follows_gtids {
+            self.follow_gtids(client, conn);
         }
         if is_next {
             self.track_transactions(conn);

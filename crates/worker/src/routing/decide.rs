@@ -45,7 +45,7 @@ use crate::{
         kept::{keeping_lease, runs_other_text, variables_elsewhere},
         read_only::{Leaving, leaves_reader, only_looks},
         ruling::{By, Ruling},
-        several::{commits_implicitly, ended, ends_transactions},
+        several::{ended, ends_transactions},
         split::{Obeyed, Split, Transactions, hinted_hostgroup, ruled, split},
     },
     statement::analysis::Known,
@@ -598,7 +598,7 @@ impl Case<'_> {
             lease.hostgroup != to && lease.pins.has(PinReason::Transaction) && has_written
         };
         let lease = session.leases().find(is_apart)?;
-        commits_implicitly(analysis).then_some(Refusal::OpenElsewhere(lease.hostgroup, to))
+        analysis.commits_implicitly().then_some(Refusal::OpenElsewhere(lease.hostgroup, to))
     }
 
     /// Why it is refused where it would find `NULL` for a user variable that its session has

@@ -62,6 +62,7 @@ impl Directives {
             && self.multiplex.is_none()
             && self.cache.is_none()
             && self.mirror.is_none()
+            && self.causal == CausalOrder::default()
     }
 
     /// Holds a session on its connection, or ends that, once its statement has run.

@@ -2,7 +2,7 @@
 //! statements out of transactions (`transaction_persistent = false`), each hostgroup has its own.
 
 use trunkline_session::tracker::PinReason;
-use trunkline_sql::analysis::{Analysis, Effect, TransactionEffect};
+use trunkline_sql::analysis::{Analysis, TransactionEffect};
 use trunkline_topology::HostgroupId;
 
 use crate::{
@@ -22,19 +22,6 @@ pub(super) fn ends_transactions(analysis: &Analysis) -> bool {
         Tx::None | Tx::Begin { .. } | Tx::ImplicitCommit => false,
     };
     ends && analysis.statements == 1
-}
-
-/// Whether a statement commits what is open before it does something else: `BEGIN`, DDL, `LOCK
-/// TABLES`.
-pub(super) fn commits_implicitly(analysis: &Analysis) -> bool {
-    use TransactionEffect as Tx;
-    let commits = |transaction| matches!(transaction, Tx::Begin { .. } | Tx::ImplicitCommit);
-    commits(analysis.transaction)
-        || analysis.effects.iter().any(|effect| match effect {
-            Effect::Transaction(transaction) => commits(*transaction),
-            Effect::LockTables => true,
-            _ => false,
-        })
 }
 
 fn is_open(lease: &&Lease) -> bool {

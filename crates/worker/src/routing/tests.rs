@@ -135,6 +135,19 @@ fn what_reads_a_variable_stays_where_its_session_has_it() {
 }
 
 #[test]
+fn a_variable_is_read_where_it_was_set_last() {
+    let mut world = ruled("match_pattern = \"elsewhere\"\ndestination_hostgroup = 20");
+    let client = world.log_in();
+    world.run(client, "SELECT @a := 1 /* elsewhere */", Reply::Rows(&["1"]));
+    world.run(client, "SELECT @a := 2", Reply::Rows(&["2"]));
+    let leases = &world.session(client).leases;
+    let has = |hostgroup: u32| leases.iter().any(|it| it.hostgroup == HostgroupId(hostgroup));
+    assert!(has(10) && !has(20));
+    world.ask(client, "SELECT @a");
+    assert_eq!(world.address_asked("SELECT @a"), WRITER);
+}
+
+#[test]
 fn the_split_says_where_and_why() {
     let (home, readers) = (HostgroupId(10), HostgroupId(20));
     for split in [Split::NoGroup, Split::RulesOnly, Split::MayWrite, Split::NoReader] {

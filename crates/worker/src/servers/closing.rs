@@ -63,6 +63,11 @@ impl Core {
         if conn.is_closed() {
             return false;
         }
+        if let Some(unheard) = conn.holder.unheard.take() {
+            let now_ms = self.env.now.ms();
+            self.servers.sharing.causal.lost.add(now_ms, unheard);
+        }
+        self.give_mark_back(conn);
         self.servers.forget(conn);
         let Some(slot) = self.servers.pool.slot_mut(conn.slot) else {
             return false;

@@ -24,6 +24,8 @@ use crate::{
     prepared::ServerStmts,
     servers::credentials::PasswordTurn,
     servers::dirt::Dirt,
+    servers::marks::Marked,
+    servers::unheard::UnheardWrite,
     session_past::{Trace, reported_gtid},
     statement::sql_modes::DefaultModes,
 };
@@ -127,6 +129,8 @@ pub(crate) struct Holder {
     pub(crate) was_killed: bool,
     /// What became of a `KILL` is not known: the connection is not used by another session.
     pub(crate) close_on_release: bool,
+    /// A write is under way on it whose client has gone.
+    pub(crate) unheard: Option<UnheardWrite>,
 }
 
 /// What may have been left on a connection by those who had it.
@@ -145,6 +149,8 @@ pub(crate) struct LeftThere {
     pub(crate) may_last: bool,
     /// The GTID that it told last, whoever's it was.
     pub(crate) last_gtid: Option<Gtid>,
+    /// Whether what it commits is marked.
+    pub(crate) marked: Marked,
     /// Hashes of `SET` texts that the server has accepted since the login, the latest last. Another
     /// connection may have logged in with fewer rights.
     pub(crate) accepted_sets: Vec<u64>,
@@ -320,6 +326,8 @@ pub(crate) enum Owner {
     Again,
     /// The proxy: has variables reported that this client's session has set unseen.
     Values(ClientId),
+    /// The proxy: has the server mark what is committed there.
+    Mark,
     /// The proxy: `COM_RESET_CONNECTION` between two sessions.
     Reset,
     /// The proxy: `COM_PING` on an idle connection.
@@ -345,6 +353,7 @@ pub struct MovedConn {
     pub(crate) flavor: Flavor,
     pub(crate) names_changes: bool,
     pub(crate) last_gtid: Option<Gtid>,
+    pub(crate) marked: Marked,
     pub(crate) format: ReplyFormat,
     pub(crate) takes_attributes: bool,
     pub(crate) packing: Option<Box<Packing>>,

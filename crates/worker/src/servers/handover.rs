@@ -145,6 +145,7 @@ impl Core {
             flavor: conn.server.flavor,
             names_changes: conn.server.names_changes,
             last_gtid: conn.left.last_gtid,
+            marked: std::mem::take(&mut conn.left.marked),
             format: conn.server.format,
             takes_attributes: conn.server.takes_attributes,
             packing: conn.io.packing.take().map(Packing::leave_list),
@@ -192,6 +193,7 @@ impl Core {
             // Its schema is chosen anew, unless none was ever defined.
             conn.left = LeftThere {
                 last_gtid: moved.last_gtid,
+                marked: moved.marked,
                 dirt: moved.dirt,
                 soiled_turn: OTHERS_TURN,
                 conditions_turn: Some(OTHERS_TURN),

@@ -50,6 +50,8 @@ impl Core {
     pub(crate) fn reset_conn(&mut self, conn: &mut Conn, mut lent: Option<&mut Client>) {
         conn.end_copies();
         debug_assert!(conn.list.is_resetting() && conn.in_flight.is_empty());
+        // What ran for a client that has gone is over.
+        conn.holder.unheard = None;
         self.fetch_traces(conn, lent.as_deref_mut(), None, false);
         conn.holder.last_client = None;
         if conn.holder.close_on_release || conn.left.dirt == Some(Dirt::Ends) {

@@ -67,6 +67,9 @@ impl Core {
                     Stage::Held(ref held) if held.awaits == Awaits::Position => {
                         Some("awaiting a replica".to_owned())
                     }
+                    Stage::Held(ref held) if held.awaits == Awaits::Outcome => {
+                        Some("finding out whether it was committed".to_owned())
+                    }
                     Stage::Held(_) => client.held_by_pause().map(paused),
                     _ => None,
                 };

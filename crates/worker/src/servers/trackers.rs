@@ -91,6 +91,7 @@ impl Core {
         behind: Behind,
         lent: Option<&mut Client>,
     ) {
+        conn.left.marked.lapse();
         if !conn.server.format.session_track {
             return self.follow_modes(self.servers.defaults.modes.told(), lent);
         }

@@ -179,7 +179,9 @@ impl Core {
         statement: &Statement,
     ) -> bool {
         let depends = statement.meaning.known.as_ref().map(|known| known.analysis.depends);
-        if !depends.is_some_and(|depends| depends.contains(Depends::FOUND_ROWS)) {
+        let reads = depends.is_some_and(|depends| depends.contains(Depends::FOUND_ROWS));
+        // What code may read is put there beforehand, so it has to be known.
+        if !reads && !runs_code(statement) {
             return false;
         }
         let Some(session) = client.session.as_ref() else { return false };

@@ -71,6 +71,7 @@ impl<S: Stream> Shell<S> {
             Action::LookUpUsers => Request::LookUpUsers,
             Action::LookUpUser { name, asked_ms } => Request::LookUpUser { name, asked_ms },
             Action::LookUpHost(addr) => Request::LookUpHost(addr),
+            Action::FindOutcome(ask) => Request::FindOutcome(ask),
             Action::Study(study) => Request::Study(study),
             Action::AskCatalog(ask) => Request::AskCatalog(ask),
             Action::TellAdministrator { ticket, answer } => {

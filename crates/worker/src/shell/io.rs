@@ -8,8 +8,8 @@ use trunkline_topology::{HostgroupId, Secret, Server, TlsFacts, TlsParams};
 
 use super::Mail;
 use crate::{
-    CatalogAsk, ClientId, ConnId, KillAnswer, LogLine, Peer, QueryEvent, SessionEvent, Side, Study,
-    Worker,
+    CatalogAsk, ClientId, ConnId, KillAnswer, LogLine, OutcomeAsk, Peer, QueryEvent, SessionEvent,
+    Side, Study, Worker,
 };
 
 /// What a driver does for its shell. Nothing is decided here.
@@ -305,6 +305,8 @@ pub enum Request {
     /// Find out what names mean, put it into the catalog and settle them there;
     /// [`Mail::CatalogTold`] for all who waited.
     AskCatalog(Box<CatalogAsk>),
+    /// Find out what became of a `COMMIT`; [`Mail::OutcomeFound`].
+    FindOutcome(Box<OutcomeAsk>),
     /// Read a long text; [`Mail::Studied`].
     Study(Box<Study>),
     /// Tell an administrator what came of the `KILL` with this number.

@@ -9,7 +9,8 @@ use trunkline_topology::{HostAnswer, Secret, ServerKey};
 
 use super::*;
 use crate::{
-    ClientId, ConnId, KillAnswer, KillAsker, KillRequest, MovedClient, MovedConn, Studied,
+    ClientId, ConnId, KillAnswer, KillAsker, KillRequest, MovedClient, MovedConn, OutcomeFound,
+    Studied,
 };
 
 /// A socket on its way to another worker.
@@ -56,6 +57,8 @@ pub enum Mail<S: Stream> {
     PositionReached,
     /// What these clients' statements name has been asked for.
     CatalogTold(Vec<ClientId>),
+    /// What became of this client's `COMMIT`.
+    OutcomeFound(ClientId, Box<OutcomeFound>),
     /// A long text has been read.
     Studied(Box<Studied>),
     /// A long text of this client's could not be read: the session ends.
@@ -97,6 +100,7 @@ impl<S: Stream> Shell<S> {
             // The batch looks at all that wait.
             Mail::PositionReached => {}
             Mail::CatalogTold(clients) => worker.catalog_told(clients),
+            Mail::OutcomeFound(client, found) => worker.outcome_found(client, *found),
             Mail::StudyFailed(client) => worker.abandon(Side::Client(client)),
             Mail::Studied(studied) => worker.studied(*studied),
             Mail::CacheWoken(clients) => worker.cache_woken(clients),

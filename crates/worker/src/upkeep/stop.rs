@@ -124,6 +124,7 @@ impl Exchange {
 /// Whether a server may have carried out what the client has under way.
 fn may_be_done(client: &Client) -> bool {
     match &client.phase {
+        Phase::Running(_) if client.awaits_outcome() => true,
         Phase::Running(_) if client.waits_for_repetition().is_some() => false,
         Phase::Running(statement) => matches!(statement.stage, Stage::Sent(_) | Stage::Shared(_)),
         Phase::AwaitKill(_) | Phase::Forward(_) => true,

@@ -44,7 +44,7 @@ const TIMED_OUT: &ErrorInstead = &ErrorInstead {
 /// Whether something else than its client's timer ends what a statement is held back for: with that
 /// its own time is over.
 fn ends_otherwise(awaits: &Awaits) -> bool {
-    matches!(awaits, Awaits::Past | Awaits::Resume)
+    matches!(awaits, Awaits::Past | Awaits::Resume | Awaits::Outcome)
 }
 
 impl Commands {
@@ -73,7 +73,7 @@ impl Commands {
             self.exchange.time_out_waiting(client);
             return None;
         }
-        if self.exchange.go_on_without_past(client) {
+        if self.exchange.gives_up_outcome(client) || self.exchange.go_on_without_past(client) {
             return None;
         }
         let now_ms = self.exchange.core.env.now.ms();
@@ -111,7 +111,7 @@ impl Commands {
                         Awaits::Writer | Awaits::Position => {
                             self.exchange.run_on_route(client, route, statement);
                         }
-                        Awaits::Time | Awaits::Past | Awaits::Resume => {
+                        Awaits::Time | Awaits::Past | Awaits::Resume | Awaits::Outcome => {
                             self.exchange.depart_alone(client, route, statement, text_len);
                         }
                     }

@@ -174,6 +174,46 @@ fn users_and_rules_are_hashed_from_the_bytes_that_proxysql_takes() {
     assert_eq!(sums["mysql_query_rules"], expected(rule.wrapping_add(route)));
 }
 
+/// No recorded value is known of these either. SQLite puts the same texts together here as
+/// ProxySQL's sources name, without the code that makes the checksums.
+#[test]
+fn variables_and_all_together_are_hashed_from_the_texts_that_proxysql_takes() {
+    let hash = trunkline_sql::spooky::hash128_first;
+    let mut fixture = Fixture::new();
+    fixture.done("SET mysql-wait_timeout = 7000");
+    fixture.done("LOAD MYSQL VARIABLES TO RUNTIME");
+    for (module, own) in [
+        ("mysql", "'mysql-threads', 'mysql-interfaces'"),
+        (
+            "admin",
+            "'admin-mysql_ifaces', 'admin-restapi_port', 'admin-telnet_admin_ifaces',
+             'admin-telnet_stats_ifaces', 'admin-web_port'",
+        ),
+    ] {
+        let texts = format!(
+            "SELECT group_concat(variable_name || variable_value, '') FROM
+             (SELECT * FROM runtime_global_variables WHERE variable_name LIKE '{module}-%'
+              AND variable_name NOT IN ({own}) ORDER BY variable_name)"
+        );
+        let Value::Text(texts) = fixture.value(&texts) else { panic!("no variables") };
+        let sum = hash(texts.as_bytes(), [19, 3]);
+        let expected = format!("{:0<18}", format!("0x{:X}{:X}", sum & 0xFFFF_FFFF, sum >> 32));
+        let asked = format!(
+            "SELECT checksum FROM runtime_checksums_values WHERE name='{module}_variables'"
+        );
+        assert_eq!(fixture.value(&asked), text(&expected), "{module}");
+    }
+    let mut bytes = Vec::new();
+    let asked = "SELECT checksum, version FROM runtime_checksums_values ORDER BY name";
+    for row in fixture.rows(asked).rows {
+        let [Value::Text(sum), Value::Integer(version)] = &*row else { panic!("{row:?}") };
+        bytes.extend_from_slice(sum.as_bytes());
+        bytes.extend_from_slice(&version.to_le_bytes());
+    }
+    let all = hash(&bytes, [9, 5]) / 2;
+    assert_eq!(fixture.rows("SELECT GLOBAL_CHECKSUM()").rows, [[text(&all.to_string())]]);
+}
+
 /// The rows of `runtime_checksums_values` after some statements, separated by semicolons.
 fn checksums_after(statements: &str) -> BTreeMap<String, String> {
     let mut fixture = Fixture::new();

@@ -1,0 +1,212 @@
+//! `commit_outcome = "auto"`: a connection is cut between a `COMMIT`, or a write in autocommit, and
+//! its answer, and its client is told what became of that. Every answer is compared with what the
+//! server has.
+
+mod cutter;
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, ensure};
+use trunkline_testkit::{Flavour, Options, Server, SqlClient, Trunkline, error_code, wait_until};
+
+use crate::stage::{FLAVOURS, PASSWORD, SOON, USER, client, is_available, new_schema, start, user};
+use cutter::{Cut, Cutter};
+
+const LOST: u16 = 2013;
+const ROLLED_BACK: u16 = 1213;
+
+fn proxy_before(cutter: &Cutter, settings: &str) -> Result<Trunkline> {
+    Trunkline::start(&format!(
+        "{settings}workers = 1\ncatalog_wait_ms = 10000\ncommit_outcome = \"auto\"\n\
+         [[server]]\nhostgroup = 0\naddress = \"127.0.0.1:{}\"\nmax_connections = 20\n{}",
+        cutter.port,
+        user(0)
+    ))
+}
+
+/// What a client was told of a statement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Told {
+    Done,
+    NotDone,
+    Nothing,
+}
+
+pub fn told(answer: Result<Vec<trunkline_testkit::Row>>) -> Told {
+    match answer {
+        Ok(_) => Told::Done,
+        Err(error) => match error_code(&error) {
+            Some(ROLLED_BACK) => Told::NotDone,
+            Some(LOST) if format!("{error:#}").contains("was carried out") => {
+                match format!("{error:#}").contains("nobody knows") {
+                    true => Told::Nothing,
+                    false => Told::Done,
+                }
+            }
+            _ => Told::Nothing,
+        },
+    }
+}
+
+/// Whether the row is there, once nothing is under way any more that may bring it.
+fn has(server: &Server, schema: &str, n: usize) -> Result<bool> {
+    let count = server.value(&format!("SELECT COUNT(*) FROM {schema}.t WHERE n = {n}"))?;
+    let count = count.unwrap_or_default();
+    ensure!(count == "0" || count == "1", "{count} rows of {n}");
+    Ok(count == "1")
+}
+
+/// One statement is cut; what its client is told of it.
+fn cut_one(
+    one: &mut SqlClient,
+    cutter: &Cutter,
+    n: usize,
+    (is_commit, cut): (bool, Cut),
+) -> Result<Told> {
+    let insert = format!("INSERT INTO t VALUES ({n})");
+    let statement = match is_commit {
+        true => {
+            one.sql("BEGIN")?;
+            one.sql(&insert)?;
+            "COMMIT"
+        }
+        false => &insert,
+    };
+    cutter.cut(if is_commit { "COMMIT" } else { "INSERT" }, cut);
+    let said = told(one.sql(statement));
+    ensure!(cutter.has_cut(), "{cut:?} was not made");
+    Ok(said)
+}
+
+#[test]
+fn issue_20_each_cut_commit_is_told_the_truth() -> Result<()> {
+    let test = "issue_20_each_cut_commit_is_told_the_truth";
+    for flavour in FLAVOURS {
+        if !is_available(flavour, test) {
+            continue;
+        }
+        let server = start(flavour, logged())?;
+        let schema = new_schema(&server, "CREATE TABLE t (n INT PRIMARY KEY)")?;
+        let cutter = Cutter::before(server.port())?;
+        let proxy = proxy_before(&cutter, "")?;
+        let mut one = client(&proxy, &schema)?;
+        one.sql("INSERT INTO t VALUES (1000000)")?;
+        // Each byte of the statements, and of their answers with what trackers tell.
+        let cuts = |statement: usize| {
+            let of_statement = (0..=statement).map(Cut::Statement);
+            of_statement.chain((0..=80).map(Cut::Answer))
+        };
+        let cuts = cuts(12).map(|cut| (true, cut)).chain(cuts(34).map(|cut| (false, cut)));
+        let mut seen: BTreeMap<(bool, Told, bool), usize> = BTreeMap::new();
+        let mut count = 0;
+        for (n, (is_commit, cut)) in cuts.enumerate() {
+            let said = cut_one(&mut one, &cutter, n, (is_commit, cut))
+                .with_context(|| format!("{}: {n} {cut:?}\n{}", flavour.name(), proxy.log()))?;
+            let is_there = has(&server, &schema, n)?;
+            *seen.entry((is_commit, said, is_there)).or_default() += 1;
+            count += 1;
+            let is_true = match said {
+                Told::Done => is_there,
+                Told::NotDone => !is_there,
+                Told::Nothing => true,
+            };
+            ensure!(
+                is_true,
+                "{}: {n} {cut:?}: told {said:?}, there {is_there}\n{}",
+                flavour.name(),
+                proxy.log()
+            );
+            if one.sql("DO 1").is_err() {
+                one = client(&proxy, &schema)?;
+            }
+        }
+        println!("{}: {count} cuts: {seen:?}", flavour.name());
+        ensure!(count >= 200, "{count} cuts");
+        let unknown: usize =
+            seen.iter().filter(|((_, it, _), _)| *it == Told::Nothing).map(|(_, n)| *n).sum();
+        ensure!(unknown == 0, "{unknown} were told nothing: {seen:?}\n{}", proxy.log());
+        let metric = |outcome: &str| {
+            let labels = format!("outcome=\"{outcome}\"");
+            proxy.metric("trunkline_commit_outcomes_total", &labels)
+        };
+        ensure!(metric("committed")?.is_some_and(|count| count > 50.0));
+        ensure!(metric("not_committed")?.is_some_and(|count| count > 30.0));
+    }
+    Ok(())
+}
+
+/// A server that numbers its transactions.
+fn logged() -> Options {
+    Options::default().arg("--log-bin").arg("--server-id=1")
+}
+
+#[test]
+fn a_commit_that_is_under_way_is_ended_before_anybody_looks() -> Result<()> {
+    for flavour in FLAVOURS {
+        if !is_available(flavour, "a_commit_that_is_under_way") {
+            continue;
+        }
+        let server = start(flavour, logged())?;
+        let schema = new_schema(&server, "CREATE TABLE t (n INT PRIMARY KEY)")?;
+        let cutter = Cutter::before(server.port())?;
+        let proxy = proxy_before(&cutter, "")?;
+        let mut one = client(&proxy, &schema)?;
+        one.sql("INSERT INTO t VALUES (1000000)")?;
+        // The server waits for a lock, and would commit when it has that.
+        let mut holder = server.root()?;
+        holder.sql(&format!("BEGIN; INSERT INTO {schema}.t VALUES (1)"))?;
+        cutter.cut("VALUES (1)", Cut::Answer(0));
+        let began = std::time::Instant::now();
+        let said = told(one.sql("INSERT INTO t VALUES (1)"));
+        holder.sql("ROLLBACK")?;
+        ensure!(said == Told::NotDone, "{said:?}\n{}", proxy.log());
+        ensure!(began.elapsed() < SOON, "{:?}", began.elapsed());
+        ensure!(!has(&server, &schema, 1)?);
+        // The session goes on, and the next transaction is told of as well.
+        let said = cut_one(&mut one, &cutter, 2, (true, Cut::Answer(0)))?;
+        ensure!(said != Told::Nothing && has(&server, &schema, 2)? == (said == Told::Done));
+    }
+    Ok(())
+}
+
+#[test]
+fn an_account_that_may_not_mark_is_told_2013_and_a_log_says_so() -> Result<()> {
+    for flavour in FLAVOURS {
+        if !is_available(flavour, "an_account_that_may_not_mark") {
+            continue;
+        }
+        let server = start(flavour, logged())?;
+        let schema = new_schema(&server, "CREATE TABLE t (n INT PRIMARY KEY)")?;
+        let drop_user = format!("DROP USER {USER}");
+        let make = format!("CREATE USER {USER} IDENTIFIED BY '{PASSWORD}'").replace("'s", "''s");
+        server.sql(&format!("{drop_user}; {make}; GRANT ALL ON {schema}.* TO {USER}"))?;
+        let cutter = Cutter::before(server.port())?;
+        let proxy = proxy_before(&cutter, "")?;
+        let mut one = client(&proxy, &schema)?;
+        let mark = proxy.log_mark();
+        one.sql("INSERT INTO t VALUES (1000000)")?;
+        proxy.wait_log(mark, "the account may not mark its connections", SOON)?;
+        let said = cut_one(&mut one, &cutter, 1, (true, Cut::Answer(0)))?;
+        ensure!(said == Told::Nothing, "{said:?}");
+        wait_until("it is counted", SOON, || {
+            let labels = "cause=\"no_mark\"";
+            let count = proxy.metric("trunkline_commit_outcomes_unknown_total", labels)?;
+            Ok((count == Some(1.0)).then_some(()))
+        })?;
+        // A grant counts for connections that are made behind it.
+        let grants = match flavour {
+            Flavour::MariaDb => format!("GRANT BINLOG REPLAY ON *.* TO {USER}"),
+            Flavour::MySql => {
+                format!("GRANT TRANSACTION_GTID_TAG, SESSION_VARIABLES_ADMIN ON *.* TO {USER}")
+            }
+        };
+        server.sql(&grants)?;
+        let proxy = proxy_before(&cutter, "")?;
+        let mut one = client(&proxy, &schema)?;
+        one.sql("INSERT INTO t VALUES (1000001)")?;
+        let said = cut_one(&mut one, &cutter, 2, (true, Cut::Answer(5)))?;
+        ensure!(said == Told::Done, "{said:?}\n{}", proxy.log());
+        ensure!(has(&server, &schema, 2)?);
+    }
+    Ok(())
+}
