@@ -99,7 +99,11 @@ fn text(data: &str) -> Result<String> {
         lines += &format!("  {}.{}{counts}{more}\n", word(table, "schema"), word(table, "table"));
     }
     for statement in list("statements") {
-        lines += &format!("  {} in {}\n", word(statement, "statement"), word(statement, "schema"));
+        let schema = match word(statement, "schema") {
+            schema if schema.is_empty() => schema,
+            schema => format!(" in {schema}"),
+        };
+        lines += &format!("  {}{schema}\n", word(statement, "statement"));
     }
     if change.get("complete").and_then(Value::as_bool) == Some(false) {
         lines += "  and more that was too long to be read\n";
@@ -115,8 +119,9 @@ mod tests {
     fn a_transaction_is_a_few_lines() {
         let data = r#"{"gtid":"0-1-7","tables":[{"schema":"s","table":"t","inserted":2,
             "updated":0,"deleted":1,"counted":false}],
-            "statements":[{"schema":"s","statement":"DROP TABLE"}],"complete":false}"#;
-        let expected = "0-1-7\n  s.t +2 -1 and more\n  DROP TABLE in s\n  \
+            "statements":[{"schema":"s","statement":"DROP TABLE"},
+            {"schema":"","statement":"GRANT"}],"complete":false}"#;
+        let expected = "0-1-7\n  s.t +2 -1 and more\n  DROP TABLE in s\n  GRANT\n  \
                         and more that was too long to be read\n";
         assert_eq!(text(data).expect("text"), expected);
     }

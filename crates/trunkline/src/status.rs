@@ -28,6 +28,8 @@ const CONNECT_TIME_MAX: Duration = Duration::from_secs(3);
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
 /// The longest answer that is read.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
+/// What may be wrong when nothing answers.
+const HINT: &str = "is trunkline running, and is its http_listen this address?";
 /// The longest head of an answer.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 
@@ -139,7 +141,7 @@ pub fn post(
 /// The body of the answer to a GET, to be read as it comes.
 pub fn open(url: &str, path: &str, token: &str) -> Result<TcpStream> {
     let host = host_of(url)?;
-    let mut stream = connect(host).with_context(|| format!("nothing answers at {url}"))?;
+    let mut stream = connect(host).with_context(|| format!("nothing answers at {url} ({HINT})"))?;
     stream.set_read_timeout(Some(ANSWER_TIME_MAX))?;
     let request = format!(
         "GET {path} HTTP/1.0\r\nAccept: text/event-stream\r\nAuthorization: Bearer {token}\r\n\
@@ -158,9 +160,16 @@ pub fn open(url: &str, path: &str, token: &str) -> Result<TcpStream> {
         code => {
             let mut body = String::new();
             stream.take(ANSWER_BYTES_MAX).read_to_string(&mut body)?;
-            bail!("{url} refuses (status {code}): {}", body.trim_end())
+            bail!("{url} refuses (status {code}): {}", reason(&body))
         }
     }
+}
+
+/// Why the API refuses, out of its answer.
+fn reason(body: &str) -> String {
+    let answer: Option<serde_json::Value> = serde_json::from_str(body).ok();
+    let message = answer.as_ref().and_then(|it| it.pointer("/error/message")?.as_str());
+    message.unwrap_or(body.trim_end()).to_owned()
 }
 
 fn host_of(url: &str) -> Result<&str> {
@@ -180,8 +189,7 @@ fn code_of(url: &str, head: &str) -> Result<u16> {
 
 fn send(url: &str, request: &str, body: &str, time_max: Duration) -> Result<(u16, String)> {
     let host = host_of(url)?;
-    let hint = "is trunkline running, and is its http_listen this address?";
-    let stream = connect(host).with_context(|| format!("nothing answers at {url} ({hint})"))?;
+    let stream = connect(host).with_context(|| format!("nothing answers at {url} ({HINT})"))?;
     stream.set_read_timeout(Some(time_max))?;
     let answer = exchange(stream, host, request, body);
     let answer = answer.with_context(|| format!("no answer from {url}"))?;

@@ -58,6 +58,8 @@ impl Teller {
             let history = shown.history.as_ref();
             let (at, next) = match (from, history) {
                 (Some(from), history) => {
+                    // Who has more than has come may have what is lost: the server knows.
+                    let history = history.filter(|it| it.reached().covers(&from));
                     let next = history.and_then(|it| it.after(&from));
                     (Some(from), next)
                 }
