@@ -83,7 +83,7 @@ fn ran_once(index: &Index<'_>, place: &Place<'_>, found: &mut Vec<Violation>) {
         let evidence = format!("a read ran {times} times, and {times_max} are allowed");
         found.push(place.breach(Breach::TriedTooOften, at_us, evidence));
     }
-    if is_unsent(place) && index.ran_at(place.said.tag).len() > 0 {
+    if is_unsent(place) && !index.ran_at(place.said.tag).is_empty() {
         let evidence = "a server ran what the client was told is not sent".to_owned();
         found.push(place.breach(Breach::WriteUncalledFor, at_us, evidence));
     }
