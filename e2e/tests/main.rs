@@ -14,6 +14,7 @@ mod binlog;
 mod bundle;
 mod cache;
 mod causal;
+mod changes;
 mod commands;
 mod compression;
 mod config;

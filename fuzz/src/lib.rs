@@ -5,6 +5,7 @@
 //! hand under libFuzzer. See `README.md`.
 #![forbid(unsafe_code)]
 
+mod binlog;
 mod compressed;
 mod control;
 mod file;
@@ -18,6 +19,7 @@ mod text;
 mod wire;
 mod worker;
 
+pub use binlog::binlog;
 pub use compressed::compressed;
 pub use control::{admin_port, http_requests};
 pub use file::{config_file, rule_patterns};
@@ -33,7 +35,7 @@ pub use worker::worker;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
-pub const TARGETS: [Target; 18] = [
+pub const TARGETS: [Target; 19] = [
     ("framing", framing),
     ("compressed", compressed),
     ("packets", packets),
@@ -51,6 +53,7 @@ pub const TARGETS: [Target; 18] = [
     ("config_file", config_file),
     ("rule_patterns", rule_patterns),
     ("gtids", gtids),
+    ("binlog", binlog),
     ("worker", worker),
 ];
 

@@ -117,5 +117,6 @@ targets!(
     config_file: 20_000,
     rule_patterns: 15_000,
     gtids: 30_000,
+    binlog: 40_000,
     worker: 150,
 );

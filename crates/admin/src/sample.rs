@@ -8,7 +8,7 @@ use trunkline_stats::{
     StatementSample, TcpCounters, TcpListenerRow, TcpServerCounters, TcpServerRow, WorkerGauges,
     WorkerStats,
     checks::{CheckKind, CheckRow, CheckSums},
-    topology::{ClusterRow, EventRow, EventSum, MemberRow, MonitorFigures, Topology},
+    topology::{ClusterRow, EventRow, EventSum, MemberRow, MonitorFigures, StreamRow, Topology},
 };
 use trunkline_topology::{RefusalCause, ServerState};
 
@@ -22,6 +22,15 @@ pub(crate) fn report(digests: DigestQuery) -> Report {
             clusters: topology().clusters,
             events: vec![EventSum { cluster: "shop".into(), event: "new_master".into(), count: 2 }],
             checks: vec![CheckSums { kind: "ping".into(), ok: 120, failed: 3 }],
+            streams: vec![StreamRow {
+                cluster: "shop".into(),
+                server: "10.0.0.1:3306".into(),
+                position: "0-1-100".into(),
+                transactions: 90,
+                gaps: 1,
+                lag_us: 1_500,
+                ..StreamRow::default()
+            }],
         },
         certificate_not_after_unix_sec: 2_000_000_000,
         version: "0.1.0".into(),

@@ -2,6 +2,8 @@
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
+use tokio::sync::mpsc;
+use trunkline_binlog::{NotTold, Told};
 use trunkline_budget::Budget;
 use trunkline_config::{Config, Snapshot};
 use trunkline_net::TlsSetup;
@@ -32,6 +34,19 @@ pub trait StatusSource: Send + Sync + 'static {
 
     /// Clusters as they are now, and what has happened to them.
     fn topology(&self) -> Topology;
+
+    /// Tells what transactions of a cluster change from now on, or all behind `from`. Without a
+    /// name, it is the only cluster whose binary log is followed.
+    ///
+    /// # Errors
+    /// Why nothing can be told.
+    fn changes(
+        &self,
+        _cluster: Option<&str>,
+        _from: Option<&str>,
+    ) -> Result<mpsc::Receiver<Told>, NotTold> {
+        Err(NotTold::Unknown("no binary log is followed here".to_owned()))
+    }
 
     /// What checks of servers came to, the oldest first.
     fn checks(&self, kind: CheckKind) -> Vec<CheckRow>;

@@ -50,6 +50,8 @@ pub struct ClusterEntry {
     pub failover: Failover,
     /// Who is preferred in a failover among servers that have equally much.
     pub candidates: Vec<Address>,
+    /// Whether the writer's binary log is followed.
+    pub binlog_stream: bool,
     /// How long statements are held while there is no writer, ms; `None` is as the setting
     /// `hold_timeout` says.
     pub hold_timeout: Option<u64>,
@@ -111,6 +113,7 @@ impl ClusterEntry {
             writer_is_also_reader: Some(WriterReads::No),
             failover: Failover::default(),
             candidates: Vec::new(),
+            binlog_stream: false,
             hold_timeout: None,
             read_write_split: ReadWriteSplit::default(),
             section: ClusterSection::Cluster,

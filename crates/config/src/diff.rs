@@ -398,6 +398,7 @@ impl Item for ClusterEntry {
             candidates.join(",")
         };
         columns.plain("candidates", candidates(self), candidates(new));
+        columns.plain("binlog_stream", self.binlog_stream, new.binlog_stream);
         columns.optional("hold_timeout", self.hold_timeout, new.hold_timeout);
         columns.text("comment", Some(&self.comment), Some(&new.comment));
     }

@@ -254,6 +254,29 @@ impl Conversation {
         }
     }
 
+    /// Sends a command whose answer is read as it comes, with [`bytes`](Self::bytes).
+    pub(crate) async fn command(&mut self, payload: &[u8]) -> Result<(), LearnError> {
+        let mut out = Vec::new();
+        put_payload(&mut out, 0, payload);
+        self.send(&out).await
+    }
+
+    /// The bytes that come next, however many; it waits for some.
+    pub(crate) async fn bytes(&mut self) -> Result<&[u8], LearnError> {
+        self.received = 0;
+        self.received_max = usize::MAX;
+        if self.used >= self.inbox.len() {
+            self.inbox.clear();
+            self.used = 0;
+        }
+        while self.used >= self.inbox.len() {
+            self.fill().await?;
+        }
+        let begin = self.used;
+        self.used = self.inbox.len();
+        Ok(self.inbox.get(begin..).unwrap_or_default())
+    }
+
     /// Takes leave. The server closes first, so that its port is free at once.
     pub(crate) async fn quit(mut self) -> Result<(), LearnError> {
         let mut out = Vec::new();

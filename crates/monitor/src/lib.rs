@@ -7,8 +7,8 @@
 //! [`grants`] (users as servers have them), [`asking`] (passwords that only servers can check),
 //! [`lag`] (replicas that lag too much), [`follow`] (what replicas show), [`roles`] (who writes
 //! and who reads in a cluster), [`naming`] (what clients' hosts are called), [`outcomes`] (what
-//! became of lost `COMMIT`s), [`check`]
-//! (whether servers of TCP listeners can be connected to), [`dictionary`] (what names mean),
+//! became of lost `COMMIT`s), [`check`] (whether servers of TCP listeners can be connected to),
+//! [`dictionary`] (what names mean), [`changes`] (what transactions of a cluster have changed),
 //! [`examine`](mod@examine) (what `trunkline doctor` asks of servers).
 #![forbid(unsafe_code)]
 
@@ -41,6 +41,8 @@ pub mod outcomes;
 mod conversation;
 mod replication;
 
+pub mod changes;
+
 pub mod check;
 
 pub mod dictionary;
@@ -48,6 +50,7 @@ pub mod dictionary;
 pub mod examine;
 
 pub use asking::{Question, keep_asking};
+pub use changes::{ChangeBoard, keep_streaming};
 pub use check::keep_checking;
 pub use dictionary::{DictionaryQuestion, keep_telling};
 pub use examine::examine;

@@ -202,6 +202,14 @@ metrics! {
         "How far the server is behind its source, of those that can tell."
     CLUSTER_SERVER_WARNINGS: Gauge "trunkline_cluster_server_warnings" ["cluster", "server"]
         "What an operator should know of the server, as in SHOW TOPOLOGY: how many things."
+    BINLOG_STREAM_UP: Gauge "trunkline_binlog_stream_up" ["cluster"]
+        "1 while the binary log of the cluster's writer is followed (binlog_stream)."
+    BINLOG_TRANSACTIONS: Counter "trunkline_binlog_transactions_total" ["cluster"]
+        "Transactions that have come from the binary log."
+    BINLOG_GAPS: Counter "trunkline_binlog_gaps_total" ["cluster"]
+        "How often the stream could not go on from where it was."
+    BINLOG_LAG: Gauge "trunkline_binlog_lag_microseconds" ["cluster"]
+        "How old the last transaction was when it came; on MariaDB commits have whole seconds."
     MONITOR_CHECKS: Counter "trunkline_monitor_checks_total" ["check", "outcome"]
         "Checks of servers that were answered (ok) or not (failed)."
     DIGEST_ROWS: Gauge "trunkline_digest_rows" []

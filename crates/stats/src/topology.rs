@@ -20,6 +20,28 @@ pub struct MonitorFigures {
     pub events: Vec<EventSum>,
     /// Checks since the start, by kind.
     pub checks: Vec<CheckSums>,
+    /// Binary logs that are followed, by cluster.
+    pub streams: Vec<StreamRow>,
+}
+
+/// The binary log of a cluster's writer, as it is followed.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StreamRow {
+    /// The cluster.
+    pub cluster: String,
+    /// The server that is followed; empty while none is.
+    pub server: String,
+    /// Why none is.
+    pub trouble: String,
+    /// What has come, as a GTID set or a position.
+    pub position: String,
+    /// Transactions that have come.
+    pub transactions: u64,
+    /// How often it could not go on from where it was.
+    pub gaps: u64,
+    /// How old the last transaction was when it came, µs.
+    pub lag_us: u64,
 }
 
 /// How often something has happened to a cluster since the start.

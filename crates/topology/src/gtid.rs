@@ -62,7 +62,7 @@ impl Tag {
     /// No tag.
     pub const NONE: Self = Self { text: [0; Self::LEN_MAX] };
 
-    /// Reads a tag; upper case is lower case.
+    /// Reads a tag; upper case is lower case. `None` when it is none.
     pub fn parse(text: &[u8]) -> Option<Self> {
         let mut tag = Self::NONE;
         let starts = |byte: &u8| byte.is_ascii_alphabetic() || *byte == b'_';

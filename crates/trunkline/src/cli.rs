@@ -43,6 +43,8 @@ pub enum Command {
     Digests(DigestsArgs),
     /// Show clusters: who writes, who reads, who replicates from whom, and what has happened
     Topology(StatusArgs),
+    /// Show what transactions of a cluster change, as they are committed
+    Changes(ChangesArgs),
     /// Show how often rules have matched
     Rules(ListArgs),
     /// End a client, or its statement
@@ -71,6 +73,30 @@ pub enum Command {
     Completions(CompletionsArgs),
     /// Write manual pages
     Man(ManArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct ChangesArgs {
+    #[command(flatten)]
+    pub proxy: ProxyArgs,
+    /// The proxy's http_api_token or http_api_stats_token [default: TRUNKLINE_TOKEN, or the file's]
+    #[arg(long, value_name = "TOKEN")]
+    pub token: Option<String>,
+    /// The cluster, where several have a stream
+    #[arg(long, value_name = "NAME")]
+    pub cluster: Option<String>,
+    /// Begin behind these transactions: a GTID set (MySQL) or a position (MariaDB)
+    #[arg(long, value_name = "GTID")]
+    pub from: Option<String>,
+    /// Only transactions that change this table, or may change it
+    #[arg(long = "table", value_name = "SCHEMA.TABLE")]
+    pub tables: Vec<String>,
+    /// End after so many
+    #[arg(long, value_name = "N")]
+    pub count: Option<u64>,
+    /// Print each one as JSON on a line
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -2,10 +2,11 @@
 //!
 //! Reading order: [`cli`] (the command line), [`config_file`] (the file that all commands read),
 //! then one module for each command or family of them: [`bundle`], [`check`], [`doctor`],
-//! [`explain`], [`report`], [`status`], [`sessions`], [`topology`], [`top`], [`lists`], [`orders`],
-//! [`import`], [`describe`], [`serve`]; [`paint`] has the colours.
+//! [`explain`], [`report`], [`status`], [`sessions`], [`topology`], [`changes`], [`top`],
+//! [`lists`], [`orders`], [`import`], [`describe`], [`serve`]; [`paint`] has the colours.
 
 mod allocator;
+mod changes;
 mod cli;
 
 mod config_file;
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
         Command::Servers(args) => lists::run_servers(&args),
         Command::Digests(args) => lists::run_digests(&args),
         Command::Topology(args) => topology::run(&args),
+        Command::Changes(args) => changes::run(&args),
         Command::Rules(args) => lists::run_rules(&args),
         Command::Kill(args) => orders::run_kill(&args),
         Command::Pause(args) => orders::run_pause(&args),

@@ -28,6 +28,10 @@ const CONNECT_TIME_MAX: Duration = Duration::from_secs(3);
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
 /// The longest answer that is read.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
+/// What may be wrong when nothing answers.
+const HINT: &str = "is trunkline running, and is its http_listen this address?";
+/// The longest head of an answer.
+const HEAD_BYTES_MAX: usize = 16 << 10;
 
 /// Asks the running proxy and shows what it says.
 pub fn run(args: &StatusArgs) -> Result<ExitCode> {
@@ -134,25 +138,64 @@ pub fn post(
     send(url, &request, body, time_max)
 }
 
-fn send(url: &str, request: &str, body: &str, time_max: Duration) -> Result<(u16, String)> {
-    let host = url
-        .strip_prefix("http://")
+/// The body of the answer to a GET, to be read as it comes.
+pub fn open(url: &str, path: &str, token: &str) -> Result<TcpStream> {
+    let host = host_of(url)?;
+    let mut stream = connect(host).with_context(|| format!("nothing answers at {url} ({HINT})"))?;
+    stream.set_read_timeout(Some(ANSWER_TIME_MAX))?;
+    let request = format!(
+        "GET {path} HTTP/1.0\r\nAccept: text/event-stream\r\nAuthorization: Bearer {token}\r\n\
+         Host: {host}\r\n\r\n"
+    );
+    stream.write_all(request.as_bytes())?;
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") && head.len() < HEAD_BYTES_MAX {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).with_context(|| format!("no answer from {url}"))?;
+        head.extend(byte);
+    }
+    let head = String::from_utf8_lossy(&head).into_owned();
+    match code_of(url, &head)? {
+        200 => Ok(stream),
+        code => {
+            let mut body = String::new();
+            stream.take(ANSWER_BYTES_MAX).read_to_string(&mut body)?;
+            bail!("{url} refuses (status {code}): {}", reason(&body))
+        }
+    }
+}
+
+/// Why the API refuses, out of its answer.
+fn reason(body: &str) -> String {
+    let answer: Option<serde_json::Value> = serde_json::from_str(body).ok();
+    let message = answer.as_ref().and_then(|it| it.pointer("/error/message")?.as_str());
+    message.unwrap_or(body.trim_end()).to_owned()
+}
+
+fn host_of(url: &str) -> Result<&str> {
+    url.strip_prefix("http://")
         .map(|rest| rest.trim_end_matches('/'))
         .filter(|host| !host.is_empty() && !host.contains('/'))
-        .with_context(|| format!("`{url}` must be http://HOST:PORT"))?;
-    let hint = "is trunkline running, and is its http_listen this address?";
-    let stream = connect(host).with_context(|| format!("nothing answers at {url} ({hint})"))?;
+        .with_context(|| format!("`{url}` must be http://HOST:PORT"))
+}
+
+fn code_of(url: &str, head: &str) -> Result<u16> {
+    let mut words = head.split_ascii_whitespace();
+    let is_http = words.next().is_some_and(|word| word.starts_with("HTTP/1."));
+    ensure!(is_http, "{url} does not speak HTTP");
+    let code = words.next().and_then(|word| word.parse().ok());
+    code.with_context(|| format!("{url} answers without a status"))
+}
+
+fn send(url: &str, request: &str, body: &str, time_max: Duration) -> Result<(u16, String)> {
+    let host = host_of(url)?;
+    let stream = connect(host).with_context(|| format!("nothing answers at {url} ({HINT})"))?;
     stream.set_read_timeout(Some(time_max))?;
     let answer = exchange(stream, host, request, body);
     let answer = answer.with_context(|| format!("no answer from {url}"))?;
     let (head, body) =
         answer.split_once("\r\n\r\n").with_context(|| format!("{url} does not speak HTTP"))?;
-    let mut words = head.split_ascii_whitespace();
-    let is_http = words.next().is_some_and(|word| word.starts_with("HTTP/1."));
-    ensure!(is_http, "{url} does not speak HTTP");
-    let code = words.next().and_then(|word| word.parse().ok());
-    let code = code.with_context(|| format!("{url} answers without a status"))?;
-    Ok((code, body.to_owned()))
+    Ok((code_of(url, head)?, body.to_owned()))
 }
 
 fn connect(host: &str) -> Result<TcpStream> {

@@ -2,7 +2,7 @@
 
 use trunkline_stats::{
     metrics,
-    topology::{ClusterRow, MemberRow, MonitorFigures, REACHES, ROLES},
+    topology::{ClusterRow, MemberRow, MonitorFigures, REACHES, ROLES, StreamRow},
 };
 
 use super::Exposition;
@@ -16,6 +16,7 @@ pub(super) fn clusters(out: &mut Exposition<'_>, monitor: &MonitorFigures) {
             }
         }
     }
+    streams(out, &monitor.streams);
     let clusters = &monitor.clusters;
     if clusters.is_empty() {
         return;
@@ -47,6 +48,19 @@ pub(super) fn clusters(out: &mut Exposition<'_>, monitor: &MonitorFigures) {
     for (cluster, server) in members(clusters) {
         out.sample(&labels(cluster, server), server.warnings.len());
     }
+}
+
+fn streams(out: &mut Exposition<'_>, streams: &[StreamRow]) {
+    if streams.is_empty() {
+        return;
+    }
+    let series = |value: fn(&StreamRow) -> u64| {
+        streams.iter().map(move |it| (it.cluster.clone(), value(it)))
+    };
+    out.labelled(&metrics::BINLOG_STREAM_UP, series(|it| u64::from(!it.server.is_empty())));
+    out.labelled(&metrics::BINLOG_TRANSACTIONS, series(|it| it.transactions));
+    out.labelled(&metrics::BINLOG_GAPS, series(|it| it.gaps));
+    out.labelled(&metrics::BINLOG_LAG, series(|it| it.lag_us));
 }
 
 fn writers(cluster: &ClusterRow) -> u64 {

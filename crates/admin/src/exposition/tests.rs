@@ -112,6 +112,10 @@ fn series_have_the_numbers_of_the_report() {
     check(&format!("trunkline_cluster_server_reach{{{member},reach=\"up\"}}"), 1.0);
     check(&format!("trunkline_cluster_server_lag_seconds{{{member}}}"), 2.0);
     check(&format!("trunkline_cluster_server_warnings{{{member}}}"), 1.0);
+    check("trunkline_binlog_stream_up{cluster=\"shop\"}", 1.0);
+    check("trunkline_binlog_transactions_total{cluster=\"shop\"}", 90.0);
+    check("trunkline_binlog_gaps_total{cluster=\"shop\"}", 1.0);
+    check("trunkline_binlog_lag_microseconds{cluster=\"shop\"}", 1_500.0);
     check("trunkline_monitor_checks_total{check=\"ping\",outcome=\"failed\"}", 3.0);
     let server = "hostgroup=\"20\",server=\"192.168.100.101:3306\"";
     check(&format!("trunkline_server_statements_total{{{server}}}"), 4_000.0);

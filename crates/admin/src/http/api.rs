@@ -38,7 +38,7 @@ pub(super) fn routes() -> Router<Answering> {
 pub(super) struct Failure(StatusCode, u16, String);
 
 impl Failure {
-    fn new(status: StatusCode, message: impl Into<String>) -> Self {
+    pub(super) fn new(status: StatusCode, message: impl Into<String>) -> Self {
         Self(status, 0, message.into())
     }
 }
@@ -105,7 +105,11 @@ pub(super) fn admit_all(
 
 /// What who asks may do. Wrong tokens are counted, and after many of them no token from there is
 /// looked at for a while.
-fn access(service: &AdminService, caller: &Caller, headers: &HeaderMap) -> Result<Access, Failure> {
+pub(super) fn access(
+    service: &AdminService,
+    caller: &Caller,
+    headers: &HeaderMap,
+) -> Result<Access, Failure> {
     let snapshot = service.snapshot();
     if !headers.contains_key(header::AUTHORIZATION) {
         return access_of(&snapshot.settings, headers);

@@ -2,6 +2,7 @@
 //! and the API.
 
 mod api;
+mod changes;
 pub mod console;
 mod gate;
 mod guard;
@@ -63,6 +64,8 @@ GET /api/v1/topology            clusters with their servers, as JSON
 GET /api/v1/events              what has happened to clusters, as JSON
 GET /api/v1/openapi.json        the description of what follows, which wants a bearer token
 GET /api/v1/tables              every table; /api/v1/tables/SCHEMA/TABLE?column=value has its rows
+GET /api/v1/changes             what transactions of a cluster with binlog_stream change, as a
+                                stream of events; ?cluster=NAME&from=GTID&table=SCHEMA.TABLE
 GET, POST /sync/NAME            the scripts of restapi_routes, where admin-restapi_enabled is true,
                                 for who has the API's token
 POST /api/v1/statement          one statement of the admin port, in JSON as `sql`
@@ -138,6 +141,7 @@ fn router(answering: Answering) -> Router {
         .route("/api/v1/topology", get(topology))
         .route("/api/v1/events", get(events))
         .merge(api::routes())
+        .merge(changes::routes())
         .merge(rest::routes())
         .fallback(not_found)
         .layer(gate)

@@ -35,6 +35,7 @@ pub(super) struct ClusterDraft {
     group: Group,
     failover: Failover,
     candidates: Vec<Address>,
+    binlog_stream: bool,
     hold_timeout: Option<u64>,
     split: ReadWriteSplit,
     comment: String,
@@ -105,6 +106,7 @@ impl Draft for ClusterDraft {
         }),
         value("failover", |it, given| read_failover(given).map(|mode| it.failover = mode)),
         value("candidates", |it, given| read_seeds(given).map(|servers| it.candidates = servers)),
+        flag("binlog_stream", |it, is_on| it.binlog_stream = is_on),
         value("hold_timeout", |it, given| {
             read_hold(given).map(|timeout| it.hold_timeout = timeout)
         }),
@@ -123,6 +125,7 @@ impl Draft for ClusterDraft {
         value.check_type = self.check_type;
         value.failover = self.failover;
         value.candidates = self.candidates;
+        value.binlog_stream = self.binlog_stream;
         value.hold_timeout = self.hold_timeout;
         value.read_write_split = self.split;
         value.comment = self.comment;

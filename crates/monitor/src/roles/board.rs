@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -12,6 +12,8 @@ use trunkline_stats::{
     checks::{CheckKind, CheckRow, CheckSums},
     topology::{ClusterRow, EventRow, EventSum, MonitorFigures, Topology},
 };
+
+use crate::ChangeBoard;
 
 /// Events that are remembered; the oldest goes first.
 pub const EVENTS_MAX: usize = 1_000;
@@ -25,6 +27,8 @@ pub struct Board {
     shown: Mutex<Shown>,
     checks: Mutex<Vec<Checks>>,
     told: watch::Sender<u64>,
+    /// What transactions of clusters have changed.
+    pub changes: Arc<ChangeBoard>,
 }
 
 /// Checks of one kind.
@@ -77,6 +81,7 @@ impl Board {
             events: events.collect(),
             clusters: shown.clusters.values().cloned().collect(),
             checks,
+            streams: self.changes.rows(),
         }
     }
 

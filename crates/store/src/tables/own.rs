@@ -76,6 +76,7 @@ pub(super) const TABLES: &[Table] = &[
             int("writer_is_also_reader").needed().or("0").check("writer_is_also_reader IN (0,1,2)"),
             text("failover").needed().or("'off'"),
             text("candidates").needed().or("''"),
+            int("binlog_stream").needed().or("0").check("binlog_stream IN (0,1)"),
             text("hold_timeout").needed().or("''"),
             text("read_write_split").needed().or("'auto'"),
             text("comment").needed().or("''"),

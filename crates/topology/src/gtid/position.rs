@@ -34,6 +34,19 @@ impl Position {
         self
     }
 
+    /// Adds a transaction; the position of a domain never goes back.
+    pub fn advance(&mut self, domain: u32, server: u32, sequence: u64) {
+        let own = self.0.entry(domain).or_insert((server, sequence));
+        if sequence >= own.1 {
+            *own = (server, sequence);
+        }
+    }
+
+    /// The number of the last transaction of a domain; `None` when it has none.
+    pub fn reached(&self, domain: u32) -> Option<u64> {
+        self.0.get(&domain).map(|(_, sequence)| *sequence)
+    }
+
     /// Domains with the server and the number of their last transaction.
     pub fn domains(&self) -> impl Iterator<Item = (u32, u32, u64)> {
         self.0.iter().map(|(domain, (server, sequence))| (*domain, *server, *sequence))

@@ -5,10 +5,12 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use tokio::sync::mpsc;
 use trunkline_admin::{
     Health, ReportFuture, SessionsFuture, StatusSource,
     control::{ControlCounts, ControlSocket},
 };
+use trunkline_binlog::{NotTold, Told};
 use trunkline_budget::{Budget, Kind, Refusal};
 use trunkline_cache::Cache;
 use trunkline_catalog::Catalog;
@@ -258,6 +260,14 @@ impl StatusSource for Reporter {
 
     fn topology(&self) -> Topology {
         self.board.topology()
+    }
+
+    fn changes(
+        &self,
+        cluster: Option<&str>,
+        from: Option<&str>,
+    ) -> Result<mpsc::Receiver<Told>, NotTold> {
+        self.board.changes.follow(cluster, from)
     }
 
     fn http_allowed_hosts(&self) -> String {

@@ -20,7 +20,7 @@ use trunkline_monitor::{
     Board, ClusterNews, Knowledge, Resolution, UsersRead, greeting_for_clients, keep_asking,
     keep_checking, keep_finding, keep_following, keep_following_replicas, keep_learning,
     keep_looking_at_rights, keep_looking_up_users, keep_measuring_lag, keep_pinging,
-    keep_reading_users, keep_resolving, keep_telling, resolve,
+    keep_reading_users, keep_resolving, keep_streaming, keep_telling, resolve,
 };
 use trunkline_protocol::packet::greeting::Greeting;
 use trunkline_proxy::{DataPlane, TlsSetup};
@@ -135,6 +135,8 @@ impl Supervisor {
             (Arc::clone(plane.shared().causal()), (plane.bell(), plane.clock()))
         };
         tokio::spawn(keep_following_replicas(seen.clone(), works_with.clone(), causal, signals));
+        let changes = Arc::clone(&board.changes);
+        tokio::spawn(keep_streaming(seen.clone(), works_with.clone(), changes));
         tokio::spawn(keep_pinging(seen.clone(), works_with.clone(), Arc::clone(&board)));
         let (told, clusters) = mpsc::channel(OUTCOMES_MAX);
         // Nobody else asks for one.

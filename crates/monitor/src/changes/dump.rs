@@ -1,0 +1,162 @@
+//! One server's binary log, on one connection.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::timeout;
+use trunkline_binlog::{
+    BinlogError, Change, Changes, Decoder, Executed, Family, Frames,
+    request::{self, Identity},
+};
+use trunkline_compression::Libraries;
+use trunkline_net::TlsSetup;
+use trunkline_protocol::packet::greeting::Flavor;
+use trunkline_topology::Server;
+
+use crate::{
+    Account, LearnError,
+    conversation::{self, Conversation, Row, Way},
+};
+
+/// How often the server gives a sign of life when it has nothing to send.
+const HEARTBEAT_MS: u32 = 1_000;
+/// After so long without any, the connection is taken for lost.
+const SILENCE_MAX: Duration = Duration::from_secs(10);
+/// How long it may take until the stream begins.
+const OPENING_TIME_MAX: Duration = Duration::from_secs(10);
+/// Bytes of an answer: a set with many intervals.
+const ANSWER_LEN_MAX: usize = 2 << 20;
+/// The error of what is not in the log, or not any more.
+const NOT_THERE: u16 = 1236;
+
+/// Why a stream has ended.
+#[derive(Debug)]
+pub(super) enum Failed {
+    /// It can't go on from where it was.
+    Gap(String),
+    /// It may go on later.
+    Lost(String),
+}
+
+impl From<LearnError> for Failed {
+    fn from(error: LearnError) -> Self {
+        Self::Lost(error.to_string())
+    }
+}
+
+impl From<BinlogError> for Failed {
+    fn from(error: BinlogError) -> Self {
+        let text = error.to_string();
+        match error {
+            BinlogError::Refused { code: NOT_THERE, .. } => Self::Gap(text),
+            BinlogError::Refused { .. } | BinlogError::Ended | BinlogError::Sequence { .. } => {
+                Self::Lost(text)
+            }
+            // The same would be read again.
+            BinlogError::Malformed(_)
+            | BinlogError::Checksum(_)
+            | BinlogError::Corrupt
+            | BinlogError::UnknownTable(_)
+            | BinlogError::TooManyTables
+            | BinlogError::Version(_) => Self::Gap(text),
+        }
+    }
+}
+
+/// A stream that is open.
+pub(super) struct Dump {
+    conversation: Conversation,
+    frames: Frames,
+    decoder: Decoder,
+    changes: Changes,
+    libraries: Libraries,
+}
+
+impl Dump {
+    /// Opens a stream behind these transactions; without any, behind what the server has now.
+    /// Gives it with what it begins behind.
+    pub(super) async fn open(
+        server: &Arc<Server>,
+        account: Option<&Account>,
+        tls: &Arc<TlsSetup>,
+        from: Option<Executed>,
+    ) -> Result<(Self, Executed), Failed> {
+        let opening = Self::open_now(server, account, tls, from);
+        let opened = timeout(OPENING_TIME_MAX, opening).await;
+        opened.unwrap_or_else(|_| Err(Failed::Lost("no stream in time".to_owned())))
+    }
+
+    async fn open_now(
+        server: &Arc<Server>,
+        account: Option<&Account>,
+        tls: &Arc<TlsSetup>,
+        from: Option<Executed>,
+    ) -> Result<(Self, Executed), Failed> {
+        let account = account.ok_or_else(|| {
+            LearnError::new("nobody can ask: no user has a password that opens servers")
+        })?;
+        let mut conversation = conversation::connect(server).await?;
+        let (greeting, header, payload) = conversation.greeting().await?;
+        let way = Way::to(server, tls);
+        conversation.log_in(account, &way, header, payload).await?;
+        let (family, question) = match greeting.flavor() {
+            Flavor::MySql => (
+                Family::MySql,
+                "SELECT @@GLOBAL.log_bin, @@GLOBAL.gtid_mode, @@GLOBAL.gtid_executed",
+            ),
+            Flavor::MariaDb => {
+                (Family::MariaDb, "SELECT @@GLOBAL.log_bin, 'ON', @@GLOBAL.gtid_binlog_pos")
+            }
+        };
+        let rows = conversation.query(question, ANSWER_LEN_MAX).await?;
+        let has = has(family, rows.first())?;
+        let from = from.unwrap_or(has);
+        if from.family() != family {
+            return Err(Failed::Gap("another family of servers".to_owned()));
+        }
+        let mut random = [0; 20];
+        trunkline_crypto::fill_random(&mut random);
+        // Another one for each stream: a server ends the first of two that have the same.
+        let identity = Identity::of_random(random);
+        for statement in request::preparations(&from, &identity, HEARTBEAT_MS) {
+            conversation.execute(&statement).await?;
+        }
+        conversation.command(&request::dump(&from, &identity)).await?;
+        let (frames, decoder, changes) = (Frames::new(), Decoder::new(), Changes::new());
+        let libraries = Libraries::new();
+        Ok((Self { conversation, frames, decoder, changes, libraries }, from))
+    }
+
+    /// Waits for bytes, and calls `each` with the transactions that are complete with them.
+    pub(super) async fn next(&mut self, mut each: impl FnMut(Change)) -> Result<(), Failed> {
+        let came = timeout(SILENCE_MAX, self.conversation.bytes()).await;
+        let bytes = came.map_err(|_| Failed::Lost("no sign of life".to_owned()))??;
+        let (decoder, changes) = (&mut self.decoder, &mut self.changes);
+        let libraries = &mut self.libraries;
+        let taken = self.frames.take(bytes, |framed| {
+            decoder.read(framed, libraries, &mut |event| {
+                if let Some(change) = changes.take(&event) {
+                    each(change);
+                }
+                Ok(())
+            })
+        });
+        Ok(taken?)
+    }
+}
+
+/// What a server has, in its answer.
+fn has(family: Family, row: Option<&Row>) -> Result<Executed, Failed> {
+    let text = |at: usize| {
+        let value = row.and_then(|row| row.get(at)).and_then(Option::as_ref);
+        String::from_utf8_lossy(value.map_or(&[][..], Vec::as_slice)).into_owned()
+    };
+    if !matches!(text(0).as_str(), "1" | "ON") {
+        return Err(Failed::Lost("it has no binary log (log_bin)".to_owned()));
+    }
+    let mode = text(1);
+    if mode != "ON" {
+        return Err(Failed::Lost(format!("its gtid_mode is {mode}, and has to be ON")));
+    }
+    let executed = Executed::parse(family, &text(2));
+    executed.map_err(|error| Failed::Lost(format!("what it has can't be read: {error}")))
+}
