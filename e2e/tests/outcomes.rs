@@ -170,8 +170,8 @@ fn a_commit_that_is_under_way_is_ended_before_anybody_looks() -> Result<()> {
     Ok(())
 }
 
-/// A transaction that is rolled back is logged all the same where a table without transactions keeps
-/// what it wrote there: its number in the log does not say that it was carried out.
+/// A transaction that is rolled back is logged all the same where a table without transactions
+/// keeps what it wrote there: its number in the log does not say that it was carried out.
 fn rolled_back_and_logged(
     server: &Server,
     schema: &str,

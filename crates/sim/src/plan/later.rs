@@ -44,8 +44,8 @@ pub(super) fn draw(rng: &mut Rng, plan: &mut Plan) {
 }
 
 /// Reads see what their session, their user or anybody has written, or what is older than a bound.
-/// Servers are followed now and then, by time alone: what waits for a transaction waits in vain, and
-/// goes to the writer or runs all the same.
+/// Servers are followed now and then, by time alone: what waits for a transaction waits in vain,
+/// and goes to the writer or runs all the same.
 fn read_causally(rng: &mut Rng, plan: &mut Plan) {
     let scope = rng
         .pick(&["\"session\"", "\"user\"", "\"global\"", "\"bounded:5\""])
