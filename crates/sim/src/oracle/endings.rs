@@ -568,7 +568,8 @@ fn is_true_everywhere(
 const SHUN_US: Micros = 4_000_000;
 
 /// The proxy's words for why no connection was there, and what makes them true.
-const WAITS: [(&str, &[CauseKind]); 8] = [
+const WAITS: [(&str, &[CauseKind]); 9] = [
+    ("the hostgroup is paused", &[CauseKind::Paused]),
     (
         "the KILL did not reach the server",
         &[CauseKind::Full, CauseKind::Lost, CauseKind::Unreachable, CauseKind::Slow],

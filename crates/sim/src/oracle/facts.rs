@@ -172,6 +172,8 @@ pub enum CauseKind {
     Slow,
     /// The operator took a server offline, or out of the configuration.
     Offline,
+    /// The operator paused a hostgroup.
+    Paused,
     /// Every place of a server is taken, so that others wait.
     Full,
     /// The queue of a hostgroup is as long as it may be.

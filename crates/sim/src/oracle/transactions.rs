@@ -49,7 +49,7 @@ fn is_repeated(index: &Index<'_>) -> bool {
 fn on_one_link(index: &Index<'_>, places: &[Place<'_>], found: &mut Vec<Violation>) {
     let mut links: Vec<LinkId> = Vec::new();
     let mut has_left = false;
-    // Where all that ran of it has run. It may have been tried elsewhere, if it may be repeated.
+    // Where all of it was done. It may have been tried elsewhere, too, if it may be repeated.
     let mut common: Option<Vec<LinkId>> = None;
     // What moves on is for another server, perhaps; it may have failed there.
     for place in places.iter().take_while(|place| !place.said.moves_on) {
@@ -63,11 +63,13 @@ fn on_one_link(index: &Index<'_>, places: &[Place<'_>], found: &mut Vec<Violatio
         let Some(ran) = index.runs(place).next_back() else {
             continue;
         };
-        let here: Vec<LinkId> = index.runs(place).map(|ran| ran.link).collect();
-        common = match common {
-            None => Some(here),
-            Some(known) => Some(known.into_iter().filter(|link| here.contains(link)).collect()),
-        };
+        if has_run {
+            let here: Vec<LinkId> = index.runs(place).map(|ran| ran.link).collect();
+            common = match common {
+                None => Some(here),
+                Some(known) => Some(known.into_iter().filter(|it| here.contains(it)).collect()),
+            };
+        }
         let is_elsewhere = !links.is_empty() && !links.contains(&ran.link);
         if is_elsewhere && place.said.leaves_reader && !std::mem::replace(&mut has_left, true) {
             links = index.runs(place).map(|ran| ran.link).collect();

@@ -90,8 +90,7 @@ fn ran_once(index: &Index<'_>, place: &Place<'_>, found: &mut Vec<Violation>) {
 }
 
 /// How often a statement was carried out. Of a transaction that may be repeated, what was rolled
-/// back with its connection does not count, and what changes nothing counts once for each
-/// connection.
+/// back with its connection does not count, and what changes nothing counts once a connection.
 fn times(index: &Index<'_>, place: &Place<'_>) -> usize {
     let repeats = index.facts().settings.iter().any(|setting| setting.repeats);
     if !repeats || place.said.unit.is_none() {

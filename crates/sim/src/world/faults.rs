@@ -35,6 +35,7 @@ impl World<'_> {
                 servers.for_each(|server| server.health.reached.set_fresh(now / 1_000));
             }
             Act::Pause(hostgroup, for_ms) => {
+                self.cause(CauseKind::Paused, None, now + for_ms * 1_000);
                 for worker in 0..self.drivers.len() {
                     let mail = Mail::Pause(HostgroupId(*hostgroup), *for_ms);
                     self.queue.put(now, Event::Post(worker, mail));
