@@ -95,6 +95,10 @@ impl FoundRows {
             }
             // On MariaDB 0 without a table, and what was put there with one.
             Kind::Select if says(&[b"INTO"]) && !says(&[b"FROM"]) => Self::Counted,
+            // MariaDB counts one row.
+            Kind::Select if digest_text.is_some_and(|text| has_first(text, b"VALUES")) => {
+                Self::AnswerOnMySql
+            }
             // The rows that were left out before those of the answer are counted as well.
             Kind::Select | Kind::SelectForUpdate if skips_rows(digest_text) => Self::Counted,
             // MariaDB counts what is beyond the limit of all, where it comes by it.
