@@ -17,6 +17,7 @@ use trunkline_sql::{
 };
 
 use crate::{
+    commands::causal_token::asks_for_token,
     exchange::hidden::looks_at_nothing,
     session_past::{FoundRows, may_fail_half_way},
     statement::pace::Pace,
@@ -356,7 +357,9 @@ impl Analyses {
             edition: self.edition,
             reading,
             structure: exact.map(|exact| exact.text.into()),
-            is_ordinary: is_ordinary(&analysis),
+            is_ordinary: is_ordinary(&analysis)
+                && !asks_for_token(&analysis, text)
+                && !asks_for_token(&analysis, digest.text),
             may_leave_insert_id,
             looks_at_nothing: looks_at_nothing(&analysis, may_leave_insert_id, found_rows),
             nameless: prove_nameless(&analysis),
