@@ -260,7 +260,7 @@ impl Stream {
         let mut shown = self.shown();
         shown.server = None;
         let why = match outcome {
-            Ok(()) => "another server writes".to_owned(),
+            Ok(()) => format!("{address} is not the writer any more"),
             Err(Failed::Lost(why)) => format!("{address}: {why}"),
             Err(Failed::Gap(why)) => {
                 shown.gaps += 1;
@@ -273,7 +273,7 @@ impl Stream {
         why
     }
 
-    /// Ends without an error when another server writes.
+    /// Ends without an error when the server is not the writer any more.
     async fn follow(
         &self,
         server: &Arc<Server>,
