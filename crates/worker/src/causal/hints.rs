@@ -62,6 +62,7 @@ pub(crate) fn take_carried(
     let text = std::str::from_utf8(text).unwrap_or_default();
     let carried = read_token(text)
         .map_err(|wrong| format!("a comment's trunkline_token is no token: {wrong}"))?;
+    let mut names_any = false;
     for Carried { hostgroup, needs_writer, wants } in carried {
         if hostgroup.is_some_and(&is_elsewhere) {
             continue;
@@ -77,8 +78,12 @@ pub(crate) fn take_carried(
                 )
             })?;
             need.want(id, first, last);
-            need.give();
+            names_any = true;
         }
+    }
+    // Who has to read from the writer for what has no number is not kept from it by what has one.
+    if names_any && !need.needs_writer() {
+        need.give();
     }
     Ok(())
 }
@@ -132,7 +137,8 @@ mod tests {
         assert_eq!(need.wants(), [Want { origin: id, first: 2, last: 9 }]);
         assert!(need.is_given() && !need.needs_writer());
         assert!(take("t1").is_ok_and(|need| need.is_empty()));
-        assert!(take("t1.10,writer").is_ok_and(|need| need.needs_writer()));
+        let need = take("t1.10,0:4-9,writer").expect("a token");
+        assert!(need.needs_writer() && !need.is_given());
         // Another cluster's.
         assert!(take("t1.30,5:4-9,writer").is_ok_and(|need| need.is_empty()));
         assert!(take("t1.10,5:4-9").is_err_and(|wrong| wrong.contains("transactions of 5, and")));
