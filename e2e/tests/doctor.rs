@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use trunkline_testkit::{Flavour, Replication, TempFolder, mysql_public_key, trunkline_binary};
 
-use crate::stage::{FLAVOURS, is_available, replication, user};
+use crate::stage::{FLAVOURS, USER, is_available, replication, user};
 
 /// What the command found of a configuration, a line for each finding, and whether it was content.
 fn examine(config: &str) -> Result<(bool, Vec<String>)> {
@@ -70,6 +70,18 @@ fn look(flavour: Flavour) -> Result<()> {
     ensure!(has(&found, "danger cluster shop", "take writes"), "{found:#?}");
     ensure!(has(&found, "warning", "sync_binlog is 0"), "{found:#?}");
     replica.sql(&format!("{start}; SET GLOBAL read_only = 1"))?;
+
+    let privilege = match flavour {
+        Flavour::MariaDb => "BINLOG REPLAY, SUPER",
+        Flavour::MySql => "TRANSACTION_GTID_TAG",
+    };
+    let marking = format!("commit_outcome = \"auto\"\n{config}");
+    let lacking = "may not mark its connections (error ";
+    let (_, found) = examine(&marking)?;
+    ensure!(!has(&found, "warning", lacking), "{found:#?}");
+    primary.sql(&format!("REVOKE {privilege} ON *.* FROM {USER}"))?;
+    let (_, found) = examine(&marking)?;
+    ensure!(has(&found, &format!("warning {}", primary.address()), lacking), "{found:#?}");
 
     let gone = replica.address();
     let strange = config.replace("password = \"", "password = \"not ");

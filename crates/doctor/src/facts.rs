@@ -92,6 +92,8 @@ pub struct ServerFacts {
     pub pools: Vec<Pool>,
     /// What it has answered, or why it has not.
     pub answers: Result<Answers, String>,
+    /// What accounts lack there that lost `COMMIT`s could be looked for, and the `GRANT`s for it.
+    pub lacking: Vec<(String, String)>,
 }
 
 /// Whom a server replicates from.

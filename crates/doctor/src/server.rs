@@ -19,6 +19,9 @@ pub(crate) fn judge(facts: &Facts, server: &ServerFacts, found: &mut Vec<Finding
         let advice = "use_ssl = 1 of the server; ssl_mode says how much is checked";
         say(Danger::Note, what.to_owned(), advice.to_owned());
     }
+    for (what, grant) in &server.lacking {
+        say(Danger::Warning, what.clone(), grant.clone());
+    }
     match &server.answers {
         Err(reason) => say(
             Danger::Severe,

@@ -35,6 +35,7 @@ fn server(address: &str, changed: &[(&str, &str)]) -> ServerFacts {
         is_private: true,
         pools: vec![Pool { hostgroup: 0, max_connections: 100, is_writer: true }],
         answers: Ok(answers),
+        lacking: Vec::new(),
     }
 }
 
@@ -155,6 +156,13 @@ fn a_monitor_that_may_not_look_is_told() {
     with_answers(&mut blind, |answers| answers.sources = None);
     check(&cluster(vec![blind.clone()]), &["warning a:3306: the monitor's account may not see"]);
     check(&alone(vec![blind]), &[]);
+}
+
+#[test]
+fn what_accounts_lack_to_find_out_about_lost_commits_is_told() {
+    let mut lax = server("a:3306", &[]);
+    lax.lacking = vec![("lost COMMITs of `app`".to_owned(), "GRANT BINLOG REPLAY".to_owned())];
+    check(&alone(vec![lax]), &["warning a:3306: lost COMMITs of `app`"]);
 }
 
 #[test]

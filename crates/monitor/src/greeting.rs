@@ -58,6 +58,8 @@ const OWN: Capabilities = Capabilities::COMPRESS.union(Capabilities::ZSTD_COMPRE
 const DEFAULT_VERSION: &str = "8.4.0";
 /// `utf8mb4_0900_ai_ci`, the default of that version.
 const DEFAULT_CHARSET: u8 = 255;
+/// `utf8mb4_general_ci`, the default of MariaDB.
+const DEFAULT_CHARSET_MARIADB: u8 = 45;
 
 /// The greeting for clients; the worker fills in nonce and connection id.
 ///
@@ -68,16 +70,7 @@ const DEFAULT_CHARSET: u8 = 255;
 pub fn greeting_for_clients(known: &Knowledge, snapshot: &Snapshot) -> Greeting {
     let mut greeting = match leading_facts(known, snapshot) {
         Some(facts) => greeting_of(facts, common_capabilities(facts, known, snapshot)),
-        None => Greeting {
-            protocol_version: PROTOCOL_VERSION,
-            server_version: DEFAULT_VERSION.to_owned(),
-            connection_id: 0,
-            nonce: [0; NONCE_LEN],
-            capabilities: SUPPORTED.without(SERVERS_OWN),
-            charset: DEFAULT_CHARSET,
-            status: status::AUTOCOMMIT,
-            auth_plugin: Plugin::CachingSha2.name().to_owned(),
-        },
+        None => unknown_greeting(Flavor::of_version(&snapshot.settings.server_version)),
     };
     if !snapshot.settings.server_version.is_empty() {
         greeting.server_version.clone_from(&snapshot.settings.server_version);
@@ -87,6 +80,24 @@ pub fn greeting_for_clients(known: &Knowledge, snapshot: &Snapshot) -> Greeting 
         greeting.capabilities.insert(OWN);
     }
     greeting
+}
+
+/// While nothing is known of any server: what servers of this family greet with by default.
+fn unknown_greeting(flavor: Flavor) -> Greeting {
+    let (charset, plugin) = match flavor {
+        Flavor::MySql => (DEFAULT_CHARSET, Plugin::CachingSha2),
+        Flavor::MariaDb => (DEFAULT_CHARSET_MARIADB, Plugin::Native),
+    };
+    Greeting {
+        protocol_version: PROTOCOL_VERSION,
+        server_version: DEFAULT_VERSION.to_owned(),
+        connection_id: 0,
+        nonce: [0; NONCE_LEN],
+        capabilities: SUPPORTED.without(SERVERS_OWN),
+        charset,
+        status: status::AUTOCOMMIT,
+        auth_plugin: plugin.name().to_owned(),
+    }
 }
 
 /// The version texts of all servers of the configuration; `None` while one of them is not known.

@@ -84,7 +84,7 @@ impl Account {
         snapshot.user(name).and_then(|user| Self::of_user(user))
     }
 
-    fn of_user(user: &User) -> Option<Self> {
+    pub(crate) fn of_user(user: &User) -> Option<Self> {
         let (name, password) = match &user.backend {
             Some(backend) => (&backend.user, Some(&backend.password)),
             None => (&user.name, user.password.clear()),

@@ -60,7 +60,7 @@ pub use knowledge::{Facts, Knowledge, StateFileError};
 pub use lag::keep_measuring_lag;
 pub use learn::{Account, LearnError, Learned, learn};
 pub use naming::{HostQuestion, SystemResolver, keep_naming};
-pub use outcomes::{LostThread, OutcomeQuestion, keep_finding};
+pub use outcomes::{LostThread, OutcomeQuestion, keep_finding, rights::keep_looking_at_rights};
 pub use pings::keep_pinging;
 pub use resolve::{Resolution, resolve};
 pub use roles::{

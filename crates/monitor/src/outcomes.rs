@@ -1,5 +1,8 @@
 //! What became of a `COMMIT` whose answer was lost: asks the server that it was sent to, or the one
 //! that writes in its place. Whom, and what counts, is decided in [`trunkline_topology::outcome`].
+//! Whether accounts have the privileges for it is looked at beforehand ([`rights`]).
+
+pub mod rights;
 
 use std::{sync::Arc, time::Duration};
 

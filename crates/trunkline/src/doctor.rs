@@ -14,7 +14,11 @@ use trunkline_config::{
 use trunkline_doctor::{
     Answers, ClusterFacts, Danger, Facts, Finding, Pool, ServerFacts, Settings,
 };
-use trunkline_monitor::{Account, Resolution, examine, resolve};
+use trunkline_monitor::{
+    Account, Resolution, examine,
+    outcomes::rights::{self, Lacking},
+    resolve,
+};
 use trunkline_proxy::TlsSetup;
 use trunkline_topology::{Address, Server, TlsMode};
 
@@ -114,7 +118,13 @@ async fn servers(
         entries.values().filter_map(|same| same.first().map(|it| Arc::clone(it))).collect();
     let mut answers: BTreeMap<Address, Result<Answers, String>> =
         examine(&asked, &account, tls, time_max).await.into_iter().collect();
+    let lacking = rights::look(rights::wanted(&snapshot), tls).await;
+    let lacking_on = |address: &str| {
+        let there = lacking.iter().filter(|it| it.server == address);
+        there.map(|Lacking { what, advice, .. }| (what.clone(), advice.clone())).collect()
+    };
     let facts = entries.into_iter().map(|(address, same)| ServerFacts {
+        lacking: lacking_on(&address.to_string()),
         address: address.to_string(),
         is_private: same.iter().all(|server| is_private(server)),
         pools: same.iter().map(|server| pool(server, &snapshot)).collect(),

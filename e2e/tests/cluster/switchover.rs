@@ -285,13 +285,25 @@ fn what_is_in_the_way_of_a_switchover_is_told_and_what_fails_is_undone() -> Resu
     one.sql(&format!("REVOKE RELOAD ON *.* FROM {SWITCHER}"))?;
     blocks(&mut admin, &to(two), "the account for switchovers lacks RELOAD")?;
     one.sql(&format!("GRANT RELOAD ON *.* TO {SWITCHER}"))?;
+    one.sql(&format!("REVOKE BINLOG REPLAY, SUPER ON *.* FROM {USER}"))?;
     for statement in [
+        "SET trunkline-commit_outcome = 'auto'",
         "SET trunkline-switchover_drain_timeout = '300'",
         "SET trunkline-switchover_timeout = '2500'",
         "LOAD TRUNKLINE VARIABLES TO RUNTIME",
     ] {
         admin.sql(statement)?;
     }
+    wait_until("the privilege is missed", SOON, || {
+        let found: Vec<Vec<String>> = admin.sql(&to(two))?.iter().map(cells).collect();
+        let on_two = |row: &&Vec<String>| row[0] == two.address() && row[1] == "note";
+        let is_told = found.iter().filter(on_two).any(|row| {
+            row[2].contains("may not mark its connections (error 1227: ")
+                && row[2].contains(": GRANT BINLOG REPLAY ON *.* TO '")
+        });
+        Ok(is_told.then_some(()))
+    })?;
+    one.sql(&format!("GRANT BINLOG REPLAY ON *.* TO {USER}"))?;
     let switch = format!("SWITCHOVER shop TO '{}'", two.address());
 
     // Another proxy is at it: it has its lock on a replica, as for a failover.

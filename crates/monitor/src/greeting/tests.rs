@@ -74,6 +74,14 @@ fn nothing_known_looks_like_mysql_8() {
 }
 
 #[test]
+fn nothing_known_has_the_plugin_and_the_charset_of_the_version_that_is_set() {
+    let snapshot = replicated("server_version = \"10.11.6-MariaDB\"");
+    let greeting = greeting_for_clients(&Knowledge::default(), &snapshot);
+    assert_eq!(greeting.server_version, "10.11.6-MariaDB");
+    assert_eq!((greeting.auth_plugin.as_str(), greeting.charset), ("mysql_native_password", 45));
+}
+
+#[test]
 fn mariadb_keeps_its_dialect_and_its_extensions() {
     let known = [("10.0.0.2:3306", "10.11.6-MariaDB", MARIADB, "mysql_native_password")];
     let greeting = greeting_for_clients(&knowledge(&known), &replicated(""));

@@ -355,12 +355,8 @@ async fn follow(
 async fn beyond(talk: &mut Talk, own: &str, family: Family, had: &str) -> Result<String, Failed> {
     match family {
         Family::MariaDb => {
-            let now = talk.value(own).await?;
-            let read = |text: &str| {
-                let unread = || Failed::known(format!("the position `{text}` can't be read"));
-                Position::parse(text).map_err(|_| unread())
-            };
-            Ok(read(&now)?.beyond(&read(had)?).join(","))
+            let now = position(talk, own).await?;
+            Ok(now.beyond(&read_position(had)?).join(","))
         }
         Family::MySql => {
             let had = quoted(had);
@@ -389,14 +385,29 @@ async fn own_options(talk: &mut Talk, job: &Job<'_>, family: Family) -> Result<S
     let mut options = format!(", {word}_USER={user}, {word}_PASSWORD={password}");
     options.push_str(&job.new.options);
     if family == Family::MariaDb {
-        match job.old.version >= (10, 10, 0) {
-            true => options.push_str(", MASTER_DEMOTE_TO_SLAVE=1"),
-            false => {
-                talk.execute("SET GLOBAL gtid_slave_pos = @@global.gtid_binlog_pos").await?;
-            }
-        }
+        replicate_behind_own(talk).await?;
     }
     Ok(options)
+}
+
+/// A server of MariaDB that was a writer begins to replicate behind all that it has itself. What it
+/// has committed under a session's `server_id` is not in its `gtid_current_pos`, which is also what
+/// `MASTER_DEMOTE_TO_SLAVE` goes by.
+async fn replicate_behind_own(talk: &mut Talk) -> Result<(), Failed> {
+    let logged = position(talk, "SELECT @@global.gtid_binlog_pos").await?;
+    let replicated = position(talk, "SELECT @@global.gtid_slave_pos").await?;
+    let own = quoted(&logged.union(&replicated).to_string());
+    talk.execute(&format!("SET GLOBAL gtid_slave_pos = {own}")).await
+}
+
+/// A position of MariaDB that a server is asked for.
+async fn position(talk: &mut Talk, sql: &str) -> Result<Position, Failed> {
+    let text = talk.value(sql).await?;
+    read_position(&text)
+}
+
+fn read_position(text: &str) -> Result<Position, Failed> {
+    Position::parse(text).map_err(|_| Failed::known(format!("the position `{text}` can't be read")))
 }
 
 /// Waits until the server receives from its source.

@@ -346,3 +346,13 @@ pub enum TransactionEffect {
     /// `SET autocommit`: on commits an open transaction. `None` when the value is no literal.
     SetAutocommit(Option<bool>),
 }
+
+impl TransactionEffect {
+    /// Of a `COMMIT` or `ROLLBACK`: whether `AND CHAIN` is behind it. Else `None`.
+    pub fn completion(self) -> Option<bool> {
+        match self {
+            Self::Commit { chain, .. } | Self::Rollback { chain, .. } => Some(chain),
+            Self::None | Self::Begin { .. } | Self::ImplicitCommit | Self::SetAutocommit(_) => None,
+        }
+    }
+}

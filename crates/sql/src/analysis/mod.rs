@@ -102,6 +102,28 @@ impl Analysis {
             })
     }
 
+    /// Whether it may end the transaction that is open: as above, or by `COMMIT` or `ROLLBACK`.
+    pub fn ends_transaction(&self) -> bool {
+        self.commits_implicitly() || self.transactions().any(|it| it.completion().is_some())
+    }
+
+    /// Whether another transaction may be open behind the one that it ends, in which it reads, or
+    /// what follows does: it begins one, has `AND CHAIN`, or is one of several statements.
+    /// `chains`: `completion_type` may have the server begin one.
+    pub fn goes_on_in_another(&self, chains: bool) -> bool {
+        self.commits_implicitly()
+            || self.ends_transaction() && self.statements != 1
+            || self.transactions().any(|it| it.completion().is_some_and(|chain| chain || chains))
+    }
+
+    fn transactions(&self) -> impl Iterator<Item = TransactionEffect> {
+        let others = self.effects.iter().filter_map(|effect| match effect {
+            Effect::Transaction(transaction) => Some(*transaction),
+            _ => None,
+        });
+        std::iter::once(self.transaction).chain(others)
+    }
+
     /// Whether a text of the same structure with other literals may have another analysis, so
     /// that this one must not be remembered for a digest.
     pub fn depends_on_literals(&self) -> bool {

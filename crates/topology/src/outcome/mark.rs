@@ -22,6 +22,14 @@ impl MarkName {
             Self::ServerId(id) => format!("SET @@SESSION.server_id={id}"),
         }
     }
+
+    /// The privileges that an account needs for that statement, as `GRANT` names them.
+    pub fn privileges(&self) -> &'static str {
+        match self {
+            Self::Tag(_) => "TRANSACTION_GTID_TAG, SESSION_VARIABLES_ADMIN",
+            Self::ServerId(_) => "BINLOG REPLAY",
+        }
+    }
 }
 
 /// A mark, which belongs to one connection at a time.

@@ -46,6 +46,14 @@ impl Client {
     }
 }
 
+/// Whether a statement ends the transaction that is open and may begin another one, or read without
+/// one.
+fn begins_anew(session: &Session, statement: &Statement) -> bool {
+    let chains = session.settings.state.variable("completion_type").is_some();
+    let known = statement.meaning.known.as_ref();
+    known.is_some_and(|known| known.analysis.goes_on_in_another(chains))
+}
+
 impl Core {
     /// Notes what a statement that goes to replicas has to see.
     ///
@@ -154,15 +162,21 @@ impl Core {
                 .is_some_and(|it| self.servers.pool.only(it, self.env.now.ms(), has).is_empty())
     }
 
-    /// How long a read may wait for a replica, ms; 0 where it may not.
+    /// How long a read may wait for a replica, ms, what it has waited taken off; 0 where it may
+    /// not.
     fn wait_ms(&self, client: &Client, readers: HostgroupId) -> u64 {
         let now_ms = self.env.now.ms();
+        let Phase::Running(statement) = &client.phase else { return 0 };
+        let waited_us = match statement.target.causal_since_us {
+            0 => 0,
+            since_us => self.env.now.us.saturating_sub(since_us),
+        };
         let session = client.session.as_ref();
         let may_wait = session.is_some_and(|session| {
             session.settings.causal.may_wait(now_ms, self.is_missing_everywhere(session, readers))
         });
         match may_wait && self.servers.pool.has_online(readers, now_ms) {
-            true => self.env.snapshot.settings.causal_wait_ms,
+            true => self.env.snapshot.settings.causal_wait_ms.saturating_sub(waited_us / 1_000),
             false => 0,
         }
     }
@@ -183,7 +197,9 @@ impl Core {
             deadline_ms => until_ms.min(deadline_ms),
         };
         statement.stage = Stage::held(Awaits::Position, route, 0);
-        statement.target.causal_since_us = self.env.now.us;
+        if statement.target.causal_since_us == 0 {
+            statement.target.causal_since_us = self.env.now.us;
+        }
         self.clients.set_timer(client, until_ms);
         true
     }
@@ -215,16 +231,19 @@ impl Exchange {
     }
 
     /// Whether a statement for a connection that its session holds on a replica waits there for
-    /// what it has to see, or has failed. What is in a transaction sees what that sees.
+    /// what it has to see, or has failed. What is in a transaction sees what that sees; what
+    /// begins another one in its place does not.
     #[cold]
     pub(super) fn settle_held_position(&mut self, client: &mut Client, conn: ConnId) -> bool {
-        let is_open = client.session.as_ref().is_none_or(|session| {
-            let lease = session.leases.iter().find(|lease| lease.conn == conn);
-            lease.is_some_and(|it| it.is_in_trans || it.pins.has(PinReason::Transaction))
-        });
-        let Phase::Running(statement) = &client.phase else { return false };
+        let (Phase::Running(statement), Some(session)) = (&client.phase, client.session.as_ref())
+        else {
+            return false;
+        };
+        let lease = session.leases.iter().find(|lease| lease.conn == conn);
+        let is_open = lease.is_some_and(|it| it.is_in_trans || it.pins.has(PinReason::Transaction));
+        let goes_on = is_open && !begins_anew(session, statement);
         let route = Route::Lease(statement.target.hostgroup, conn);
-        if is_open || !statement.target.is_causal || !self.core.misses(client, &route) {
+        if goes_on || !statement.target.is_causal || !self.core.misses(client, &route) {
             return false;
         }
         match self.core.wait_ms(client, statement.target.hostgroup) {

@@ -16,7 +16,10 @@ use trunkline_protocol::{
     response::{Outcome, ServerError},
 };
 use trunkline_session::tracker::{PinReason, SessionState, runs_unseen_code};
-use trunkline_sql::{analysis::StatementKind, recall::Gtid};
+use trunkline_sql::{
+    analysis::{Effect, StatementKind, TransactionEffect},
+    recall::Gtid,
+};
 use trunkline_topology::{
     HostgroupId,
     gtid::{Origin, each_interval},
@@ -105,7 +108,7 @@ impl Core {
             self.raise_position(session, conn, domain, sequence);
         }
         let has_run = matches!(statement.command.purpose, Purpose::Query | Purpose::Execute);
-        if statement.meaning.is_read || !has_run {
+        if statement.meaning.is_read || !has_run || commits_nothing(session, conn, statement) {
             return;
         }
         if UNNUMBERED.iter().any(|name| session.settings.state.variable(name).is_some()) {
@@ -200,6 +203,26 @@ impl Core {
     }
 }
 
+/// Whether a statement can't have committed anything: what is in a transaction that the server says
+/// is `READ ONLY`, or ends it, and what tells of or sets the session's own.
+fn commits_nothing(session: &Session, conn: &Conn, statement: &Statement) -> bool {
+    let Some(known) = statement.meaning.known.as_ref() else { return false };
+    let analysis = &known.analysis;
+    if analysis.statements != 1 || runs_unseen_code(analysis) {
+        return false;
+    }
+    let lease = session.leases.iter().find(|lease| lease.conn == conn.id);
+    let only_read = lease.is_some_and(|lease| lease.only_reads && !lease.has_written);
+    // `SET PASSWORD` and `SET DEFAULT ROLE` are logged.
+    let is_logged =
+        |effect: &Effect| matches!(effect, Effect::SetPassword | Effect::AccountsDefined);
+    let is_of_session =
+        matches!(analysis.kind, StatementKind::Set | StatementKind::Show | StatementKind::Use)
+            && analysis.transaction == TransactionEffect::None
+            && !analysis.effects.iter().any(is_logged);
+    only_read || is_of_session
+}
+
 /// Whether a statement that has succeeded is a write, or ends a transaction that wrote.
 fn has_ended_a_write(
     session: &Session,
@@ -217,7 +240,7 @@ fn has_ended_a_write(
     let goes_on = outcome.status.is_some_and(|flags| flags & status::IN_TRANS != 0);
     match analysis.kind {
         Rollback | RollbackSavepoint => false,
-        _ if was_open => !goes_on || analysis.commits_implicitly(),
+        _ if was_open => !goes_on || analysis.ends_transaction(),
         Call | Delete | Execute | Insert | Load | Replace | Update => !goes_on,
         _ => (analysis.statements != 1 || !analysis.set_for_statement.is_empty()) && !goes_on,
     }

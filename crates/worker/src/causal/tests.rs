@@ -341,8 +341,86 @@ fn however_a_transaction_ends_that_changed_nothing_others_may_have_written_the_s
     for end in ["COMMIT", "SET autocommit = 1", "CREATE TABLE IF NOT EXISTS s.t (a INT)"] {
         assert_eq!(reads_behind(end, status::AUTOCOMMIT), WRITER, "{end}");
     }
-    assert_eq!(reads_behind("BEGIN", open), WRITER);
+    for end in ["BEGIN", "COMMIT AND CHAIN"] {
+        assert_eq!(reads_behind(end, open), WRITER, "{end}");
+    }
     assert_eq!(reads_behind("ROLLBACK", status::AUTOCOMMIT), READER);
+}
+
+/// A session of `user` that is in a transaction on the replica, which shows all up to 5.
+fn reads_on_replica(world: &mut TestWorker) -> ClientId {
+    let client = world.log_in();
+    shows(world, 5);
+    let begin = "START TRANSACTION READ ONLY";
+    world.run(client, begin, Reply::Says(OkPacket { status: READ_ONLY, ..OK }));
+    world.ask(client, READ);
+    assert_eq!(world.address_asked(READ), READER);
+    world.reply(READ, Reply::RowsIn(&["1"], READ_ONLY));
+    assert_eq!(world.answer(client), "rows 1");
+    client
+}
+
+const READ_ONLY: u16 = status::AUTOCOMMIT | status::IN_TRANS | status::IN_TRANS_READONLY;
+
+#[test]
+fn what_begins_in_place_of_a_transaction_sees_what_it_would_see_without_that() {
+    let anew = [
+        "COMMIT AND CHAIN",
+        "ROLLBACK AND CHAIN",
+        "START TRANSACTION READ ONLY",
+        "COMMIT; SELECT a FROM s.t",
+    ];
+    for (text, is_refused) in anew.map(|text| (text, true)).into_iter().chain([
+        ("COMMIT", false),
+        ("SAVEPOINT x", false),
+        (READ, false),
+    ]) {
+        let mut world = shared_world("user", "lazy_transactions = \"off\"\n");
+        let (reader, writer) = (reads_on_replica(&mut world), world.log_in());
+        writes(&mut world, writer, "0-1-6");
+        world.ask(reader, text);
+        assert_eq!(world.asked().is_empty(), is_refused, "{text}");
+        if is_refused {
+            let said = world.answer(reader);
+            assert!(said.contains("shows what this read has to see"), "{text}: {said}");
+        }
+    }
+}
+
+#[test]
+fn what_commits_nothing_on_a_replica_raises_no_doubt() {
+    for text in ["SET @x = 1", "SET NAMES latin1", "SHOW WARNINGS", "COMMIT AND CHAIN"] {
+        let mut world = shared_world("user", "lazy_transactions = \"off\"\n");
+        let (reader, writer) = (reads_on_replica(&mut world), world.log_in());
+        world.run(reader, text, Reply::Says(OkPacket { status: READ_ONLY, ..OK }));
+        let end = OkPacket { status: status::AUTOCOMMIT, ..OK };
+        world.run(reader, "COMMIT", Reply::Says(end));
+        writes(&mut world, writer, "0-1-6");
+        shows(&mut world, 6);
+        assert_eq!(reads_from(&mut world, writer), READER, "{text}");
+        assert_eq!(world.core().fx.stats.counters.causal_doubts, 0, "{text}");
+    }
+    // These are in the binary log.
+    for text in ["SET PASSWORD FOR a = 'x'", "SET DEFAULT ROLE b FOR a"] {
+        let mut world = shared_world("user", "");
+        let client = world.log_in();
+        world.run(client, text, Reply::Error(1396, "no such account"));
+        assert_eq!(world.core().fx.stats.counters.causal_doubts, 1, "{text}");
+    }
+}
+
+#[test]
+fn a_read_of_transactions_that_nobody_has_fails_when_its_time_is_over() {
+    let mut world = world("causal_wait_ms = 200\n");
+    let client = world.log_in();
+    domain(&mut world);
+    shows(&mut world, 5);
+    world.ask(client, "/* min_gtid=0-1-99 */ SELECT a FROM s.t");
+    world.pass_ms(190);
+    assert_eq!(world.answer(client), "");
+    world.pass_ms(20);
+    let said = world.answer(client);
+    assert!(said.contains("shows what this read has to see"), "{said}");
 }
 
 /// A write that a test asks for by another text than [`WRITE`].

@@ -188,12 +188,13 @@ impl Core {
         let lease = session.leases.iter_mut().find(|lease| lease.conn == conn.id)?;
         let is_dropped = has_plant!(self, PinDroppedEarly) && outcome.error.is_some();
         lease.pins.set(PinReason::Transaction, in_transaction && !is_dropped);
-        lease.has_written = in_transaction && (lease.has_written || over.may_write());
         if let Some(flags) = outcome.status {
             follow_beginning(lease, analysis, flags);
             lease.is_in_trans = flags & status::IN_TRANS != 0;
             lease.only_reads = flags & status::IN_TRANS_READONLY != 0;
         }
+        let writes = over.may_write() && !lease.only_reads;
+        lease.has_written = in_transaction && (lease.has_written || writes);
         lease.is_sure = outcome.error.is_none()
             && outcome.status.map_or(lease.is_sure, |flags| flags & status::IN_TRANS != 0);
         lease.is_in_doubt = match &outcome.error {

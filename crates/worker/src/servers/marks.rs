@@ -220,6 +220,7 @@ impl Core {
         };
         let Some(slot) = self.servers.pool.slot(conn.slot) else { return };
         let key = slot.server.key.clone();
+        let privileges = mark.name().privileges();
         self.servers.logins.marks.put_back(&key, *mark);
         let refused = &mut self.servers.logins.marks.refused;
         if refused.len() < REFUSED_MAX && refused.insert((conn.slot, conn.login.account)) {
@@ -229,7 +230,7 @@ impl Core {
             self.fx.log(true, || {
                 format!(
                     "what becomes of lost COMMITs of `{user}` on {} can't be found out: the \
-                     account may not mark its connections ({text})",
+                     account may not mark its connections ({text}): it lacks {privileges}",
                     key.address
                 )
             });

@@ -12,7 +12,7 @@ use trunkline_cluster::{
 };
 use trunkline_config::{Snapshot, cluster::ClusterKind};
 use trunkline_net::TlsSetup;
-use trunkline_topology::{Address, Secret};
+use trunkline_topology::{Address, HostgroupId, Secret};
 
 use super::{
     super::{
@@ -29,10 +29,16 @@ use super::{
     next_run,
     rejoining::Rejoined,
 };
-use crate::{Account, conversation::Way};
+use crate::{
+    Account,
+    conversation::Way,
+    outcomes::rights::{self, Lacking, Wanted, mark_on, marking},
+};
 
 /// Columns of what a switchover is answered with.
 const STEPS: [&str; 5] = ["step", "server", "ms", "result", "detail"];
+/// Accounts of applications that a check looks at.
+const ACCOUNTS_MAX: usize = 64;
 /// Columns of what a check is answered with.
 const FINDINGS: [&str; 3] = ["server", "verdict", "detail"];
 
@@ -100,6 +106,8 @@ pub(in super::super) struct Prepared {
     request: SwitchoverRequest,
     wish: Wish,
     members: Vec<Surveyed>,
+    /// What accounts of applications lack there.
+    lacking: Vec<Finding>,
     baggage: HashMap<HostId, Baggage>,
     talks: Talks,
     /// Why it can't begin, if another proxy is at it.
@@ -118,6 +126,8 @@ pub(super) struct Switching {
     account: Option<Account>,
     /// As whom servers replicate, or why nobody can.
     replication: Result<Arc<(String, Secret<String>)>, String>,
+    /// Applications whose lost `COMMIT`s are looked for, with the hostgroups that they write to.
+    marking: Vec<(Account, HostgroupId)>,
     drain_ms: u64,
     time_max_ms: u64,
     run: Option<Run>,
@@ -145,6 +155,7 @@ impl Default for Switching {
         Self {
             account: None,
             replication: Err(String::new()),
+            marking: Vec::new(),
             drain_ms: 0,
             time_max_ms: 0,
             run: None,
@@ -171,6 +182,7 @@ impl Switching {
         let settings = &snapshot.settings;
         self.account = Account::of_switchovers(snapshot);
         self.replication = replication_account(snapshot).map(Arc::new);
+        self.marking = marking(snapshot).take(ACCOUNTS_MAX).collect();
         self.drain_ms = settings.switchover_drain_timeout;
         self.time_max_ms = settings.switchover_timeout;
     }
@@ -210,9 +222,13 @@ impl Following {
                 let known = self.known();
                 let near = self.servers.iter().map(|(id, it)| (*id, it.writer.is_near)).collect();
                 let others = self.others(wish.writer);
-                let told = told.clone();
+                let marking = if request.is_check { self.marking() } else { Vec::new() };
+                let (told, tls) = (told.clone(), Arc::clone(tls));
                 tokio::spawn(async move {
-                    let prepared = survey_all(request, wish, talks, known, (near, others)).await;
+                    let surveyed = survey_all(request, wish, talks, known, (near, others));
+                    let (mut prepared, lacking) =
+                        tokio::join!(surveyed, lacking_marks(marking, &tls));
+                    prepared.lacking = lacking;
                     // The configuration may have changed meanwhile; who asked is told by that.
                     drop(told.send(Told::Surveyed(cluster, Box::new(prepared))).await);
                 });
@@ -288,6 +304,17 @@ impl Following {
         Others { voters: asked.len(), asked }
     }
 
+    /// Applications' accounts that write here and have to mark it, on each member.
+    fn marking(&self) -> Vec<(HostId, Wanted)> {
+        let home = self.configured.entry.writer_hostgroup;
+        let accounts = self.switching.marking.iter().filter(|(_, own)| *own == home);
+        let on_each = |(account, _): &(Account, HostgroupId)| {
+            let account = account.clone();
+            self.servers.iter().map(move |(host, it)| (*host, mark_on(&account, &it.writer)))
+        };
+        accounts.flat_map(on_each).collect()
+    }
+
     /// Who writes, whatever the kind of the cluster.
     fn writer_now(&self) -> Option<HostId> {
         let mut members = self.cluster.members();
@@ -327,8 +354,9 @@ impl Following {
 
     /// Judges what members have said, and begins if nothing is in the way.
     fn begin(&mut self, now_ms: u64, prepared: Prepared) {
-        let Prepared { request, wish, members, mut baggage, talks, claimed } = prepared;
-        let checked = check(&wish, &members);
+        let Prepared { request, wish, members, lacking, mut baggage, talks, claimed } = prepared;
+        let mut checked = check(&wish, &members);
+        checked.findings.extend(lacking);
         let rows = self.findings(&checked);
         let blocking = |it: &&Finding| it.blocks;
         let mut reasons: Vec<String> = checked
@@ -581,7 +609,21 @@ async fn survey_all(
             claimed = claim(&others.asked, others.voters, &talks).await;
         }
     }
-    Prepared { request, wish, members, baggage, talks, claimed }
+    Prepared { request, wish, members, lacking: Vec::new(), baggage, talks, claimed }
+}
+
+/// What accounts of applications lack on members, that lost `COMMIT`s could be looked for.
+async fn lacking_marks(marking: Vec<(HostId, Wanted)>, tls: &Arc<TlsSetup>) -> Vec<Finding> {
+    let hosts: HashMap<String, HostId> =
+        marking.iter().map(|(host, wanted)| (wanted.server().to_string(), *host)).collect();
+    let wanted = marking.into_iter().map(|(_, wanted)| wanted).collect();
+    let lacking = rights::look(wanted, tls).await.into_iter();
+    let finding = |it: Lacking| Finding {
+        host: hosts.get(&it.server).copied(),
+        blocks: false,
+        what: format!("{}: {}", it.what, it.advice),
+    };
+    lacking.map(finding).collect()
 }
 
 /// Asks the writer for what it lacks of its replicas.
