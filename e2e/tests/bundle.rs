@@ -120,6 +120,7 @@ fn ensure_clean(archive: &[u8]) -> Result<()> {
 }
 
 #[test]
+// long: one story, each part of which goes on from the one before.
 fn an_archive_for_a_bug_report_has_no_secret() -> Result<()> {
     let Some(server) = backends::mariadb("an_archive_for_a_bug_report")? else { return Ok(()) };
     backends::account(server, "bundled")?;

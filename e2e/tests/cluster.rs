@@ -20,8 +20,8 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use trunkline_testkit::{
-    AuthPlugin, Flavour, MariaDb, Options, Replication, Server, TempFolder, Trunkline, error_code,
-    http_get, wait_until,
+    AuthPlugin, Flavour, MariaDb, Options, Replication, Server, SqlClient, TempFolder, Trunkline,
+    error_code, http_get, wait_until,
 };
 
 use crate::stage::{
@@ -37,6 +37,17 @@ const WRITER: &str = "SELECT name FROM mark.server FOR UPDATE";
 const LOST: u16 = 2013;
 /// The error of a transaction that was lost with its connection.
 const ROLLED_BACK: u16 = 1213;
+
+/// Writes a client's next number, or its next two in a transaction, by the client's own number; how
+/// many these are.
+fn write_next(client: &mut SqlClient, number: u32, next: u32) -> (u32, Result<()>) {
+    let insert = |n| format!("INSERT INTO mark.number (client, n) VALUES ({number}, {n})");
+    if number.is_multiple_of(2) {
+        return (1, client.sql(&insert(next)).map(drop));
+    }
+    let statements = ["BEGIN".to_owned(), insert(next), insert(next + 1), "COMMIT".to_owned()];
+    (2, statements.iter().try_for_each(|statement| client.sql(statement).map(drop)))
+}
 
 fn start(seeds: &[&Server]) -> Result<Trunkline> {
     start_with("", seeds)

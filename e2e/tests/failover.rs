@@ -464,6 +464,7 @@ fn a_session_whose_state_is_lost_is_told_what() -> Result<()> {
 /// What is sent behind a statement that is lost, or that no server gets, was meant for a session in
 /// which it has run.
 #[test]
+// long: one list of cases on one server.
 fn issue_16_nothing_runs_that_was_sent_ahead_behind_what_is_lost() -> Result<()> {
     on_each("issue_16_nothing_runs_that_was_sent_ahead_behind_what_is_lost", |server| {
         let schema = new_schema(server, "CREATE TABLE t (a INT PRIMARY KEY) ENGINE = InnoDB")?;

@@ -300,6 +300,7 @@ impl Failover {
         }
     }
 
+    // long: one arm for each step and how it ends.
     fn next(
         &mut self,
         now_ms: u64,

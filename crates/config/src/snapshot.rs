@@ -12,8 +12,8 @@ use foldhash::fast::FixedState;
 use trunkline_rules::{Effects, FastRoutes, RuleSet};
 use trunkline_topology::{
     Address, AllowList, Balance, HostName, HostgroupId, LazyTransactions, Pipeline,
-    ReplicationGroup, Server, ServerHealth, ServerKey, ServerState, ServerTls, TlsMode, TlsParams,
-    User, causal::CausalReads, outcome::CommitOutcomes,
+    ReplicationGroup, Server, ServerKey, ServerTls, TlsMode, TlsParams, User, causal::CausalReads,
+    outcome::CommitOutcomes,
 };
 
 use crate::{
@@ -22,10 +22,12 @@ use crate::{
 };
 
 mod clusters;
+mod hostgroups;
 #[cfg(test)]
 mod tests;
 
 pub use clusters::{Cluster, Member};
+use hostgroups::build_hostgroups;
 
 /// Servers that are interchangeable.
 #[derive(Debug, Clone)]
@@ -100,7 +102,8 @@ impl Snapshot {
     ///
     /// Servers that `previous` has too keep their health: connection counts, shuns and epoch go
     /// on. A status that differs from the previous configuration's is set on that shared health,
-    /// and servers that are gone become [`ServerState::OfflineSoft`], so that statements running
+    /// and servers that are gone become
+    /// [`OfflineSoft`](trunkline_topology::ServerState::OfflineSoft), so that statements running
     /// there may end and no connection is used again. Both happen here, at once: publish what
     /// this returns.
     pub fn build(mut config: Config, previous: Option<&Self>) -> Self {
@@ -129,17 +132,7 @@ impl Snapshot {
         let hostgroups = build_hostgroups(&config, &clusters, &tls, previous);
         let tcp = build_tcp(&config, &settings, &hostgroups, previous);
         let users = config.users.iter().map(|user| (user.name.clone(), Arc::clone(user)));
-        let granted = match previous {
-            Some(previous) if !settings.server_users_account.is_empty() => {
-                let home = settings.server_users_hostgroup;
-                match previous.settings.server_users_hostgroup == home {
-                    true => Arc::clone(&previous.granted),
-                    // Where they go is this configuration's word, not the grant tables'.
-                    false => Arc::new(previous.granted.of_hostgroup(HostgroupId(home))),
-                }
-            }
-            Some(_) | None => Arc::default(),
-        };
+        let granted = granted_so_far(&settings, previous);
         let stand_ins = stand_ins(&config, &granted);
         let mut homes: BTreeSet<_> =
             config.users.iter().map(|user| user.default_hostgroup).collect();
@@ -148,15 +141,7 @@ impl Snapshot {
         }
         let mut replication = config.replication.clone();
         replication.extend(config.clusters.iter().map(ClusterEntry::replication));
-        let said = config.hostgroups.iter().map(|entry| entry.causal_reads);
-        let said = said.chain(config.users.iter().map(|user| user.causal_reads));
-        let mut said = said.flatten().chain([settings.causal_reads]);
-        let by_rules = |effects: &Effects| {
-            effects.gtid_from_hostgroup.is_some()
-                || effects.causal_reads.is_some_and(|reads| reads != CausalReads::Off)
-        };
-        let has_causal_reads =
-            said.any(|reads| reads != CausalReads::Off) || rules.effects().any(by_rules);
+        let has_causal_reads = has_causal_reads(&config, &settings, &rules);
         let causal = Arc::new(CausalPlan::of(&config, &hostgroups, &replication));
         let writers = replication.iter().enumerate();
         let writers = writers.map(|(index, group)| (group.writer_hostgroup, index)).collect();
@@ -410,17 +395,46 @@ fn stand_ins(config: &Config, granted: &GrantedUsers) -> Arc<[Arc<User>]> {
     users.filter(|user| user.active).step_by(step).cloned().collect()
 }
 
-/// Whether it depends on the names of clients' hosts who a user is, or where a user may come from.
+/// What servers' grant tables have said, as far as it counts on.
+fn granted_so_far(settings: &Settings, previous: Option<&Snapshot>) -> Arc<GrantedUsers> {
+    match previous {
+        Some(previous) if !settings.server_users_account.is_empty() => {
+            let home = settings.server_users_hostgroup;
+            match previous.settings.server_users_hostgroup == home {
+                true => Arc::clone(&previous.granted),
+                // Where they go is this configuration's word, not the grant tables'.
+                false => Arc::new(previous.granted.of_hostgroup(HostgroupId(home))),
+            }
+        }
+        Some(_) | None => Arc::default(),
+    }
+}
+
+/// Whether any read has to see particular writes.
+fn has_causal_reads(config: &Config, settings: &Settings, rules: &RuleSet) -> bool {
+    let said = config.hostgroups.iter().map(|entry| entry.causal_reads);
+    let said = said.chain(config.users.iter().map(|user| user.causal_reads));
+    let mut said = said.flatten().chain([settings.causal_reads]);
+    let by_rules = |effects: &Effects| {
+        effects.gtid_from_hostgroup.is_some()
+            || effects.causal_reads.is_some_and(|reads| reads != CausalReads::Off)
+    };
+    said.any(|reads| reads != CausalReads::Off) || rules.effects().any(by_rules)
+}
+
+/// Whether somebody's transactions are repeated that are lost.
 fn replays(config: &Config) -> bool {
     let wants = |user: &Arc<User>| user.transaction_replay == Some(true);
     config.settings.transaction_replay || config.users.iter().any(wants)
 }
 
+/// Whether it is found out for somebody what became of a lost `COMMIT`.
 fn finds_outcomes(config: &Config) -> bool {
     let wants = |user: &Arc<User>| user.commit_outcome == Some(CommitOutcomes::Auto);
     config.settings.commit_outcome == CommitOutcomes::Auto || config.users.iter().any(wants)
 }
 
+/// Whether it depends on the names of clients' hosts who a user is, or where a user may come from.
 fn names_hosts(config: &Config, granted: &GrantedUsers) -> bool {
     granted.names_hosts() || config.users.iter().any(|user| user.allow_from.names_hosts())
 }
@@ -435,101 +449,6 @@ fn is_name(address: &Address) -> bool {
 
 fn is_same_set(a: &[SocketAddr], b: &[SocketAddr]) -> bool {
     a.iter().all(|addr| b.contains(addr)) && b.iter().all(|addr| a.contains(addr))
-}
-
-fn build_hostgroups(
-    config: &Config,
-    clusters: &[Arc<Cluster>],
-    tls: &TlsWishes<'_>,
-    previous: Option<&Snapshot>,
-) -> BTreeMap<HostgroupId, Hostgroup> {
-    let entries = config.server_entries();
-    let entries_before = previous.map(|previous| previous.config.server_entries());
-    // A snapshot has one server for each entry of its configuration, in no particular order.
-    let servers_before: HashMap<&ServerKey, &Arc<Server>> = previous
-        .into_iter()
-        .flat_map(Snapshot::servers)
-        .map(|server| (&server.key, server))
-        .collect();
-    let states_before: HashMap<&ServerKey, ServerState> =
-        entries_before.iter().flatten().map(|entry| (&entry.key, entry.status)).collect();
-    let resolved_before: HashMap<&Address, &[SocketAddr]> = previous
-        .into_iter()
-        .flat_map(Snapshot::servers)
-        .map(|server| (&server.key.address, server.resolved.as_slice()))
-        .collect();
-
-    let mut hostgroups = BTreeMap::new();
-    for entry in &entries {
-        let id = entry.key.hostgroup;
-        let role = clusters::role(clusters, &entry.key);
-        let health = match servers_before.get(&entry.key) {
-            Some(server) => {
-                if !clusters::is_same(server.health.role(), role.as_ref()) {
-                    server.health.set_role(role);
-                }
-                if states_before.get(&entry.key) != Some(&entry.status) {
-                    server.health.set_state(entry.status);
-                }
-                if entry.max_replication_lag == 0 {
-                    server.health.set_lagging(false);
-                }
-                if server.keys != config.keys_of(id) {
-                    // What failed may have been for want of them.
-                    server.health.count_success();
-                }
-                if server.tls != tls.of(entry) {
-                    server.health.retire_connections();
-                    // What failed may have been what has changed.
-                    server.health.count_success();
-                }
-                Arc::clone(&server.health)
-            }
-            None => Arc::new(match role {
-                Some(role) => ServerHealth::of_member(entry.status, role),
-                None => ServerHealth::new(entry.status),
-            }),
-        };
-        let server = Arc::new(Server {
-            key: entry.key.clone(),
-            resolved: resolve(&entry.key.address, &resolved_before),
-            weight: entry.weight,
-            rank: entry.rank,
-            is_near: is_near(&entry.zone, &tls.settings.zone),
-            max_connections: entry.max_connections,
-            max_replication_lag: entry.max_replication_lag,
-            compression: entry.compression,
-            tls: tls.of(entry),
-            keys: config.keys_of(id),
-            health,
-        });
-        let hostgroup = hostgroups.entry(id).or_insert_with(|| empty(id, config));
-        hostgroup.servers.push(server);
-    }
-    let kept: HashSet<*const ServerHealth> = hostgroups
-        .values()
-        .flat_map(|hostgroup: &Hostgroup| &hostgroup.servers)
-        .map(|server| Arc::as_ptr(&server.health))
-        .collect();
-    let is_gone = |server: &&&Arc<Server>| !kept.contains(&Arc::as_ptr(&server.health));
-    for server in servers_before.values().filter(is_gone) {
-        server.health.set_state(ServerState::OfflineSoft);
-    }
-    hostgroups
-}
-
-/// Whether a server in one zone is near a proxy in the other.
-fn is_near(server: &str, proxy: &str) -> bool {
-    server.is_empty() || proxy.is_empty() || server == proxy
-}
-
-fn empty(id: HostgroupId, config: &Config) -> Hostgroup {
-    let said = config.hostgroups.iter().find(|entry| entry.id == id);
-    let pipeline = said.map(|entry| entry.pipeline).unwrap_or_default();
-    let balance = said.map(|entry| entry.balance).unwrap_or_default();
-    let causal_reads = said.and_then(|entry| entry.causal_reads);
-    let lazy_transactions = said.and_then(|entry| entry.lazy_transactions);
-    Hostgroup { id, servers: Vec::new(), pipeline, balance, causal_reads, lazy_transactions }
 }
 
 /// What the configuration says of TLS to servers.
@@ -602,13 +521,4 @@ fn build_tcp(
         })
     };
     config.tcp_listeners.iter().map(front).collect()
-}
-
-/// A literal is its own address; a name has what was found for it before.
-fn resolve(address: &Address, before: &HashMap<&Address, &[SocketAddr]>) -> Vec<SocketAddr> {
-    match (address, address.literal()) {
-        (Address::Tcp { port, .. }, Some(ip)) => vec![SocketAddr::new(ip, *port)],
-        (Address::Tcp { .. }, None) => before.get(address).copied().unwrap_or_default().to_vec(),
-        (Address::Unix(_), _) => Vec::new(),
-    }
 }

@@ -250,6 +250,12 @@ impl<C: Copy + PartialEq> Pool<C> {
         self.groups.get(&hostgroup)?.waiters.hold()
     }
 
+    /// Whether anybody waits for any hostgroup.
+    #[inline]
+    pub fn has_waiters(&self) -> bool {
+        self.groups.values().any(|group| !group.waiters.is_empty())
+    }
+
     /// Hostgroups where sessions wait.
     pub fn waited_for(&self) -> impl Iterator<Item = (HostgroupId, &Waiters<C>)> {
         let waits = self.groups.iter().filter(|(_, group)| !group.waiters.is_empty());

@@ -136,6 +136,7 @@ impl DataPlane {
     /// # Errors
     /// The address that can't be listened at, and why; or the system's reason why no thread, key
     /// or poller is to be had.
+    // long: one order of beginnings, each of which needs those before.
     pub fn start(options: PlaneOptions) -> Result<Self, String> {
         let settings = &options.snapshot.settings;
         let mut listeners = Vec::new();

@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    Column, Effects, RETRIES_MAX, Rule, RuleError,
+    Column, Decision, Effects, RETRIES_MAX, Rule, RuleError,
     address::{self, AddrTest},
     attributes::{self, WeightedFlags},
     index::Index,
@@ -68,6 +68,8 @@ pub(crate) struct Compiled {
     /// get past it.
     pub(crate) protects: bool,
     pub(crate) effects: Effects,
+    /// Whether `effects` say more than where a statement goes.
+    pub(crate) has_directives: bool,
 }
 
 /// Which columns any rule of a set tests: what a decision can depend on.
@@ -126,6 +128,11 @@ impl RuleSet {
     /// The id of the rule at `index`; indexes run from 0 in ascending id over active rules.
     pub fn rule_id(&self, index: usize) -> Option<u32> {
         self.inner.rules.get(index).map(|rule| rule.id)
+    }
+
+    /// The ids of the rules that matched, in the order in which they did.
+    pub fn matched_ids(&self, decision: &Decision) -> impl Iterator<Item = u32> {
+        decision.matched().iter().filter_map(|index| self.rule_id(*index as usize))
     }
 
     /// What each active rule asks for, in the order of their ids.
@@ -215,6 +222,7 @@ struct Compiler {
 impl Compiler {
     /// Compiles one rule. A column that cannot be read is noted as an error, and the rule that
     /// comes back is not used then.
+    // long: one line for each column.
     fn rule(&mut self, rule: Rule) -> Compiled {
         let id = rule.id;
         if !self.ids.insert(id) {
@@ -247,6 +255,32 @@ impl Compiler {
         if let Some(retries) = rule.retries.filter(|retries| *retries > RETRIES_MAX) {
             self.refuse(id, Column::Retries, format!("{retries} is more than {RETRIES_MAX}"));
         }
+        let protects = attributes.protects.unwrap_or(rule.error_msg.is_some());
+        let effects = Effects {
+            destination_hostgroup: rule.destination_hostgroup,
+            cache_ttl_ms: rule.cache_ttl_ms,
+            cache_rule: rule.cache_ttl_ms.map(|_| id),
+            cache_always: attributes.caches_always.then_some(true),
+            cache_empty_result: rule.cache_empty_result,
+            cache_timeout_ms: rule.cache_timeout_ms,
+            reconnect: rule.reconnect,
+            timeout_ms: rule.timeout_ms,
+            retries: rule.retries,
+            delay_ms: rule.delay_ms,
+            next_query_flag: rule.next_query_flag_in,
+            mirror_flag: rule.mirror_flag_out,
+            mirror_hostgroup: rule.mirror_hostgroup,
+            mirror_compares: attributes.compares_mirror.then_some(true),
+            error_msg: rule.error_msg.map(Arc::from),
+            ok_msg: rule.ok_msg.map(Arc::from),
+            sticky_conn: rule.sticky_conn,
+            multiplex: rule.multiplex,
+            gtid_from_hostgroup: rule.gtid_from_hostgroup,
+            log: rule.log,
+            pipeline: rule.pipeline.or(attributes.pipeline),
+            lazy_transactions: rule.lazy_transactions.or(attributes.lazy_transactions),
+            causal_reads: rule.causal_reads.or(attributes.causal_reads),
+        };
         Compiled {
             id,
             flag_in: rule.flag_in,
@@ -264,32 +298,9 @@ impl Compiler {
             replacement: self.read(id, Column::ReplacePattern, replacement).map(Box::new),
             is_last: rule.apply,
             is_shadow: rule.shadow || attributes.is_shadow == Some(true),
-            protects: attributes.protects.unwrap_or(rule.error_msg.is_some()),
-            effects: Effects {
-                destination_hostgroup: rule.destination_hostgroup,
-                cache_ttl_ms: rule.cache_ttl_ms,
-                cache_rule: rule.cache_ttl_ms.map(|_| id),
-                cache_always: attributes.caches_always.then_some(true),
-                cache_empty_result: rule.cache_empty_result,
-                cache_timeout_ms: rule.cache_timeout_ms,
-                reconnect: rule.reconnect,
-                timeout_ms: rule.timeout_ms,
-                retries: rule.retries,
-                delay_ms: rule.delay_ms,
-                next_query_flag: rule.next_query_flag_in,
-                mirror_flag: rule.mirror_flag_out,
-                mirror_hostgroup: rule.mirror_hostgroup,
-                mirror_compares: attributes.compares_mirror.then_some(true),
-                error_msg: rule.error_msg.map(Arc::from),
-                ok_msg: rule.ok_msg.map(Arc::from),
-                sticky_conn: rule.sticky_conn,
-                multiplex: rule.multiplex,
-                gtid_from_hostgroup: rule.gtid_from_hostgroup,
-                log: rule.log,
-                pipeline: rule.pipeline.or(attributes.pipeline),
-                lazy_transactions: rule.lazy_transactions.or(attributes.lazy_transactions),
-                causal_reads: rule.causal_reads.or(attributes.causal_reads),
-            },
+            protects,
+            has_directives: effects.has_directives(),
+            effects,
         }
     }
 

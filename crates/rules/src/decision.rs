@@ -88,6 +88,8 @@ pub struct Decision {
     pub depends_on_text: bool,
     /// Whether a rule chose by weight: the next statement may fare otherwise.
     pub depends_on_chance: bool,
+    /// Whether a matching rule sets anything but a hostgroup.
+    pub has_directives: bool,
     /// How many rules were tested one by one, matching or not.
     pub visited: u32,
     pub(crate) matched: Vec<u32>,
@@ -158,6 +160,11 @@ macro_rules! overlay {
 }
 
 impl Effects {
+    /// Whether anything but the hostgroup is set.
+    pub(crate) fn has_directives(&self) -> bool {
+        *self != Self { destination_hostgroup: self.destination_hostgroup, ..Self::default() }
+    }
+
     /// Takes over what a later rule sets.
     pub(crate) fn take(&mut self, later: &Self) {
         overlay!(self, later;

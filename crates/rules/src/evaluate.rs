@@ -159,6 +159,7 @@ impl Inner {
             return Step::Shadowed;
         }
         decision.effects.take(&rule.effects);
+        decision.has_directives |= rule.has_directives;
         self.rewrite(rule, question, scratch, decision);
         let jumps_to = rule.flag_out.or_else(|| {
             let weighted = rule.weighted_flags.as_deref()?;

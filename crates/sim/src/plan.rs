@@ -12,6 +12,7 @@ mod explained;
 mod features;
 mod guarded;
 mod hidden;
+mod later;
 mod limited;
 mod logged;
 mod neighbours;

@@ -240,6 +240,7 @@ fn modes() -> impl Strategy<Value = Modes> {
 }
 
 /// Tokens, and halves of tokens, that the grammar is sensitive to.
+// long: one list of words.
 fn soup() -> impl Strategy<Value = Vec<u8>> {
     let words = prop::sample::select(vec![
         "SELECT",

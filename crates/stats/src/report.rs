@@ -550,6 +550,7 @@ impl CommandRow {
 
 impl Report {
     /// The sum of the workers' reports. Which worker answered first makes no difference.
+    // long: one line for each part of a report.
     pub fn merge(reports: Vec<Self>) -> Self {
         let mut merged = Self::default();
         let mut commands = BTreeMap::new();

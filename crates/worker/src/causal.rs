@@ -6,6 +6,7 @@
 pub(crate) mod collect;
 pub(crate) mod hints;
 pub(crate) mod order;
+pub(crate) mod place;
 pub(crate) mod session;
 #[cfg(test)]
 mod tests;

@@ -292,13 +292,7 @@ impl Exchange {
         self.core.follow_globals(client);
         self.core.part_from_session(client);
         let Some(place) = self.core.place_of_user(client, &user) else {
-            self.core.fx.stats.counters.client_refused(ClientRefusal::UserConnections);
-            let text = format!(
-                "User '{}' has exceeded the 'max_user_connections' resource (current value: {})",
-                user.name, user.max_connections
-            );
-            self.refuse_change(client, identity.next_seq, ErrorKind::LimitReached.says(text), None);
-            return;
+            return self.refuse_user_connections(client, &user, identity.next_seq);
         };
         let behaviour = identity.capabilities.intersection(BEHAVIOUR);
         let backend = user.backend.as_ref().map(|backend| Arc::from(&*backend.user));
@@ -339,6 +333,16 @@ impl Exchange {
             None => self.welcome(client, identity.next_seq),
             Some(schema) => self.log_in_to_schema(client, &schema, identity.next_seq),
         }
+    }
+
+    /// The user has as many connections as it may.
+    fn refuse_user_connections(&mut self, client: &mut Client, user: &User, seq: u8) {
+        self.core.fx.stats.counters.client_refused(ClientRefusal::UserConnections);
+        let text = format!(
+            "User '{}' has exceeded the 'max_user_connections' resource (current value: {})",
+            user.name, user.max_connections
+        );
+        self.refuse_change(client, seq, ErrorKind::LimitReached.says(text), None);
     }
 
     /// The login's schema is tried on a server, as a server itself would, unless that was done

@@ -9,6 +9,7 @@ use std::{
     collections::{HashMap, VecDeque},
     hash::BuildHasher,
     net::{IpAddr, Ipv4Addr, SocketAddr},
+    rc::Rc,
     sync::Arc,
 };
 
@@ -39,6 +40,7 @@ use crate::{
     routing::ruling::Ruling,
     shared::UserPlace,
     statement::analysis::Known,
+    statement::proof::Proven,
 };
 
 /// What a session may have on its connection that changes what its statements do, and that a copy
@@ -217,20 +219,10 @@ impl Commands {
             self.exchange.core.fx.stats.counters.mirrors_dropped += 1;
             return;
         };
-        let mut copy = self.exchange.core.statement(
-            &statement.command.frames,
-            ResponseShape::Query,
-            statement.command.purpose.clone(),
-        );
-        copy.command.attributes = statement.command.attributes.clone();
-        copy.prove(&known, proven);
-        copy.meaning.is_read &= statement.meaning.is_read;
-        copy.meaning.known = Some(known);
-        copy.prepared.stmt_id = statement.prepared.stmt_id;
+        let mut copy = self.exchange.core.copy_of(statement, known, proven);
         copy.target.hostgroup = hostgroup;
         let snapshot = Arc::clone(&self.exchange.core.env.snapshot);
         copy.beside.copy_of = Some(Box::new(CopyOf { original: *original, snapshot }));
-        copy.target.directives.timeout_ms = statement.target.directives.timeout_ms;
         if order.compares {
             let ticket = self.exchange.mirrors.next_ticket;
             self.exchange.mirrors.next_ticket = ticket.wrapping_add(1);
@@ -286,6 +278,24 @@ impl Client {
 }
 
 impl Core {
+    /// A copy of a statement, of which this is proven where the copy runs.
+    fn copy_of(
+        &mut self,
+        statement: &Statement,
+        known: Rc<Known>,
+        proven: Proven,
+    ) -> Box<Statement> {
+        let purpose = statement.command.purpose.clone();
+        let mut copy = self.statement(&statement.command.frames, ResponseShape::Query, purpose);
+        copy.command.attributes = statement.command.attributes.clone();
+        copy.prove(&known, proven);
+        copy.meaning.is_read &= statement.meaning.is_read;
+        copy.meaning.known = Some(known);
+        copy.prepared.stmt_id = statement.prepared.stmt_id;
+        copy.target.directives.timeout_ms = statement.target.directives.timeout_ms;
+        copy
+    }
+
     /// Copies that may run at once on this worker.
     fn mirrors_max(&self) -> usize {
         self.env

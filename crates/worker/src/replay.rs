@@ -152,6 +152,31 @@ pub(crate) struct Said {
     pub(crate) generates: bool,
 }
 
+impl Said {
+    /// A statement that has been answered, and what was told of it.
+    pub(crate) fn of(statement: &Statement, types: Option<Rc<[u8]>>, told: Told) -> Self {
+        Self {
+            frames: statement.command.frames.to_vec(),
+            attributes: statement.command.attributes.clone(),
+            purpose: statement.command.purpose.clone(),
+            shape: statement.command.shape,
+            answer_seq: statement.command.answer_seq,
+            meaning: SaidMeaning {
+                known: statement.meaning.known.clone(),
+                is_read: statement.meaning.is_read,
+                proof: statement.meaning.proof,
+                validity: statement.meaning.validity,
+            },
+            stmt_id: statement.prepared.stmt_id,
+            in_views: statement.prepared.in_views,
+            is_own: statement.prepared.is_own,
+            types,
+            told,
+            generates: false,
+        }
+    }
+}
+
 /// What was known of it when it was sent.
 #[derive(Debug)]
 pub(crate) struct SaidMeaning {

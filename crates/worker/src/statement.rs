@@ -13,7 +13,10 @@ use foldhash::fast::FixedState;
 use trunkline_catalog::Name;
 use trunkline_config::Snapshot;
 
-use crate::{prepared::Entries, statement::analysis::Analyses, statement::definition::Orphan};
+use crate::{
+    prepared::Entries, servers::unheard::Unheard, statement::analysis::Analyses,
+    statement::definition::Orphan,
+};
 
 /// Memories of texts and of what is known of them.
 pub(crate) struct Statements {
@@ -25,7 +28,7 @@ pub(crate) struct Statements {
     /// Names that a statement has waited for in vain.
     unanswered: HashSet<Name, FixedState>,
     /// Definitions whose answers nobody awaits.
-    orphans: Vec<Orphan>,
+    orphans: Unheard<Orphan>,
     /// Statements that were looked at for the query log.
     pub(crate) query_events: u64,
     /// Room for the key under which an answer is looked up in the cache.
@@ -39,7 +42,7 @@ impl Statements {
             studies: 0,
             entries: Entries::default(),
             unanswered: HashSet::with_hasher(FixedState::default()),
-            orphans: Vec::new(),
+            orphans: Unheard::default(),
             query_events: 0,
             cache_key: Vec::new(),
         }

@@ -46,7 +46,7 @@ const CLOSING_MS_MAX: u64 = 10_000;
 impl Worker {
     /// How long the driver may wait for events before it calls [`tick`](Self::tick), ms.
     pub fn tick_within_ms(&self) -> u64 {
-        let is_waited_for = self.commands.exchange.core.servers.pool.waited_for().next().is_some()
+        let is_waited_for = self.commands.exchange.core.servers.pool.has_waiters()
             || self.upkeep.shares.has_wishes
             || self.commands.exchange.core.servers.sharing.causal.has_waiting()
             || !self.commands.exchange.core.clients.logins.logging_in.is_empty()
@@ -312,9 +312,9 @@ impl Core {
         while let Some(waiter) = self.servers.pool.waiters(hostgroup).take(|_| left > 0) {
             left -= 1;
             match self.clients.get_mut(waiter.client).map(|client| &mut client.phase) {
-                Some(Phase::Running(statement)) if statement.target.may_leave_reader => {
+                Some(Phase::Running(statement)) if statement.target.reads.may_leave_reader() => {
                     statement.target.hostgroup = writer;
-                    statement.target.is_causal = false;
+                    statement.target.reads.set_causal(false);
                     statement.meaning.proof = statement.meaning.proof.on_writer();
                     statement.meaning.is_read &= statement.meaning.proof.reads;
                     self.with_client(waiter.client, Self::requeue);

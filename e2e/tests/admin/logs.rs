@@ -10,6 +10,7 @@ use super::begin;
 use crate::backends::{self, Config, PASSWORD};
 
 #[test]
+// long: one story, each part of which goes on from the one before.
 fn statements_and_changes_are_lines_of_json() -> Result<()> {
     let Some(server) = backends::mariadb("statements_and_changes_are_lines")? else {
         return Ok(());

@@ -108,14 +108,7 @@ fn write(proxy: &Trunkline, number: u32, is_over: &AtomicBool) -> Result<Written
     let mut client = client(proxy, "")?;
     let (mut next, mut last) = (0, Instant::now());
     while !is_over.load(Ordering::Relaxed) {
-        let insert = |n| format!("INSERT INTO mark.number (client, n) VALUES ({number}, {n})");
-        let count = if number.is_multiple_of(2) { 1 } else { 2 };
-        let done = match count {
-            1 => client.sql(&insert(next)).map(drop),
-            _ => ["BEGIN".to_owned(), insert(next), insert(next + 1), "COMMIT".to_owned()]
-                .iter()
-                .try_for_each(|statement| client.sql(statement).map(drop)),
-        };
+        let (count, done) = write_next(&mut client, number, next);
         match done {
             Ok(()) => {
                 written.acknowledged.extend(next..next + count);

@@ -11,6 +11,9 @@ const FILE_LINES_MAX: usize = 1_000;
 const FILE_LINES_WANTED: usize = 600;
 /// Lines of a function, signature and braces included.
 const FUNCTION_LINES_WANTED: usize = 70;
+/// A comment that begins so says why what stands behind it is longer than that: a function's, among
+/// its other comments and attributes; a file's, before its first line of code.
+const LONG: &str = "// long: ";
 /// Characters of a line; what stands inside string literals doesn't count.
 const LINE_WIDTH_MAX: usize = 100;
 /// Characters in a line of Markdown outside tables.
@@ -121,7 +124,7 @@ fn check_sizes(path: &Path, lines: &[Line], text: &str) -> Vec<Finding> {
     if count > FILE_LINES_MAX {
         let message = format!("{count} lines; at most {FILE_LINES_MAX}");
         findings.push(Finding::error(path, 0, message));
-    } else if count > FILE_LINES_WANTED {
+    } else if count > FILE_LINES_WANTED && !says_why_long(lines) {
         let message = format!("{count} lines; {FILE_LINES_WANTED} are wanted");
         findings.push(Finding::warning(path, 0, message));
     }
@@ -132,12 +135,21 @@ fn check_sizes(path: &Path, lines: &[Line], text: &str) -> Vec<Finding> {
         }
     }
     for Function { name, line, length } in functions(lines) {
-        if length > FUNCTION_LINES_WANTED {
+        let before = lines.get(..line.saturating_sub(1)).unwrap_or_default();
+        if length > FUNCTION_LINES_WANTED && !says_why_long(before.iter().rev()) {
             let message = format!("{name} has {length} lines; {FUNCTION_LINES_WANTED} are wanted");
             findings.push(Finding::warning(path, line, message));
         }
     }
     findings
+}
+
+/// Whether a reason is given in these lines, up to the first with code.
+fn says_why_long<'a>(lines: impl IntoIterator<Item = &'a Line>) -> bool {
+    let is_code = |line: &Line| !matches!(line.code.trim().chars().next(), None | Some('#'));
+    let mut comments = lines.into_iter().take_while(|line| !is_code(line));
+    let has_reason = |comment: &str| comment.strip_prefix(LONG).is_some_and(|it| it.len() > 10);
+    comments.any(|line| has_reason(&line.comment))
 }
 
 /// An address, or a row of a table in a comment.
@@ -283,6 +295,16 @@ mod tests {
         let text = format!("trait T {{ fn g(&self); }}\nfn long(a: [u8; 2]) -> u8 {{\n{body}}}\n");
         let found = messages("crates/net/src/a.rs", &text, Some(1));
         assert_eq!(found, ["long has 71 lines; 70 are wanted"]);
+        let said = text.replace("fn long", "// long: one table of bytes\n#[inline]\nfn long");
+        assert_eq!(messages("crates/net/src/a.rs", &said, Some(1)), [""; 0]);
+        let elsewhere = format!("// long: one table of bytes\nfn f() {{}}\n{text}");
+        assert_eq!(messages("crates/net/src/a.rs", &elsewhere, Some(1)).len(), 1);
+        let bare = text.replace("fn long", "// long: \nfn long");
+        assert_eq!(messages("crates/net/src/a.rs", &bare, Some(1)).len(), 1);
+        let file = format!("//! x\n\nfn f() {{}}\n{}", "//\n".repeat(600));
+        assert_eq!(messages("a.rs", &file, None), ["603 lines; 600 are wanted"]);
+        let said = file.replace("//! x", "//! x\n\n// long: one table of bytes");
+        assert_eq!(messages("a.rs", &said, None), [""; 0]);
         let file = "//\n".repeat(1_001);
         assert_eq!(messages("a.rs", &file, None), ["1001 lines; at most 1000"]);
         assert_eq!(messages("a.rs", &format!("// @generated\n{file}"), None), [""; 0]);

@@ -480,6 +480,7 @@ impl AdminService {
         Ok(Reply::Rows(reply::texts(&["version"], vec![vec![version]])))
     }
 
+    // long: one arm for each command.
     async fn command(&self, command: Command) -> Result<Reply, Refused> {
         match command {
             Command::Help(word) => Ok(show::help(word.as_deref())),

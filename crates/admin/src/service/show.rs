@@ -84,6 +84,7 @@ pub(super) fn help(word: Option<&str>) -> Reply {
 
 impl AdminService {
     /// Answers `SHOW`.
+    // long: one arm for each thing that is shown.
     pub(super) async fn show(
         &self,
         session: &Session,

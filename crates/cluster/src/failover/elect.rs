@@ -112,6 +112,7 @@ struct Runner<'a> {
 /// # Errors
 /// Somebody else is at it already, nobody can be elected, or the one that could lacks transactions
 /// which another one has.
+// long: one election, whose parts each go on with what the one before has found.
 pub fn elect(election: &Election, members: &[Surveyed]) -> Result<Elected, NotElected> {
     let stuck = |why: String| NotElected { why, is_stuck: true };
     let wait = |why: String| NotElected { why, is_stuck: false };

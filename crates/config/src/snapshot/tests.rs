@@ -1,5 +1,7 @@
 //! Snapshots, one after another.
 
+use trunkline_topology::ServerState;
+
 use super::*;
 
 fn config(text: &str) -> Config {

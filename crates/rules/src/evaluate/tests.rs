@@ -336,6 +336,16 @@ fn issue_16_what_is_prepared_is_rewritten_by_rules_that_protect() {
 }
 
 #[test]
+fn a_decision_says_whether_more_than_a_hostgroup_is_asked_for() {
+    let has_directives =
+        |rules: Vec<Rule>| decide(&compile(numbered(rules)), &QUESTION).has_directives;
+    assert!(!has_directives(vec![Rule::default(), Rule { apply: true, ..Rule::default() }]));
+    let delays = Rule { delay_ms: Some(0), ..Rule::default() };
+    assert!(has_directives(vec![delays.clone(), Rule::default()]));
+    assert!(!has_directives(vec![Rule { username: text("somebody else"), ..delays }]));
+}
+
+#[test]
 fn rules_run_in_ascending_id_and_the_last_match_wins_column_by_column() {
     let rule = |id, hostgroup, error: Option<&str>| Rule {
         id,

@@ -351,6 +351,7 @@ const OVERLAPS: [&[&str]; 4] = [
 ];
 
 impl Step<'_> {
+    // long: one row for each effect.
     fn effect(&mut self, effect: &Effect) {
         let pins = &mut *self.pins;
         match effect {

@@ -86,6 +86,7 @@ impl ModelClient {
         }
     }
 
+    // long: one arm for each deed.
     fn do_it(&mut self, deed: Deed, now: Micros) {
         match &deed {
             Deed::Query(statements) => {

@@ -155,6 +155,7 @@ fn is_turned_away(index: &Index<'_>, session: &SessionHistory, at_us: Micros) ->
 }
 
 /// A session that the proxy ends, ends for a reason.
+// long: one list of what may end a session, in the order in which it counts.
 fn ending(
     index: &Index<'_>,
     client: &ClientHistory,

@@ -43,6 +43,8 @@ pub struct ServerSpec {
     pub host: HostId,
     /// Weight.
     pub weight: u32,
+    /// `rank`: those of a higher one serve while there is none of a lower.
+    pub rank: u32,
     /// Places.
     pub max_connections: u32,
     /// `OFFLINE_SOFT`.
@@ -168,6 +170,9 @@ impl ConfigSpec {
                 server.weight,
                 server.max_connections
             );
+            if server.rank > 0 {
+                let _ = writeln!(out, "rank = {}", server.rank);
+            }
             if server.lag_max > 0 {
                 let _ = writeln!(out, "max_replication_lag = {}", server.lag_max);
             }

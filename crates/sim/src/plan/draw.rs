@@ -7,8 +7,8 @@ use trunkline_topology::ServerState;
 
 use super::{
     Act, ConfigSpec, Fault, Limits, Plan, RuleSpec, ServerSpec, UserSpec, apart, balancers,
-    encryption, explained, features, guarded, hidden, limited, logged, neighbours, origins, people,
-    repeats,
+    encryption, explained, features, guarded, hidden, later, limited, logged, neighbours, origins,
+    people, repeats,
 };
 use crate::{
     HostId, Micros,
@@ -91,6 +91,7 @@ impl Plan {
                 config.words.insert("lazy_transactions", "\"off\"".into());
             }
         }
+        later::draw(&mut root.split("later", 0), &mut plan);
         plan.acts.sort_by_key(|(at, _)| *at);
         plan.faults.sort_by_key(|(at, _)| *at);
         plan
@@ -176,6 +177,7 @@ fn draw_config(rng: &mut Rng, cluster: &ClusterSpec) -> ConfigSpec {
     let server = |rng: &mut Rng, hostgroup, host| ServerSpec {
         hostgroup,
         host,
+        rank: 0,
         weight: rng.pick(&[1, 1, 5]).copied().unwrap_or(1),
         max_connections: places(rng),
         is_drained: false,
@@ -263,6 +265,7 @@ fn vary(rng: &mut Rng, config: &mut ConfigSpec, cluster: &ClusterSpec) {
                 config.servers.push(ServerSpec {
                     hostgroup: READER,
                     host,
+                    rank: 0,
                     weight: 1,
                     max_connections: 4,
                     is_drained: false,

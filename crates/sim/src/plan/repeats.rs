@@ -56,6 +56,7 @@ fn mirror(rng: &mut Rng, plan: &mut Plan) {
         config.servers.push(ServerSpec {
             hostgroup: MIRROR,
             host,
+            rank: 0,
             weight: 1,
             max_connections,
             is_drained: false,

@@ -215,6 +215,7 @@ fn call(function: &str, arguments: &[Token<'_>]) -> Option<Act> {
 }
 
 /// Statements that write, or are broken: the tag is the value.
+// long: one arm for each text that writes.
 fn write(tokens: &[Token<'_>]) -> Option<Statement> {
     match tokens {
         [W("SELEC"), N(tag)] => tagged(*tag, Act::Broken),

@@ -42,6 +42,7 @@ pub(super) fn settings(tokens: &[Token<'_>]) -> Option<Vec<Setting>> {
     Some(settings)
 }
 
+// long: one list of the forms that a setting has.
 fn setting(tokens: &[Token<'_>]) -> Option<Setting> {
     match tokens {
         [W("NAMES"), W("DEFAULT")] => return Some(Setting::NamesDefault),

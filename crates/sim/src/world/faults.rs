@@ -139,6 +139,7 @@ impl World<'_> {
         self.facts.causes.push(Cause { from_us, until_us, kind, host });
     }
 
+    // long: one arm for each fault.
     pub(super) fn fault(&mut self, place: usize) {
         let plan = self.plan;
         let Some((_, fault)) = plan.faults.get(place) else { return };

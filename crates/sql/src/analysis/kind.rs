@@ -85,3 +85,19 @@ kinds! {
     Show "SHOW",
     Unknown "UNKNOWN",
 }
+
+impl StatementKind {
+    /// Whether it reads or writes rows of tables, and by its kind does nothing else.
+    pub fn handles_rows(self) -> bool {
+        use StatementKind as Kind;
+        matches!(
+            self,
+            Kind::Select
+                | Kind::SelectForUpdate
+                | Kind::Insert
+                | Kind::Update
+                | Kind::Delete
+                | Kind::Replace
+        )
+    }
+}

@@ -90,6 +90,11 @@ impl Analysis {
         self.effects.is_empty() && !self.is_cut && self.transaction == TransactionEffect::None
     }
 
+    /// Whether the whole text is known, and is one statement.
+    pub fn is_one_whole_statement(&self) -> bool {
+        self.statements == 1 && self.is_complete && !self.is_cut
+    }
+
     /// Whether it commits what is open before it does something else: `BEGIN`, DDL, `LOCK TABLES`.
     pub fn commits_implicitly(&self) -> bool {
         use TransactionEffect as Tx;
@@ -406,25 +411,32 @@ fn merge(code: TransactionEffect, skipped: TransactionEffect) -> Option<Transact
     }
 }
 
+impl Analysis {
+    /// That of a text of which nothing has been read yet.
+    fn unread() -> Self {
+        Self {
+            kind: StatementKind::Unknown,
+            access: Access::MayWrite,
+            transaction: TransactionEffect::None,
+            depends: Depends::empty(),
+            varies: false,
+            effects: Vec::new(),
+            variables: Variables::default(),
+            set_for_statement: Vec::new(),
+            references: References::default(),
+            computes: false,
+            statements: 0,
+            asks_by_literal: false,
+            locks_or_exports: false,
+            is_complete: true,
+            is_cut: false,
+        }
+    }
+}
+
 /// One reading of a text.
 fn read(tokens: &mut Tokens<'_>) -> Analysis {
-    let mut analysis = Analysis {
-        kind: StatementKind::Unknown,
-        access: Access::MayWrite,
-        transaction: TransactionEffect::None,
-        depends: Depends::empty(),
-        varies: false,
-        effects: Vec::new(),
-        variables: Variables::default(),
-        set_for_statement: Vec::new(),
-        references: References::default(),
-        computes: false,
-        statements: 0,
-        asks_by_literal: false,
-        locks_or_exports: false,
-        is_complete: true,
-        is_cut: false,
-    };
+    let mut analysis = Analysis::unread();
     let all = tokens.clone();
     let mut effects = Effects::new();
     let mut references = Collector::new();

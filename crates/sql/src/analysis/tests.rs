@@ -661,6 +661,7 @@ fn clauses_that_lock_or_export_are_seen_in_any_statement() {
 }
 
 #[test]
+// long: one list of cases.
 fn what_may_compute_and_is_not_proven_runs_unseen_code() {
     let runs = |text: &str, flavor_mariadb: bool| {
         let modes = Modes { flavor_mariadb, ..Modes::default() };

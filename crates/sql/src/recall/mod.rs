@@ -338,6 +338,7 @@ mod tests {
     }
 
     #[test]
+    // long: one list of cases.
     fn questions_become_their_answers_and_keep_their_names() {
         for (text, expected) in [
             ("SELECT @@last_gtid", "SELECT '0-1-25' AS `@@last_gtid`"),

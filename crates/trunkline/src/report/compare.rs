@@ -115,6 +115,12 @@ fn share(part: u64, whole: u64) -> f64 {
     part as f64 / whole.max(1) as f64
 }
 
+/// What part of the statements do something, and did.
+fn percent(is: f64, was: f64, decimals: usize, what: &str) -> String {
+    let (is, was) = (is * 100.0, was * 100.0);
+    format!("{is:.decimals$} % {what} (before: {was:.decimals$} %)")
+}
+
 fn why(change: &Change, before: &Period, now: &Period) -> Vec<String> {
     let mut why = Vec::new();
     let (old, new) = (&change.before, &change.now);
@@ -132,20 +138,12 @@ fn why(change: &Change, before: &Period, now: &Period) -> Vec<String> {
         let was = share(old.hostgroups.get(hostgroup).copied().unwrap_or(0), old.sums.count);
         let is = share(*count, new.sums.count);
         if is - was > 0.2 {
-            why.push(format!(
-                "{:.0} % run in hostgroup {hostgroup} (before: {:.0} %)",
-                is * 100.0,
-                was * 100.0
-            ));
+            why.push(percent(is, was, 0, &format!("run in hostgroup {hostgroup}")));
         }
     }
     let errors = |it: &Digest| share(it.sums.errors, it.sums.count);
     if errors(new) - errors(old) > 0.01 {
-        why.push(format!(
-            "{:.1} % end with an error (before: {:.1} %)",
-            errors(new) * 100.0,
-            errors(old) * 100.0
-        ));
+        why.push(percent(errors(new), errors(old), 1, "end with an error"));
     }
     let per_second = |period: &Period, it: &Digest| period.rate(it.sums.count);
     let (was, is) = (per_second(before, old), per_second(now, new));

@@ -58,6 +58,7 @@ pub(super) const PREPARATION_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// Brings everything up, in the order that lets nothing begin that something later would undo.
 /// `None` when a signal asked for the end meanwhile.
+// long: one order of beginnings, each of which needs those before.
 pub(super) async fn start(
     origin: Origin,
     read: Read,

@@ -10,6 +10,7 @@ use trunkline_topology::{HostgroupId, RefusalCause, ServerState};
 
 use crate::{
     ClientId,
+    causal::place::ReadPlace,
     clients::client::{Client, Lease, Phase, Stage},
     exchange::hidden::may_read_past,
     rooms::{Core, Exchange, Lender},
@@ -150,7 +151,8 @@ impl Exchange {
             return false;
         };
         let account = session.login.account;
-        let may_leave = statement.meaning.is_read && !statement.target.stays_on_writer;
+        let may_leave =
+            statement.meaning.is_read && statement.target.reads != ReadPlace::OnlyOnWriter;
         let hostgroup = statement.target.hostgroup;
         self.core.drop_outdated_of(client);
         let leased = self.with_conn(conn_id, |exchange, conn| {
@@ -417,7 +419,7 @@ impl Core {
         account: AccountId,
     ) -> QueueAhead {
         let mut ahead = QueueAhead::default();
-        if self.servers.pool.waiters(hostgroup).is_empty() {
+        if !self.servers.pool.is_waited_for(hostgroup) {
             return ahead;
         }
         let connecting = self.servers.pool.connecting(hostgroup);

@@ -7,7 +7,7 @@ use trunkline_session::tracker::PinReason;
 use trunkline_topology::{HostgroupId, Server, causal::CausalFallback};
 
 use crate::{
-    causal::{hints, session::is_elsewhere},
+    causal::{hints, place::ReadPlace, session::is_elsewhere},
     clients::client::{Awaits, Client, Phase, Purpose, Session, Stage, Statement},
     rooms::{Core, Exchange, Lender},
     routing::route::Route,
@@ -25,7 +25,7 @@ impl Client {
     /// Whether the statement under way has to see what its session has written.
     #[inline]
     pub(crate) fn is_causal(&self) -> bool {
-        matches!(&self.phase, Phase::Running(statement) if statement.target.is_causal)
+        matches!(&self.phase, Phase::Running(statement) if statement.target.reads.is_causal())
     }
 
     /// Whether the statement under way may run on this server: it has to see nothing in particular,
@@ -65,11 +65,11 @@ impl Core {
         client: &mut Client,
         statement: &mut Statement,
     ) -> Result<(), String> {
-        if statement.target.is_causal && statement.target.causal_since_us > 0 {
+        if statement.target.reads.is_causal() && statement.target.causal_since_us > 0 {
             // It has waited: what is written meanwhile it need not see.
             return Ok(());
         }
-        statement.target.is_causal = false;
+        statement.target.reads.set_causal(false);
         let Some(session) = client.session.as_mut() else { return Ok(()) };
         let hostgroup = statement.target.hostgroup;
         let is_run = matches!(statement.command.purpose, Purpose::Query | Purpose::Execute);
@@ -96,7 +96,7 @@ impl Core {
             hints::take_carried(need, board, hints, is_elsewhere)?;
         }
         let is_causal = !session.settings.causal.need.is_empty();
-        statement.target.is_causal = is_causal;
+        statement.target.reads.set_causal(is_causal);
         if is_causal {
             self.fx.stats.counters.causal_read(scope);
         }
@@ -243,7 +243,7 @@ impl Exchange {
         let is_open = lease.is_some_and(|it| it.is_in_trans || it.pins.has(PinReason::Transaction));
         let goes_on = is_open && !begins_anew(session, statement);
         let route = Route::Lease(statement.target.hostgroup, conn);
-        if goes_on || !statement.target.is_causal || !self.core.misses(client, &route) {
+        if goes_on || !statement.target.reads.is_causal() || !self.core.misses(client, &route) {
             return false;
         }
         match self.core.wait_ms(client, statement.target.hostgroup) {
@@ -296,9 +296,7 @@ impl Exchange {
         let writer = snapshot.causal.readers(target.hostgroup).and_then(|it| it.writer).or(from);
         match (snapshot.settings.causal_fallback, writer) {
             (CausalFallback::Writer, Some(writer)) => {
-                target.is_causal = false;
-                target.stays_on_writer = true;
-                target.may_leave_reader = false;
+                target.reads = ReadPlace::OnlyOnWriter;
                 target.hostgroup = writer;
                 target.pinned_server = None;
                 statement.meaning.proof = statement.meaning.proof.on_writer();
@@ -312,7 +310,7 @@ impl Exchange {
                 }
             }
             (CausalFallback::Stale, _) => {
-                target.is_causal = false;
+                target.reads.set_causal(false);
                 self.core.fx.stats.counters.causal_stale += 1;
                 self.core.requeue(client);
             }

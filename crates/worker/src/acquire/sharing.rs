@@ -154,13 +154,20 @@ impl Core {
     #[inline]
     pub(crate) fn overtake_slow(&mut self) {
         let since_us = self.env.now.us.saturating_sub(self.servers.sharing.patience.stuck_us);
-        let shared = self.servers.pool.slots().flat_map(|(_, slot)| slot.shared());
-        let is_stuck = |id: &&ConnId| {
-            self.servers.conns.get(**id).is_some_and(|conn| {
+        let is_stuck = |id: &ConnId| {
+            self.servers.conns.get(*id).is_some_and(|conn| {
                 conn.in_flight.len() > 1 && (1..since_us).contains(&conn.holder.busy_since_us)
             })
         };
-        let stuck: Vec<ConnId> = shared.filter(is_stuck).copied().collect();
+        let mut stuck = Vec::new();
+        // Loops: with every batch, adapters would cost more than all the rest here.
+        for (_, slot) in self.servers.pool.slots() {
+            for id in slot.shared() {
+                if is_stuck(id) {
+                    stuck.push(*id);
+                }
+            }
+        }
         for conn in stuck {
             self.with_conn(conn, Self::leave_front_alone);
         }
@@ -261,14 +268,14 @@ impl Exchange {
 
     /// Those who wait longest follow on this connection, as far as they fit.
     pub(crate) fn fill(&mut self, conn: &mut Conn) {
-        loop {
+        let hostgroup = conn.server.hostgroup;
+        while self.core.servers.pool.is_waited_for(hostgroup) {
             let takes_more = self.core.servers.pool.slot(conn.slot).is_some_and(|slot| {
                 slot.shared().contains(&conn.id) && slot.server.health.epoch() == conn.server.epoch
             });
             if !takes_more {
                 return;
             }
-            let hostgroup = conn.server.hostgroup;
             if self.core.servers.pool.hold(hostgroup).is_some() {
                 return;
             }

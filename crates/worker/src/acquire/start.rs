@@ -115,7 +115,7 @@ impl Exchange {
             }
             Route::Reader(hostgroup) => {
                 statement.target.hostgroup = hostgroup;
-                statement.target.may_leave_reader = statement.meaning.is_read;
+                statement.target.reads.set_leaves_reader(statement.meaning.is_read);
                 if self.core.env.snapshot.has_causal_reads
                     && let Err(text) = self.core.note_causal(client, &mut statement)
                 {

@@ -18,7 +18,10 @@ impl Core {
     /// Forgets lost writes that have ended by now.
     #[inline]
     pub(crate) fn sweep_lost_writes(&mut self) {
-        self.servers.sharing.causal.lost.sweep(self.env.now.ms());
+        let (lost, now_ms) = (&mut self.servers.sharing.causal.lost, self.env.now.ms());
+        if lost.is_due(now_ms) {
+            lost.sweep(now_ms, |_| false);
+        }
     }
 
     /// A client goes while its write is under way on a connection. `lent`: the connection that is
@@ -51,7 +54,8 @@ impl Core {
         let now_ms = self.env.now.ms();
         let board = self.env.shared.causal();
         let cells = session.settings.causal.cells(board, &session.login.user.name, hostgroup);
-        session.settings.causal.written.lose(now_ms + UNDER_WAY_MS);
-        self.servers.sharing.causal.lost.add(now_ms, UnheardWrite::new(board, cells.positions()));
+        let until_ms = now_ms + UNDER_WAY_MS;
+        session.settings.causal.written.lose(until_ms);
+        self.servers.sharing.causal.lost.add(until_ms, UnheardWrite::new(board, cells.positions()));
     }
 }

@@ -27,7 +27,7 @@ use crate::{
     accept::arrival::Arrival,
     action::Peer,
     cache::CacheFill,
-    causal::session::SessionCausal,
+    causal::{place::ReadPlace, session::SessionCausal},
     clients::frames::Frames,
     clients::leases::Leases,
     clients::memory::ClientMemory,
@@ -542,8 +542,7 @@ pub(crate) struct Target {
     pub(crate) hostgroup: HostgroupId,
     /// The only server of the hostgroup that it is to run on, as a comment of its says.
     pub(crate) pinned_server: Option<Box<ServerKey>>,
-    /// The split, not a rule, sent it to a reader hostgroup: the writer will do.
-    pub(crate) may_leave_reader: bool,
+    pub(crate) reads: ReadPlace,
     pub(crate) retries_left: u32,
     /// Connections on which it was lost before any of it was sent.
     pub(crate) lost_unsent: u32,
@@ -551,12 +550,8 @@ pub(crate) struct Target {
     pub(crate) was_lost: bool,
     /// Shares no connection any more: it was sent on one before.
     pub(crate) never_share: bool,
-    /// It runs on replicas only that show what its session has written.
-    pub(crate) is_causal: bool,
-    /// When it began to wait for one, µs; 0 before.
+    /// When it began to wait for a replica that shows what its session has written, µs; 0 before.
     pub(crate) causal_since_us: u64,
-    /// No replica shows that: it stays on the writer's hostgroup, wherever its session ran before.
-    pub(crate) stays_on_writer: bool,
 }
 
 /// What a statement does beside being answered.
@@ -611,14 +606,12 @@ impl Statement {
                 directives: Directives::default(),
                 hostgroup: HostgroupId::default(),
                 pinned_server: None,
-                may_leave_reader: false,
+                reads: ReadPlace::Anywhere,
                 retries_left,
                 lost_unsent: 0,
                 was_lost: false,
                 never_share: false,
-                is_causal: false,
                 causal_since_us: 0,
-                stays_on_writer: false,
             },
             beside: Beside {
                 fill: None,

@@ -18,7 +18,7 @@ use trunkline_sql::analysis::StatementKind;
 
 use crate::{
     Action, Side,
-    clients::client::{Client, Phase, Purpose, Session},
+    clients::client::{Client, Phase, Purpose, Session, Statement},
     clients::frames::{CommandEnd, command_end, is_split, joined_payload},
     commands::causal_token::asks_for_token,
     commands::internal_session::asks_for_session,
@@ -27,6 +27,7 @@ use crate::{
     kill::{KillScope, KillText, kill_of},
     prepared::{Run, is_unanswered},
     rooms::{Commands, Core, Exchange, Lender},
+    routing::rewrite::Rewritten,
     routing::route::{Asking, Route, Routed, hostgroup_of},
     statement::{analysis::Known, study::STUDY_LEN_MIN},
 };
@@ -337,22 +338,10 @@ impl Commands {
                 (statement, known)
             }
             Some(rewritten) => {
-                let frames = rewritten.frames(0x03);
+                let Some(statement) = self.begin_rewritten(client, &rewritten) else { return };
                 text_len = rewritten.text.len();
-                if kill_of(&rewritten.known.analysis) != KillText::None {
-                    return self
-                        .exchange
-                        .core
-                        .not_supported(client, "a rule that makes a KILL of a statement");
-                }
-                if self.exchange.core.refuses_local_file(client, &rewritten.known.analysis) {
-                    return;
-                }
                 rewritten_text = Some(rewritten.text);
-                (
-                    self.exchange.core.statement(&frames, ResponseShape::Query, Purpose::Query),
-                    rewritten.known,
-                )
+                (statement, rewritten.known)
             }
         };
         let mut statement = statement;
@@ -380,6 +369,25 @@ impl Commands {
             return self.exchange.core.fx.buffers.give(statement.command.frames.into_own());
         }
         self.submit(client, route, statement, text_len);
+    }
+
+    /// The statement that rules make of another one; `None` where that may not be run, and its
+    /// client was told so.
+    #[cold]
+    fn begin_rewritten(
+        &mut self,
+        client: &mut Client,
+        rewritten: &Rewritten,
+    ) -> Option<Box<Statement>> {
+        let core = &mut self.exchange.core;
+        if kill_of(&rewritten.known.analysis) != KillText::None {
+            core.not_supported(client, "a rule that makes a KILL of a statement");
+            return None;
+        }
+        if core.refuses_local_file(client, &rewritten.known.analysis) {
+            return None;
+        }
+        Some(core.statement(&rewritten.frames(0x03), ResponseShape::Query, Purpose::Query))
     }
 }
 

@@ -50,6 +50,49 @@ pub(crate) fn execution_in(frames: &[u8], params: u16) -> Option<Execution<'_>> 
     parsed.ok()
 }
 
+/// Why the parameters of an execution can't be read.
+enum Unreadable {
+    /// There is something wrong with its query attributes.
+    Attributes(ExecutionError),
+    /// It is of the statement that was prepared last, and has none.
+    WithoutTypes,
+}
+
+/// Reads an execution's parameters as far as it takes, and remembers their types with the
+/// statement. Without its query attributes, where it can have any: what servers get that know of
+/// none.
+fn read_parameters(
+    client: &mut Client,
+    stmt_id: u32,
+    is_last: bool,
+    run: Run,
+    payload: &[u8],
+) -> Result<Option<PlainExecution>, Unreadable> {
+    let has_attributes = client.has_capability(Capabilities::QUERY_ATTRIBUTES);
+    let stmt = client.stmts_mut().and_then(|stmts| stmts.get_mut(stmt_id));
+    let Some(stmt) = stmt else { return Ok(None) };
+    let raw = payload.get(5..).unwrap_or_default();
+    let plain = match has_attributes && run == Run::Once {
+        true => Some(plain_execution(stmt, raw).map_err(Unreadable::Attributes)?),
+        false => None,
+    };
+    let raw = plain.as_ref().map_or(raw, |plain| &plain.raw);
+    let execution = match run {
+        Run::Once => Execution::parse(raw, stmt.entry.params),
+        Run::Bulk => Execution::parse_bulk(raw, stmt.entry.params),
+    };
+    if stmt.entry.params == 0 && stmt.types.is_none() {
+        stmt.types = Some(Rc::default());
+    }
+    let types = execution.ok().and_then(|execution| execution.types);
+    // MariaDB takes those that came before for a statement that is named by its number only.
+    if is_last && types.is_none() && stmt.entry.params > 0 {
+        return Err(Unreadable::WithoutTypes);
+    }
+    stmt.take_types(types);
+    Ok(plain)
+}
+
 /// What an execution needs of a server's statement.
 pub(crate) fn fit_of<'a>(stmt: &'a ClientStmt, statement: &'a Statement) -> Fit<'a> {
     let execution = execution_in(&statement.command.frames, stmt.entry.params);
@@ -74,6 +117,20 @@ pub(crate) fn views_since(entry: &Entry, statement: &Statement) -> Contents {
     match hidden.has(Hidden::UNTOLD) {
         true => Contents::ALL.beyond(entry.contents),
         false => Contents::of_views(hidden).beyond(entry.contents),
+    }
+}
+
+impl Statement {
+    /// What is proven of preparing a text, of which this is proven where it runs.
+    fn prove_preparing(&mut self, known: &Known, proof: Proof, flavor: Flavor) {
+        match may_compute(known, proof, flavor) {
+            true => self.meaning.proof = Proof { reads: false, ..proof },
+            // Nothing runs, so it can be tried twice.
+            false => {
+                self.meaning.is_read = true;
+                self.meaning.proof = Proof { reads: true, hidden: Hidden::empty() };
+            }
+        }
     }
 }
 
@@ -187,14 +244,7 @@ impl Commands {
         statement.prepared.came = came;
         statement.prepared.in_views = Contents::in_views(proven.proof.hidden);
         statement.prepared.is_own = proven.proof.hidden.has(Hidden::READS_SESSION);
-        match may_compute(&known, proven.proof, self.exchange.core.env.greeting.flavor()) {
-            true => statement.meaning.proof = Proof { reads: false, ..proven.proof },
-            // Nothing runs, so it can be tried twice.
-            false => {
-                statement.meaning.is_read = true;
-                statement.meaning.proof = Proof { reads: true, hidden: Hidden::empty() };
-            }
-        }
+        statement.prove_preparing(&known, proven.proof, self.exchange.core.env.greeting.flavor());
         statement.meaning.known = Some(known);
         statement.run_on(server);
         statement.obey(directives);
@@ -221,7 +271,6 @@ impl Commands {
         let is_last = stmt_id == LAST_STMT_ID;
         let Some(stmt_id) = self.exchange.core.resolve(client, stmt_id, function) else { return };
         self.exchange.core.close_cursor(client, stmt_id, None);
-        let has_attributes = client.has_capability(Capabilities::QUERY_ATTRIBUTES);
         let Some(stmt) = client.stmts_mut().and_then(|stmts| stmts.get_mut(stmt_id)) else {
             return;
         };
@@ -234,32 +283,16 @@ impl Commands {
         {
             return;
         }
-        let Some(stmt) = client.stmts_mut().and_then(|stmts| stmts.get_mut(stmt_id)) else {
-            return;
+        let plain = match read_parameters(client, stmt_id, is_last, run, payload) {
+            Ok(plain) => plain,
+            Err(Unreadable::Attributes(error)) => {
+                return self.exchange.core.refuse_execution(client, error);
+            }
+            Err(Unreadable::WithoutTypes) => {
+                let error = ErrorKind::MalformedPacket.says("Malformed communication packet");
+                return self.exchange.core.answer_error(client, error);
+            }
         };
-        let raw = payload.get(5..).unwrap_or_default();
-        let plain = match has_attributes && run == Run::Once {
-            true => match plain_execution(stmt, raw) {
-                Ok(plain) => Some(plain),
-                Err(error) => return self.exchange.core.refuse_execution(client, error),
-            },
-            false => None,
-        };
-        let raw = plain.as_ref().map_or(raw, |plain| &plain.raw);
-        let execution = match run {
-            Run::Once => Execution::parse(raw, stmt.entry.params),
-            Run::Bulk => Execution::parse_bulk(raw, stmt.entry.params),
-        };
-        if stmt.entry.params == 0 && stmt.types.is_none() {
-            stmt.types = Some(Rc::default());
-        }
-        let types = execution.ok().and_then(|execution| execution.types);
-        // MariaDB takes those that came before for a statement that is named by its number only.
-        if is_last && types.is_none() && stmt.entry.params > 0 {
-            let text = "Malformed communication packet";
-            return self.exchange.core.answer_error(client, ErrorKind::MalformedPacket.says(text));
-        }
-        stmt.take_types(types);
         let known = self.exchange.known_now(client, stmt_id, &entry);
         if !known.is_ordinary && ends_others(&known) {
             return self

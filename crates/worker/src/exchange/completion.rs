@@ -57,13 +57,7 @@ impl Exchange {
         }
         self.account(client, conn, &statement, &outcome);
         self.core.learn(client, conn, &statement, &outcome, was_run);
-        if reported_timeout(&statement, &outcome) {
-            // What the session may ask for next is what its client was told, not the interruption.
-            client.record_client_error(&timed_out());
-        } else if let (false, Some(error)) = (was_run, &outcome.error) {
-            // Its server may have been told to run it all the same, and says why it could not.
-            client.record_client_error(&error.into());
-        }
+        remember_told(client, &statement, &outcome, was_run);
         self.finish_purpose(client, conn, &statement, &outcome, was_run);
         if statement.beside.noted.is_some() {
             self.core.keep(client, conn, &mut statement, &outcome);
@@ -77,10 +71,9 @@ impl Exchange {
         let is_shared = matches!(statement.stage, Stage::Shared(_));
         let is_tainted = is_shared && reports_change(&outcome);
         let lasts = is_tainted && reports_lasting(&outcome);
-        let has_run = matches!(statement.command.purpose, Purpose::Query | Purpose::Execute);
-        if let Some(known) = statement.meaning.known.as_ref().filter(|_| was_run && has_run) {
+        if was_run {
             let is_good = outcome.error.is_none() && outcome.warnings == 0 && !is_tainted;
-            known.pace.observe(service_us, is_good);
+            statement.observe_pace(service_us, is_good);
         }
         let took_us = self.core.env.now.us.saturating_sub(statement.sent.sent_us);
         if statement.beside.fill.is_some() {
@@ -535,6 +528,29 @@ impl Conn {
     fn agree(&mut self, client: &Client) {
         if let Some(session) = client.session.as_ref() {
             self.state = Arc::clone(&session.settings.state);
+        }
+    }
+}
+
+/// What the session may ask for next is the error that its client was told, where that is not the
+/// server's answer.
+#[inline]
+fn remember_told(client: &mut Client, statement: &Statement, outcome: &Outcome, was_run: bool) {
+    if reported_timeout(statement, outcome) {
+        client.record_client_error(&timed_out());
+    } else if let (false, Some(error)) = (was_run, &outcome.error) {
+        // Its server may have been told to run it all the same, and says why it could not.
+        client.record_client_error(&error.into());
+    }
+}
+
+impl Statement {
+    /// Notes how long it has taken, with those of its kind.
+    #[inline]
+    fn observe_pace(&self, service_us: u64, is_good: bool) {
+        let has_run = matches!(self.command.purpose, Purpose::Query | Purpose::Execute);
+        if let Some(known) = self.meaning.known.as_ref().filter(|_| has_run) {
+            known.pace.observe(service_us, is_good);
         }
     }
 }

@@ -95,14 +95,7 @@ impl Core {
         if let (Some(analysis), None, true) = (over.analysis, &outcome.error, over.has_run) {
             ask_trackers(&mut session.settings.told, analysis);
         }
-        let defines = |analysis: &Analysis| analysis.effects.contains(&Effect::SchemaDefined);
-        if over.analysis.is_some_and(defines) {
-            let before = self.env.shared.define_schema();
-            if conn.left.schemas_defined == before {
-                // The server has told its own session what has become of the schema.
-                conn.left.schemas_defined = before + 1;
-            }
-        }
+        self.learn_schema(conn, &over);
         learn_last(session, conn, &over);
         if let Some(dirt) = self.dirt_left(&over) {
             conn.soil(dirt);
@@ -129,6 +122,19 @@ impl Core {
         }
         if let Some(before) = before {
             self.remember_set(client, conn, statement, outcome, &before);
+        }
+    }
+
+    /// Notes that a schema was made, changed or dropped.
+    #[inline]
+    fn learn_schema(&self, conn: &mut Conn, over: &Over<'_>) {
+        let defines = |analysis: &Analysis| analysis.effects.contains(&Effect::SchemaDefined);
+        if over.analysis.is_some_and(defines) {
+            let before = self.env.shared.define_schema();
+            if conn.left.schemas_defined == before {
+                // The server has told its own session what has become of the schema.
+                conn.left.schemas_defined = before + 1;
+            }
         }
     }
 

@@ -160,29 +160,8 @@ impl Exchange {
             Hit::Nothing | Hit::Answered(_) => holds_more,
             Hit::GoesOn | Hit::TimedOut { .. } => had_state,
             Hit::Lost { was_sent } => {
-                let undone = transaction.filter(|it| {
-                    let Phase::Running(statement) = &client.phase else { return false };
-                    !was_sent || it.undoes(session, statement)
-                });
-                if undone.is_some() && !(was_sent && loss.begun) {
-                    let cause = self.core.lost_words(loss.slot, reason);
-                    if self.repeats_left(client, &mut kept, loss.conn, &cause) {
-                        return;
-                    }
-                }
-                if undone.is_some() && !client.has_sent_ahead() {
-                    return self.fail_rolled_back(client, loss, reason);
-                }
-                let had = match (had_state, transaction) {
-                    (false, _) => Had::Nothing,
-                    (true, Some(_)) => Had::Transaction,
-                    (true, None) => Had::More,
-                };
-                let words = (&*text, reason);
-                if was_sent && self.finds_out(client, loss, had, words, &mut kept) {
-                    return;
-                }
-                return self.lose_statement(client, loss, (had_state, was_sent), text);
+                let left = LeftBehind { transaction, had_state, text, kept };
+                return self.lose_running(client, loss, was_sent, left, reason);
             }
         };
         // One that runs elsewhere, or waits for that, was to run beside the transaction.
@@ -220,6 +199,42 @@ impl Exchange {
             Hit::TimedOut { .. } => self.fail_timed_out(client, None),
             Hit::Nothing | Hit::GoesOn | Hit::Lost { .. } => {}
         }
+    }
+
+    /// The statement that ran on a connection that is lost: its transaction is repeated, or the
+    /// statement alone sent again, where that is safe; else it fails.
+    fn lose_running(
+        &mut self,
+        client: &mut Client,
+        loss: &mut Loss,
+        was_sent: bool,
+        left: LeftBehind,
+        reason: &str,
+    ) {
+        let LeftBehind { transaction, had_state, text, mut kept } = left;
+        let (Phase::Running(statement), Some(session)) = (&client.phase, client.session.as_ref())
+        else {
+            return;
+        };
+        let is_undone = transaction.is_some_and(|it| !was_sent || it.undoes(session, statement));
+        if is_undone && !(was_sent && loss.begun) {
+            let cause = self.core.lost_words(loss.slot, reason);
+            if self.repeats_left(client, &mut kept, loss.conn, &cause) {
+                return;
+            }
+        }
+        if is_undone && !client.has_sent_ahead() {
+            return self.fail_rolled_back(client, loss, reason);
+        }
+        let had = match (had_state, transaction) {
+            (false, _) => Had::Nothing,
+            (true, Some(_)) => Had::Transaction,
+            (true, None) => Had::More,
+        };
+        if was_sent && self.finds_out(client, loss, had, (&*text, reason), &mut kept) {
+            return;
+        }
+        self.lose_statement(client, loss, (had_state, was_sent), text);
     }
 
     /// A statement is lost with its connection: it is sent again where that is safe, or fails with
@@ -483,6 +498,17 @@ pub(crate) fn says_state(statement: &Statement) -> bool {
 pub(crate) fn sets_state(analysis: &Analysis) -> bool {
     let lasts = |effect: &Effect| !matches!(effect, Effect::CalcFoundRows);
     analysis.effects.iter().any(lasts) || analysis.transaction != TransactionEffect::None
+}
+
+/// What a session had on a connection that it has lost.
+struct LeftBehind {
+    /// Its transaction, if that was all.
+    transaction: Option<LostTransaction>,
+    had_state: bool,
+    /// What the client is told of it.
+    text: String,
+    /// The transaction as its client has said it, if it may be repeated.
+    kept: Option<Box<Kept>>,
 }
 
 /// What was lost with a connection.

@@ -23,9 +23,7 @@ use crate::{
         send::put_own_query,
     },
     prepared::outcome::stmt_executed,
-    replay::{
-        Differs, Digest, Held, Kept, Noted, Run, STATEMENT_COST, Said, SaidMeaning, Told, Why, fit,
-    },
+    replay::{Differs, Digest, Held, Kept, Noted, Run, STATEMENT_COST, Said, Told, Why, fit},
     rooms::{Core, Exchange, Lender},
     servers::conn::{Conn, InFlight, Owner},
     upkeep::timer::timed_out,
@@ -195,25 +193,7 @@ impl Core {
         }
         let types = stmt.and_then(|stmt| stmt.types.clone());
         kept.held.set(len);
-        kept.said.push(Said {
-            frames: statement.command.frames.to_vec(),
-            attributes: statement.command.attributes.clone(),
-            purpose: statement.command.purpose.clone(),
-            shape: statement.command.shape,
-            answer_seq: statement.command.answer_seq,
-            meaning: SaidMeaning {
-                known: statement.meaning.known.clone(),
-                is_read: statement.meaning.is_read,
-                proof: statement.meaning.proof,
-                validity: statement.meaning.validity,
-            },
-            stmt_id: statement.prepared.stmt_id,
-            in_views: statement.prepared.in_views,
-            is_own: statement.prepared.is_own,
-            types,
-            told: Told::of(&noted.digest, outcome),
-            generates: false,
-        });
+        kept.said.push(Said::of(statement, types, Told::of(&noted.digest, outcome)));
     }
 
     /// A client that may wait for a connection does so no more.

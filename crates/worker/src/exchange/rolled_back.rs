@@ -128,21 +128,15 @@ impl LostTransaction {
 /// Whether a text certainly commits nothing and begins nothing else, whatever it does besides.
 fn stays_inside(analysis: &Analysis) -> bool {
     use StatementKind as Kind;
-    let is_one = analysis.statements == 1 && analysis.is_complete && !analysis.is_cut;
-    let is_of_kind = matches!(
-        analysis.kind,
-        Kind::Select
-            | Kind::SelectForUpdate
-            | Kind::Insert
-            | Kind::Update
-            | Kind::Delete
-            | Kind::Replace
-            | Kind::Show
-            | Kind::Rollback
-            | Kind::RollbackSavepoint
-            | Kind::Savepoint
-            | Kind::ReleaseSavepoint
-    );
+    let is_of_kind = analysis.kind.handles_rows()
+        || matches!(
+            analysis.kind,
+            Kind::Show
+                | Kind::Rollback
+                | Kind::RollbackSavepoint
+                | Kind::Savepoint
+                | Kind::ReleaseSavepoint
+        );
     let ends_nothing = match analysis.transaction {
         TransactionEffect::None => true,
         TransactionEffect::Rollback { chain, release } => !chain && release != Some(true),
@@ -152,7 +146,7 @@ fn stays_inside(analysis: &Analysis) -> bool {
         | TransactionEffect::SetAutocommit(_) => false,
     };
     let does_more = analysis.effects.iter().any(|effect| !matches!(effect, Effect::Savepoint));
-    is_one && is_of_kind && ends_nothing && !does_more
+    analysis.is_one_whole_statement() && is_of_kind && ends_nothing && !does_more
 }
 
 impl Session {

@@ -286,39 +286,8 @@ impl Exchange {
         }
         let delivers =
             !matches!(statement.command.purpose, Purpose::LoginSchema(..)) && !client.is_mirror;
-        let is_repeated = |noted: &Noted| noted.is_repeated;
-        let delivers = delivers && !statement.beside.noted.as_deref().is_some_and(is_repeated);
-        let mut relay =
-            Relay::new(statement.command.shape, conn.server.format, session.login.format, delivers);
-        // A server may refuse a command of many packets before it has read them all.
-        if let Some((header, _, [])) = split_packet(&statement.command.frames) {
-            relay = relay.numbered_from(header.seq.wrapping_add(1));
-        }
-        let mut told = session.settings.told.clone();
-        if self.core.env.snapshot.follows_gtids {
-            told.hide_gtids();
-        }
-        if conn.server.tracks_transactions && !self.core.servers.tells_transactions(conn) {
-            told.hide_transactions();
-        }
-        relay.set_told(told);
-        relay.set_status(session.settings.status);
-        if !statement.opens_cursor() {
-            relay.set_without_cursor();
-        }
-        if !may_ask_for_file(statement, session) {
-            relay.refuse_file_requests();
-        }
-        // What shares a connection has one result, whose numbers are right: they are checked.
-        if conn.io.packing.is_some() && !matches!(stage, Stage::Shared(_)) {
-            relay.renumber_from(statement.command.answer_seq);
-        }
-        prepared::know_columns(&mut relay, statement, session);
-        if let (Purpose::Prepare, Some(stmt_id)) =
-            (&statement.command.purpose, statement.prepared.stmt_id)
-        {
-            relay.set_stmt_id(stmt_id);
-        }
+        let is_shared = matches!(stage, Stage::Shared(_));
+        let relay = self.core.relay_of(statement, session, conn, delivers, is_shared);
         conn.in_flight.push_back(InFlight {
             owner: Owner::Client(client.id),
             relay,
@@ -396,6 +365,52 @@ impl Exchange {
 }
 
 impl Core {
+    /// What passes the answer to a statement on to its session, or to nobody unless it `delivers`.
+    #[inline]
+    fn relay_of(
+        &self,
+        statement: &Statement,
+        session: &mut Session,
+        conn: &Conn,
+        delivers: bool,
+        is_shared: bool,
+    ) -> Relay {
+        let is_repeated = |noted: &Noted| noted.is_repeated;
+        let delivers = delivers && !statement.beside.noted.as_deref().is_some_and(is_repeated);
+        let mut relay =
+            Relay::new(statement.command.shape, conn.server.format, session.login.format, delivers);
+        // A server may refuse a command of many packets before it has read them all.
+        if let Some((header, _, [])) = split_packet(&statement.command.frames) {
+            relay = relay.numbered_from(header.seq.wrapping_add(1));
+        }
+        let mut told = session.settings.told.clone();
+        if self.env.snapshot.follows_gtids {
+            told.hide_gtids();
+        }
+        if conn.server.tracks_transactions && !self.servers.tells_transactions(conn) {
+            told.hide_transactions();
+        }
+        relay.set_told(told);
+        relay.set_status(session.settings.status);
+        if !statement.opens_cursor() {
+            relay.set_without_cursor();
+        }
+        if !may_ask_for_file(statement, session) {
+            relay.refuse_file_requests();
+        }
+        // What shares a connection has one result, whose numbers are right: they are checked.
+        if conn.io.packing.is_some() && !is_shared {
+            relay.renumber_from(statement.command.answer_seq);
+        }
+        prepared::know_columns(&mut relay, statement, session);
+        if let (Purpose::Prepare, Some(stmt_id)) =
+            (&statement.command.purpose, statement.prepared.stmt_id)
+        {
+            relay.set_stmt_id(stmt_id);
+        }
+        relay
+    }
+
     /// Connections keep a schema's character set as it was when they chose it. Once a schema has
     /// been defined, by whatever worker's client, they choose theirs anew.
     fn follow_definitions(&mut self, conn: &mut Conn) {

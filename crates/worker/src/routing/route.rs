@@ -68,6 +68,18 @@ pub(crate) enum Asking<'a> {
     Execute(&'a Schema, Option<&'a Came>),
 }
 
+impl Asking<'_> {
+    /// Which rewrites of rules count.
+    #[inline]
+    fn rewrites(self) -> Rewrites {
+        match self {
+            Self::Query | Self::Prepare => Rewrites::All,
+            Self::Execute(_, None) => Rewrites::Protecting,
+            Self::Execute(_, Some(_)) => Rewrites::None,
+        }
+    }
+}
+
 /// What a statement's comments ask for.
 struct Comments {
     /// The server that they name, and whether it is a reader.
@@ -183,11 +195,7 @@ impl Commands {
                 let chance = next_chance(self.router.chance);
                 self.router.chance = chance;
                 let mut question = asker.question(&snapshot.settings, known, text, chance);
-                question.rewrites = match asking {
-                    Asking::Query | Asking::Prepare => Rewrites::All,
-                    Asking::Execute(_, None) => Rewrites::Protecting,
-                    Asking::Execute(_, Some(_)) => Rewrites::None,
-                };
+                question.rewrites = asking.rewrites();
                 let hits = &mut self.router.hits;
                 Some(self.router.decisions.decide(&snapshot.rules, &question, hits))
             }
@@ -205,15 +213,15 @@ impl Commands {
                 let undecided = &mut self.router.undecided;
                 undecided.tell(&mut core.fx, core.env.now.ms(), &snapshot.rules, decision, text);
             }
-            directives.take_effects(&decision.effects);
+            if decision.has_directives {
+                directives.take_effects(&decision.effects);
+            }
             if let Some(flag) = decision.session_flag() {
                 session.settings.next_flag = flag;
             }
             self.router.matched_rules.clear();
             if self.router.guards.limits_rules() {
-                let matched = decision.matched().iter();
-                let ids = matched.map(|index| snapshot.rules.rule_id(*index as usize));
-                self.router.matched_rules.extend(ids.flatten());
+                self.router.matched_rules.extend(snapshot.rules.matched_ids(decision));
             }
             new_text.clone_from(&decision.rewritten);
         }

@@ -7,6 +7,7 @@ use crate::{
     rooms::Core,
     servers::Servers,
     servers::conn::{Conn, ConnPhase, Owner},
+    servers::unheard::UNDER_WAY_MS,
     session_past::Trace,
 };
 
@@ -65,7 +66,7 @@ impl Core {
         }
         if let Some(unheard) = conn.holder.unheard.take() {
             let now_ms = self.env.now.ms();
-            self.servers.sharing.causal.lost.add(now_ms, unheard);
+            self.servers.sharing.causal.lost.add(now_ms + UNDER_WAY_MS, unheard);
         }
         self.give_mark_back(conn);
         self.servers.forget(conn);

@@ -12,8 +12,8 @@ use trunkline_topology::causal::{CausalBoard, SharedPosition};
 
 /// How long a write is taken to be under way on its server after its connection was lost.
 pub(crate) const UNDER_WAY_MS: u64 = 60_000;
-/// The most lost writes that a worker remembers; the oldest ones go.
-const LOST_MAX: usize = 4_096;
+/// The most statements of one sort whose end nobody awaits; the oldest ones go.
+const UNHEARD_MAX: usize = 4_096;
 
 /// A write that nobody waits for. When it is dropped, the write is taken to have ended: what it
 /// may have written is in doubt from then on.
@@ -42,32 +42,46 @@ impl Drop for UnheardWrite {
     }
 }
 
-/// Writes whose connections have gone before they had told their end.
-#[derive(Debug, Default)]
-pub(crate) struct LostWrites {
-    /// Until when each may be under way, ms; the earliest first.
-    writes: VecDeque<(u64, UnheardWrite)>,
+/// Statements that may be under way on servers, though nobody awaits their answers: each is there
+/// as a guard whose end says that it is over.
+#[derive(Debug)]
+pub(crate) struct Unheard<T> {
+    /// Until when each may be under way, ms.
+    guards: VecDeque<(u64, T)>,
 }
 
-impl LostWrites {
+/// Writes whose connections have gone before they had told their end.
+pub(crate) type LostWrites = Unheard<UnheardWrite>;
+
+impl<T> Default for Unheard<T> {
+    fn default() -> Self {
+        Self { guards: VecDeque::new() }
+    }
+}
+
+impl<T> Unheard<T> {
     /// One more.
-    pub(crate) fn add(&mut self, now_ms: u64, unheard: UnheardWrite) {
-        if self.writes.len() >= LOST_MAX {
-            self.writes.pop_front();
+    pub(crate) fn add(&mut self, until_ms: u64, guard: T) {
+        if self.guards.len() >= UNHEARD_MAX {
+            self.guards.pop_front();
         }
-        self.writes.push_back((now_ms + UNDER_WAY_MS, unheard));
+        self.guards.push_back((until_ms, guard));
     }
 
     /// Whether there are none.
     #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
-        self.writes.is_empty()
+        self.guards.is_empty()
     }
 
-    /// Forgets those that have ended by now.
-    pub(crate) fn sweep(&mut self, now_ms: u64) {
-        while self.writes.front().is_some_and(|(until, _)| *until <= now_ms) {
-            self.writes.pop_front();
-        }
+    /// Whether the time of the one that was added first is over.
+    #[inline]
+    pub(crate) fn is_due(&self, now_ms: u64) -> bool {
+        self.guards.front().is_some_and(|(until_ms, _)| *until_ms <= now_ms)
+    }
+
+    /// Forgets those whose time is over, unless there is still a sign of them.
+    pub(crate) fn sweep(&mut self, now_ms: u64, is_there: impl Fn(&T) -> bool) {
+        self.guards.retain(|(until_ms, guard)| *until_ms > now_ms || is_there(guard));
     }
 }

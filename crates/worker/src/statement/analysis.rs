@@ -7,7 +7,7 @@ use trunkline_catalog::{Proof, prove_nameless};
 use trunkline_config::{Settings, Snapshot};
 use trunkline_sql::{
     analysis::{Analysis, Effect, StatementKind, analyse_knowing, may_ask_sequence},
-    digest::{self, Digester, Executed},
+    digest::{self, Digest, Digester, Executed},
     hint::Hints,
     recall::computes_values,
     routine::Routines,
@@ -138,8 +138,41 @@ impl Known {
     }
 }
 
-/// Analyses by digest. Two generations: when the young one is full it becomes the old one, and
-/// what is not asked for again goes with the next turn.
+/// Two generations of analyses: when the young one is full it becomes the old one, and what is not
+/// asked for again goes with the next turn.
+#[derive(Debug, Default)]
+struct Generations {
+    young: HashMap<u64, Rc<Known>, FixedState>,
+    old: HashMap<u64, Rc<Known>, FixedState>,
+}
+
+impl Generations {
+    #[inline]
+    fn find(&mut self, key: u64, structure: &[u8], reading: u16) -> Option<Rc<Known>> {
+        if let Some(known) = self.young.get(&key)
+            && known.is_of(structure, reading)
+        {
+            return Some(Rc::clone(known));
+        }
+        let known = self.old.remove(&key).filter(|known| known.is_of(structure, reading))?;
+        self.young.insert(key, Rc::clone(&known));
+        Some(known)
+    }
+
+    fn insert(&mut self, key: u64, known: &Rc<Known>) {
+        if self.young.len() >= GENERATION_MAX {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.young.insert(key, Rc::clone(known));
+    }
+
+    fn clear(&mut self) {
+        self.young.clear();
+        self.old.clear();
+    }
+}
+
+/// Analyses by digest.
 pub(crate) struct Analyses {
     digester: Digester,
     settings: digest::Settings,
@@ -153,8 +186,7 @@ pub(crate) struct Analyses {
     version: ServerVersion,
     /// Counts the changes of settings and version that make other analyses.
     edition: u32,
-    young: HashMap<u64, Rc<Known>, FixedState>,
-    old: HashMap<u64, Rc<Known>, FixedState>,
+    remembered: Generations,
     /// What the command under way is, where that was found out elsewhere.
     studied: Option<StudiedText>,
 }
@@ -182,8 +214,7 @@ impl Analyses {
             routines: settings.reading_routines.clone(),
             version: ServerVersion::UNKNOWN,
             edition: 0,
-            young: HashMap::with_hasher(FixedState::default()),
-            old: HashMap::with_hasher(FixedState::default()),
+            remembered: Generations::default(),
             studied: None,
         }
     }
@@ -206,8 +237,7 @@ impl Analyses {
             routines,
             version,
             edition,
-            young: HashMap::with_hasher(FixedState::default()),
-            old: HashMap::with_hasher(FixedState::default()),
+            remembered: Generations::default(),
             studied: None,
         }
     }
@@ -254,8 +284,7 @@ impl Analyses {
 
     fn renew(&mut self) {
         self.edition = self.edition.wrapping_add(1);
-        self.young.clear();
-        self.old.clear();
+        self.remembered.clear();
     }
 
     /// Which analyses are those of now: others were made under other settings, or for another
@@ -292,32 +321,11 @@ impl Analyses {
         let digest = self.digester.digest(text, &self.settings);
         let exact = self.exact.as_mut().map(|(digester, settings)| digester.digest(text, settings));
         let whole = exact.as_ref().unwrap_or(&digest);
-        // What the modes leave open must not be in what the digest leaves out.
-        let is_open = modes.guesses_quotes
-            && (whole.has_double_quotes || modes.flavor_mariadb && may_ask_sequence(whole.text))
-            || modes.guesses_escapes && text.contains(&b'\\');
-        let is_known_text = match modes.encoding {
-            Encoding::Utf8 => true,
-            Encoding::Unknown => text.is_ascii(),
-            encoding => encoding.is_plain() && whole.text.is_ascii(),
-        };
-        let is_plain = whole.is_clean
-            && is_known_text
-            && !(is_open || modes.ansi_quotes || modes.no_backslash_escapes || modes.oracle);
+        let is_plain = is_plain(whole, text, modes);
         let reading = reading_of(modes);
         let key = whole.hash ^ u64::from(reading).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        if is_plain {
-            if let Some(known) = self.young.get(&key)
-                && known.is_of(whole.text, reading)
-            {
-                return Rc::clone(known);
-            }
-            if let Some(known) = self.old.remove(&key)
-                && known.is_of(whole.text, reading)
-            {
-                self.young.insert(key, Rc::clone(&known));
-                return known;
-            }
+        if is_plain && let Some(known) = self.remembered.find(key, whole.text, reading) {
+            return known;
         }
         let mut modes = Modes { version: self.version, ..*modes };
         if is_plain {
@@ -372,13 +380,27 @@ impl Analyses {
             hints: (!hints.is_empty()).then(|| Box::new(hints)),
         });
         if is_remembered {
-            if self.young.len() >= GENERATION_MAX {
-                self.old = std::mem::take(&mut self.young);
-            }
-            self.young.insert(key, Rc::clone(&known));
+            self.remembered.insert(key, &known);
         }
         known
     }
+}
+
+/// Whether a digest says all of a text's structure, read so.
+#[inline]
+fn is_plain(whole: &Digest<'_>, text: &[u8], modes: &Modes) -> bool {
+    // What the modes leave open must not be in what the digest leaves out.
+    let is_open = modes.guesses_quotes
+        && (whole.has_double_quotes || modes.flavor_mariadb && may_ask_sequence(whole.text))
+        || modes.guesses_escapes && text.contains(&b'\\');
+    let is_known_text = match modes.encoding {
+        Encoding::Utf8 => true,
+        Encoding::Unknown => text.is_ascii(),
+        encoding => encoding.is_plain() && whole.text.is_ascii(),
+    };
+    whole.is_clean
+        && is_known_text
+        && !(is_open || modes.ansi_quotes || modes.no_backslash_escapes || modes.oracle)
 }
 
 /// A number that tells the ways apart in which a plain text is read: what is open has no part in

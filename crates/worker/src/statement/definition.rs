@@ -204,12 +204,7 @@ pub(super) struct Orphan {
     /// Its names are unknown until this is dropped.
     _ticket: Box<DefinitionTicket>,
     conn: ConnId,
-    /// So long at least, ms: a server ends what it has begun when its client is gone.
-    until_ms: u64,
 }
-
-/// Orphans at once; beyond that the oldest are given up.
-const ORPHANS_MAX: usize = 4_096;
 
 impl Exchange {
     /// A statement is over for the proxy. Where no answer has come, its server may go on.
@@ -219,11 +214,9 @@ impl Exchange {
         else {
             return;
         };
-        if self.statements.orphans.len() >= ORPHANS_MAX {
-            self.statements.orphans.remove(0);
-        }
+        // So long at least: a server ends what it has begun when its client is gone.
         let until_ms = self.core.env.now.ms() + self.core.env.snapshot.settings.catalog_age_max;
-        self.statements.orphans.push(Orphan { _ticket: ticket, conn, until_ms });
+        self.statements.orphans.add(until_ms, Orphan { _ticket: ticket, conn });
     }
 
     /// Gives up orphans whose time is over and whose server has answered: until then their
@@ -231,9 +224,8 @@ impl Exchange {
     pub(crate) fn sweep_orphans(&mut self) {
         let now_ms = self.core.env.now.ms();
         let conns = &self.core.servers.conns;
-        self.statements.orphans.retain(|orphan| {
-            let is_awaited = conns.get(orphan.conn).is_some_and(|it| it.list.is_resetting());
-            is_awaited || orphan.until_ms > now_ms
+        self.statements.orphans.sweep(now_ms, |orphan| {
+            conns.get(orphan.conn).is_some_and(|conn| conn.list.is_resetting())
         });
     }
 }

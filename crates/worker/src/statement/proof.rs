@@ -18,6 +18,7 @@ use trunkline_topology::HostgroupId;
 use crate::{
     Action, ClientId, Shared,
     action::CatalogAsk,
+    causal::place::ReadPlace,
     clients::client::{Client, Phase, Session, Statement},
     env::Env,
     rooms::{Core, Exchange},
@@ -303,12 +304,12 @@ impl Core {
             statement.meaning.proof.hidden.insert(before);
         }
         statement.meaning.is_read &= was_read;
-        let leaves = was_read && !statement.meaning.is_read && statement.target.may_leave_reader;
+        let leaves =
+            was_read && !statement.meaning.is_read && statement.target.reads.may_leave_reader();
         if leaves {
-            statement.target.may_leave_reader = false;
-            statement.target.hostgroup = home;
             // The writer has all that was written.
-            statement.target.is_causal = false;
+            statement.target.reads = ReadPlace::Anywhere;
+            statement.target.hostgroup = home;
             statement.meaning.proof.hidden.insert(at_home.hidden);
         }
         leaves

@@ -23,7 +23,14 @@ impl Exchange {
     }
 
     /// Ends the pauses whose time is over.
+    #[inline]
     pub(crate) fn expire_pauses(&mut self) {
+        if !self.core.servers.pauses.is_empty() {
+            self.end_pauses_that_are_over();
+        }
+    }
+
+    fn end_pauses_that_are_over(&mut self) {
         let now_ms = self.core.env.now.ms();
         let pauses = &self.core.servers.pauses;
         let over = pauses.iter().filter(|(_, until_ms)| **until_ms <= now_ms);

@@ -187,7 +187,16 @@ pub(crate) struct Shares {
 impl Exchange {
     /// Says who waits long for connections that others hold, and has a session of this worker's
     /// give way if it is the first to.
+    #[inline]
     pub(crate) fn share_connections(&mut self, shares: &mut Shares) {
+        let core = &self.core;
+        let is_asked = core.env.shared.share_board().is_asked.load(Relaxed);
+        if is_asked || shares.has_wishes || core.servers.pool.has_waiters() {
+            self.share_among_waiters(shares);
+        }
+    }
+
+    fn share_among_waiters(&mut self, shares: &mut Shares) {
         let core = &mut self.core;
         let wishes = core.wishes();
         if !wishes.is_empty() || shares.has_wishes {

@@ -53,6 +53,7 @@ fn wrong_settings_are_named_with_their_values() {
 }
 
 #[test]
+// long: one list of cases.
 fn a_wrong_server_is_named() {
     let check = |keys: &str, expected: &str| assert_eq!(errors(&server(keys)), expected, "{keys}");
     check("weight=1", "t:1:1: `address` is missing in [[server]]");

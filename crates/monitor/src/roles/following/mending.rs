@@ -181,6 +181,7 @@ struct Pair {
 
 /// Looks what the servers are, under the lock, and has the elected one replicate again. Where an
 /// operator wished it, the old writer takes writes again.
+// long: one look at two servers under their locks: each answer decides what is next.
 async fn look(pair: Pair, talks: &Talks, known: &[Known]) -> Result<Found, String> {
     let gone = "it is no member any more";
     let new = talks.get(&pair.elected).ok_or(gone)?;

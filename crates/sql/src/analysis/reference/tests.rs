@@ -37,6 +37,7 @@ fn check_both(cases: &[(&str, &str)]) {
 }
 
 #[test]
+// long: one list of cases.
 fn tables_stand_in_lists() {
     check_both(&[
         ("SELECT 1", ""),
@@ -320,6 +321,7 @@ fn writes_name_what_they_may_write() {
 }
 
 #[test]
+// long: one list of cases.
 fn other_statements_are_listed_or_not_understood() {
     check_both(&[
         ("EXPLAIN SELECT * FROM t1", "t1"),
