@@ -4,7 +4,7 @@
 //! Reading order: [`request`] (commands), [`frames`] (bytes to events), [`event`] (what an event
 //! says), [`decode`] (bytes of an event to what it says), `rows` and `payload` (what they are
 //! made of), [`change`] (events to transactions), [`executed`] (which transactions, and their
-//! form on the wire), [`history`] (the last changes), [`told`] (what those are told who follow them).
+//! form on the wire), [`history`] (the last changes), [`told`] (what followers are told).
 //!
 //! Only tables and numbers of rows are read, never what is in the rows. No event proves that its
 //! transaction can be read: servers send it before their engines have committed.
@@ -37,7 +37,7 @@ pub use told::{NotTold, Told};
 use thiserror::Error;
 use trunkline_protocol::Malformed;
 
-/// The longest event that is held, bytes; of a longer one only the header and the beginning are read.
+/// The longest event that is held, bytes; of a longer one only the beginning is read.
 pub const EVENT_HELD_MAX: usize = 16 << 20;
 /// The most bytes that a compressed event may hold; what is in a longer one is not read.
 pub const PLAIN_LEN_MAX: usize = 64 << 20;

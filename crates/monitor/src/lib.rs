@@ -7,9 +7,9 @@
 //! [`grants`] (users as servers have them), [`asking`] (passwords that only servers can check),
 //! [`lag`] (replicas that lag too much), [`follow`] (what replicas show), [`roles`] (who writes
 //! and who reads in a cluster), [`naming`] (what clients' hosts are called), [`outcomes`] (what
-//! became of lost `COMMIT`s), [`check`]
-//! (whether servers of TCP listeners can be connected to), [`dictionary`] (what names mean),
-//! [`changes`] (what transactions of a cluster have changed), [`examine`](mod@examine) (what `trunkline doctor` asks of servers).
+//! became of lost `COMMIT`s), [`check`] (whether servers of TCP listeners can be connected to),
+//! [`dictionary`] (what names mean), [`changes`] (what transactions of a cluster have changed),
+//! [`examine`](mod@examine) (what `trunkline doctor` asks of servers).
 #![forbid(unsafe_code)]
 
 pub mod resolve;

@@ -2,8 +2,8 @@
 //!
 //! Reading order: [`cli`] (the command line), [`config_file`] (the file that all commands read),
 //! then one module for each command or family of them: [`bundle`], [`check`], [`doctor`],
-//! [`explain`], [`report`], [`status`], [`sessions`], [`topology`], [`changes`], [`top`], [`lists`],
-//! [`orders`], [`import`], [`describe`], [`serve`]; [`paint`] has the colours.
+//! [`explain`], [`report`], [`status`], [`sessions`], [`topology`], [`changes`], [`top`],
+//! [`lists`], [`orders`], [`import`], [`describe`], [`serve`]; [`paint`] has the colours.
 
 mod allocator;
 mod changes;
