@@ -2,6 +2,7 @@
 
 mod failover;
 mod kinds;
+mod mending;
 mod metadata;
 mod replay;
 mod switchover;

@@ -4,7 +4,9 @@
 //! is what is done then, one step after the other: members are asked and one is elected
 //! ([`elect`](mod@elect)), it applies what it has received, the old writer is fenced, the elected
 //! one is promoted, clients are let in, and the others replicate from it. Nobody is promoted before
-//! the old writer is fenced, or an operator has said beforehand that it need not be.
+//! the old writer is fenced, or an operator has said beforehand that it need not be. A lost writer
+//! that only says nothing takes its time to be found silent: it is asked while the elected one
+//! still applies, and once more behind that.
 //!
 //! What servers are asked and told is done by the caller ([`Order`]), which says what came of it;
 //! time is a parameter.
@@ -29,6 +31,8 @@ pub use watch::{Mode, Verdict, Watch};
 const FINISH_MS: u64 = 600_000;
 /// How long the lost writer may take to show that it is none any more, ms.
 const FENCE_MS: u64 = 1_000;
+/// How long it may take when it was asked for so long already, and has said nothing, ms.
+const FENCE_AGAIN_MS: u64 = 200;
 /// How long a promotion may take, ms.
 const PROMOTE_MS: u64 = 10_000;
 /// How long noting who will write may take, ms.
@@ -49,7 +53,8 @@ pub struct Plan {
     pub is_advice: bool,
 }
 
-/// What the caller has to do.
+/// What the caller has to do. The orders of a switchover are nearly the same and apart, as each has
+/// an end of its own and this one an election: whoever carries them out matches on all of either.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Order {
     /// Claim the failover on most of the servers, ask all of them, elect, and say what came of it
@@ -108,9 +113,23 @@ enum State {
 /// A step under way.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Doing {
+    /// Its number.
+    step: u32,
     host: HostId,
     action: Action,
     since_ms: u64,
+}
+
+/// What the lost writer says while the elected server still applies what it has received.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Early {
+    /// It has answered, or was not asked.
+    #[default]
+    Told,
+    /// It is asked.
+    Asked { step: u32, since_ms: u64 },
+    /// It has said nothing in all its time.
+    Silent,
 }
 
 /// Steps under way behind the promotion.
@@ -137,6 +156,7 @@ pub struct Failover {
     /// The number of the step that was ordered last.
     step: u32,
     elected: Option<Elected>,
+    early: Early,
     /// The transactions of the new writer when it was promoted.
     position: String,
     /// Nobody writes, as far as this goes.
@@ -157,6 +177,7 @@ impl Failover {
             state: State::Waiting,
             step: 0,
             elected: None,
+            early: Early::default(),
             position: String::new(),
             is_closed: false,
             undo: None,
@@ -227,6 +248,10 @@ impl Failover {
             return self.fail(undo, out);
         }
         self.order(now_ms, new, Action::Finish, FINISH_MS, out);
+        self.step += 1;
+        let (step, host, action) = (self.step, self.plan.old, Action::Fence);
+        self.early = Early::Asked { step, since_ms: now_ms };
+        out.push(Order::Do { step, host, action, within_ms: FENCE_MS });
     }
 
     fn advice(&self) -> String {
@@ -289,15 +314,44 @@ impl Failover {
         out: &mut Vec<Order>,
     ) {
         match std::mem::replace(&mut self.state, State::Ended) {
-            State::Doing(doing) if step == self.step => self.next(now_ms, doing, result, out),
+            State::Doing(doing) if step == doing.step => self.next(now_ms, doing, result, out),
+            State::Doing(doing) => {
+                self.state = State::Doing(doing);
+                self.heard_early(step, &result);
+            }
             State::Afterwards(afterwards) => {
                 self.state = self.next_behind(now_ms, step, result, afterwards, out);
             }
             // An answer of an earlier step is none.
-            state @ (State::Waiting | State::Electing { .. } | State::Doing(_) | State::Ended) => {
-                self.state = state
-            }
+            state @ (State::Waiting | State::Electing { .. } | State::Ended) => self.state = state,
         }
+    }
+
+    /// The lost writer was asked while the elected server still applied. What it says counts only
+    /// if it keeps everybody from being promoted: it is asked once more before that.
+    fn heard_early(&mut self, step: u32, result: &Result<Done, Failure>) {
+        if !matches!(self.early, Early::Asked { step: asked, .. } if asked == step) {
+            return;
+        }
+        self.early = if result.is_ok() { Early::Told } else { Early::Silent };
+        if result.as_ref().is_ok_and(|done| done.value == "writable") {
+            let why = "the old writer answers, and takes writes".to_owned();
+            self.undo.get_or_insert(Undo { why, is_stuck: false });
+        }
+    }
+
+    /// Whether the lost writer is one, in the time that it has not had yet.
+    fn fence(&mut self, now_ms: u64, out: &mut Vec<Order>) {
+        let (host, action) = (self.plan.old, Action::Fence);
+        let within_ms = match std::mem::take(&mut self.early) {
+            Early::Asked { step, since_ms } => {
+                self.state = State::Doing(Doing { step, host, action, since_ms });
+                return;
+            }
+            Early::Silent => FENCE_AGAIN_MS,
+            Early::Told => FENCE_MS,
+        };
+        self.order(now_ms, host, action, within_ms, out);
     }
 
     // long: one arm for each step and how it ends.
@@ -308,10 +362,10 @@ impl Failover {
         result: Result<Done, Failure>,
         out: &mut Vec<Order>,
     ) {
-        let Doing { host, action, since_ms } = doing;
+        let Doing { host, action, since_ms, .. } = doing;
         let told = result.as_ref().map(|it| it.said.clone()).map_err(|it| it.why.clone());
         self.tell(action.name(), host, now_ms.saturating_sub(since_ms), told, out);
-        let (old, Some(new)) = (self.plan.old, self.elected.as_ref().map(|it| it.new)) else {
+        let Some(new) = self.elected.as_ref().map(|it| it.new) else {
             return self.fail(Undo { why: "nobody is elected".to_owned(), is_stuck: true }, out);
         };
         let is_before =
@@ -324,9 +378,10 @@ impl Failover {
                 self.position = done.value;
                 #[cfg(feature = "plants")]
                 if self.plant == Some(crate::plants::Plant::FenceSkipped) {
+                    self.early = Early::Told;
                     return self.close(now_ms, new, out);
                 }
-                self.order(now_ms, old, Action::Fence, FENCE_MS, out);
+                self.fence(now_ms, out);
             }
             (Action::Finish, Err(failure)) => {
                 let why = format!("{}: mend its replication, or promote a server", failure.why);
@@ -466,7 +521,7 @@ impl Failover {
         mut afterwards: Afterwards,
         out: &mut Vec<Order>,
     ) -> State {
-        let Some(Doing { host, action, since_ms }) = afterwards.left.remove(&step) else {
+        let Some(Doing { host, action, since_ms, .. }) = afterwards.left.remove(&step) else {
             return State::Afterwards(afterwards);
         };
         let told = result.map(|done| done.said).map_err(|failure| failure.why);
@@ -499,7 +554,7 @@ impl Failover {
     ) {
         self.step += 1;
         let step = self.step;
-        self.state = State::Doing(Doing { host, action: action.clone(), since_ms: now_ms });
+        self.state = State::Doing(Doing { step, host, action: action.clone(), since_ms: now_ms });
         out.push(Order::Do { step, host, action, within_ms });
     }
 
@@ -513,7 +568,7 @@ impl Failover {
     ) {
         self.step += 1;
         let (step, within_ms) = (self.step, AFTERWARDS_MS);
-        let doing = Doing { host, action: action.clone(), since_ms: now_ms };
+        let doing = Doing { step, host, action: action.clone(), since_ms: now_ms };
         afterwards.left.insert(step, doing);
         out.push(Order::Do { step, host, action, within_ms });
     }

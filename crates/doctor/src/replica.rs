@@ -1,4 +1,7 @@
 //! Servers that replicate, and clusters by themselves.
+//!
+//! Some of it stands in `monitor::roles`, too (`advice`): there it is told of a running cluster, in
+//! few words, beside its roles; here it is judged from answers alone, with what to do about it.
 
 use crate::{
     facts::{Answers, ClusterFacts, Facts, ServerFacts},

@@ -15,6 +15,7 @@ use trunkline_topology::{Address, Server};
 use crate::{
     Account, LearnError,
     conversation::{self, Answer, Conversation, Way},
+    replication::ask_for_sources,
 };
 
 /// Servers asked together.
@@ -65,11 +66,12 @@ async fn look_at(server: &Server, account: &Account, way: &Way) -> Result<Answer
     let mut conversation = conversation::connect(server).await?;
     let (greeting, header, payload) = conversation.greeting().await?;
     conversation.log_in(account, way, header, payload).await?;
-    let is_mariadb = Flavor::of_version(&greeting.server_version) == Flavor::MariaDb;
+    let flavor = Flavor::of_version(&greeting.server_version);
+    let is_mariadb = flavor == Flavor::MariaDb;
     let mut answers = Answers { is_mariadb, ..Answers::default() };
     answers.variables = variables(&conversation.ask(VARIABLES, ANSWER_LEN_MAX).await?);
     (answers.clock_ahead_ms, answers.clock_error_ms) = clock(&mut conversation).await?;
-    answers.sources = allowed(sources(&mut conversation, is_mariadb).await)?;
+    answers.sources = allowed(sources(&mut conversation, flavor).await)?;
     let (major, minor, _) = answers.version();
     let asked = match is_mariadb && (major, minor) >= SUPER_LESS {
         true => ADMINISTRATORS,
@@ -124,16 +126,9 @@ fn milliseconds(seconds: &str) -> Option<i64> {
 /// Whom the server replicates from.
 async fn sources(
     conversation: &mut Conversation,
-    is_mariadb: bool,
+    flavor: Flavor,
 ) -> Result<Vec<Source>, LearnError> {
-    let asked = if is_mariadb { "SHOW ALL SLAVES STATUS" } else { "SHOW REPLICA STATUS" };
-    let answer = match conversation.ask(asked, ANSWER_LEN_MAX).await {
-        // MySQL before 8.0.22.
-        Err(error) if error.to_string().starts_with("error 1064") => {
-            conversation.ask("SHOW SLAVE STATUS", ANSWER_LEN_MAX).await?
-        }
-        answered => answered?,
-    };
+    let answer = ask_for_sources(conversation, flavor, ANSWER_LEN_MAX).await?;
     Ok(answer.rows.iter().map(|row| source(&answer.columns, row)).collect())
 }
 

@@ -11,7 +11,6 @@ use tokio::{
 };
 use trunkline_config::Snapshot;
 use trunkline_net::TlsSetup;
-use trunkline_protocol::packet::greeting::Flavor;
 use trunkline_stats::checks::CheckKind;
 use trunkline_topology::{
     Address, LagLimit, LagWatch, Replication, Server, ServerHealth, ServerKey, ServerState,
@@ -21,19 +20,14 @@ use crate::{
     Account, Board, LearnError,
     conversation::{self, Answer, Way},
     pings::Timing,
+    replication::ask_for_sources,
 };
 
 /// Servers asked together.
 const LOOKS_MAX: usize = 64;
 /// Bytes of one answer: a row for each source, with its last errors.
 const ANSWER_LEN_MAX: usize = 4 << 20;
-/// All sources of a MariaDB replica.
-const MARIADB: &str = "SHOW ALL SLAVES STATUS";
-/// All channels of a MySQL replica, 8.0.22 and later.
-const MYSQL: &str = "SHOW REPLICA STATUS";
-/// All channels of a MySQL replica before 8.0.22.
-const OLDER_MYSQL: &str = "SHOW SLAVE STATUS";
-/// The column, by its names in the order of the statements above.
+/// The column, by its older and its newer name.
 const COLUMNS: [&[u8]; 2] = [b"Seconds_Behind_Master", b"Seconds_Behind_Source"];
 
 /// Asks the servers that have a `max_replication_lag` every `monitor_replication_lag_interval`,
@@ -216,15 +210,7 @@ async fn look_at(
     let mut conversation = conversation::connect(server).await?;
     let (greeting, header, payload) = conversation.greeting().await?;
     conversation.log_in(&account, way, header, payload).await?;
-    let answer = match greeting.flavor() {
-        Flavor::MariaDb => conversation.ask(MARIADB, ANSWER_LEN_MAX).await?,
-        Flavor::MySql => match conversation.ask(MYSQL, ANSWER_LEN_MAX).await {
-            Err(error) if error.to_string().starts_with("error 1064") => {
-                conversation.ask(OLDER_MYSQL, ANSWER_LEN_MAX).await?
-            }
-            answered => answered?,
-        },
-    };
+    let answer = ask_for_sources(&mut conversation, greeting.flavor(), ANSWER_LEN_MAX).await?;
     // The answer has come: how the server takes the farewell changes nothing.
     drop(conversation.quit().await);
     replication_of(&answer)

@@ -39,6 +39,7 @@ pub mod naming;
 pub mod outcomes;
 
 mod conversation;
+mod replication;
 
 pub mod changes;
 

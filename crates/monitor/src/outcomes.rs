@@ -244,13 +244,14 @@ impl Finder {
         let logs = number(row, 1) == Some(1)
             && (flavor == Flavor::MySql || !on_new || number(row, 2) == Some(1));
         let reading = self.mark.read(&log).map_err(|error| LearnError::new(error.to_string()))?;
+        let awaits_replicas = !on_new && awaits_replicas(&mut talk).await?;
         drop(talk.conversation.quit().await);
         // What is there is there, whatever is left out.
         let is_complete = match reading {
             Reading::AllTold if logs => self.logs_all(server).await?,
             Reading::Untold | Reading::Behind | Reading::AllTold => false,
         };
-        Ok((log, Evidence { reading, is_complete, receives }))
+        Ok((log, Evidence { reading, is_complete, receives, awaits_replicas }))
     }
 
     /// As whom it is asked what applications' accounts may not ask.
@@ -311,6 +312,13 @@ impl Finder {
             _ => false,
         }
     }
+}
+
+/// Whether a server lets no `COMMIT` through before a replica has it.
+async fn awaits_replicas(talk: &mut Talk) -> Result<bool, LearnError> {
+    let asks = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('rpl_semi_sync_master_enabled', \
+                'rpl_semi_sync_source_enabled') AND Value = 'ON'";
+    Ok(!talk.conversation.query(asks, TEXT_LEN_MAX).await?.is_empty())
 }
 
 /// There is no thread of that number.

@@ -442,7 +442,7 @@ impl<'a> World<'a> {
                     self.link_closed(link, ClosedBy::Proxy);
                 }
             }
-            Some(Mail::Report | Mail::Stop(_) | Mail::Abandon(_)) => {}
+            Some(Mail::Report | Mail::Pause(..) | Mail::Stop(_) | Mail::Abandon(_)) => {}
         }
     }
 

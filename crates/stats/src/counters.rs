@@ -413,6 +413,8 @@ counters! {
             "Those whose server lacked transactions that it had told of."
         commit_outcomes_time: "trunkline_commit_outcomes_unknown_total", cause = "time";
             "Those that no server has told of within commit_outcome_timeout."
+        commit_outcomes_unacknowledged: "trunkline_commit_outcomes_unknown_total", cause = "unacknowledged";
+            "Those in the log of a server that waits for replicas (semi-synchronous replication), which may be lost with it."
         commit_outcomes_busy: "trunkline_commit_outcomes_unknown_total", cause = "busy";
             "Those that were not asked for, as too many were."
         server_connections_abandoned: "trunkline_backend_connections_abandoned_total";

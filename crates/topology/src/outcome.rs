@@ -66,6 +66,9 @@ pub enum Unknown {
     NotLogged,
     /// The server lacks transactions that it has told of.
     History,
+    /// It is in the log of a server that waits for replicas (semi-synchronous replication): whether
+    /// one of them has it is not known, and it may be lost with that server.
+    Unacknowledged,
     /// No server has said it in time.
     Time,
     /// Too many are being asked for.
@@ -82,6 +85,7 @@ impl Unknown {
             Self::Rights => "the server did not let its account end the connection",
             Self::NotLogged => "the server does not log everything",
             Self::History => "the server lacks transactions that it had told of",
+            Self::Unacknowledged => "the server waits for replicas, and may have it alone",
             Self::Time => "no server has said it in time",
             Self::Busy => "too many are being asked for",
         }

@@ -202,17 +202,10 @@ impl Commands {
             self.exchange.core.fx.stats.counters.mirrors_skipped += 1;
             return;
         }
-        let settings = &self.exchange.core.env.snapshot.settings;
-        let queue_max = settings
-            .mirror_max_queue_length
-            .div_ceil(self.exchange.core.env.options.workers.max(1));
         let len = statement.command.frames.len();
-        let is_full = self.exchange.mirrors.queue.len()
-            >= queue_max.max(self.exchange.core.mirrors_max())
-            || self.exchange.mirrors.queued_bytes + len > QUEUED_BYTES_MAX;
-        let session = match is_full {
-            false => self.exchange.core.copied_session(client, statement),
-            true => None,
+        let session = match self.exchange.has_room_for_copy(len) {
+            true => self.exchange.core.copied_session(client, statement),
+            false => None,
         };
         let peer = Arc::clone(&client.origin.peer);
         let (Some(session), None) = (session, self.exchange.core.env.stopping) else {
@@ -340,6 +333,14 @@ impl Core {
 }
 
 impl Exchange {
+    /// Whether one more copy, of so many bytes, may wait.
+    fn has_room_for_copy(&self, len: usize) -> bool {
+        let length_max = self.core.env.snapshot.settings.mirror_max_queue_length;
+        let queue_max = length_max.div_ceil(self.core.env.options.workers.max(1));
+        self.mirrors.queue.len() < queue_max.max(self.core.mirrors_max())
+            && self.mirrors.queued_bytes + len <= QUEUED_BYTES_MAX
+    }
+
     /// Copies that are over go, and others begin.
     #[inline]
     pub(crate) fn pump_mirrors(&mut self) {

@@ -14,7 +14,11 @@ const CLIENTS: u32 = 8;
 const FAILOVER_TIME_MAX: Duration = Duration::from_secs(9);
 
 /// A proxy that fails over, with more settings and more of the cluster.
-fn start_auto(settings: &str, of_cluster: &str, servers: &[Arc<Server>]) -> Result<Trunkline> {
+pub(super) fn start_auto(
+    settings: &str,
+    of_cluster: &str,
+    servers: &[Arc<Server>],
+) -> Result<Trunkline> {
     let seeds: Vec<_> = servers.iter().map(|it| format!("\"{}\"", it.address())).collect();
     Trunkline::start_database(&format!(
         "workers = 2\ncatalog_wait_ms = 10000\nmonitor_read_only_interval = 200\n\
@@ -32,7 +36,7 @@ fn start_auto(settings: &str, of_cluster: &str, servers: &[Arc<Server>]) -> Resu
 }
 
 /// A primary and its replicas, with the accounts and the table.
-fn stand(flavour: Flavour, replicas: u32) -> Result<(Replication, Vec<Arc<Server>>)> {
+pub(super) fn stand(flavour: Flavour, replicas: u32) -> Result<(Replication, Vec<Arc<Server>>)> {
     let replication = replication(flavour, replicas)?;
     let mut servers = vec![Arc::clone(replication.primary())];
     servers.extend(replication.replicas().iter().cloned());
@@ -42,7 +46,7 @@ fn stand(flavour: Flavour, replicas: u32) -> Result<(Replication, Vec<Arc<Server
     Ok((replication, servers))
 }
 
-fn roles_known(proxy: &Trunkline, servers: &[Arc<Server>]) -> Result<()> {
+pub(super) fn roles_known(proxy: &Trunkline, servers: &[Arc<Server>]) -> Result<()> {
     wait_role(proxy, &servers[0], "writer")?;
     servers[1..].iter().try_for_each(|replica| wait_role(proxy, replica, "reader"))
 }
@@ -126,7 +130,7 @@ fn write(proxy: &Trunkline, number: u32, is_over: &AtomicBool) -> Result<Written
 }
 
 /// The numbers that a server has, of all clients.
-fn numbers(server: &Server) -> Result<Vec<(u32, u32)>> {
+pub(super) fn numbers(server: &Server) -> Result<Vec<(u32, u32)>> {
     let rows = server.root()?.sql("SELECT client, n FROM mark.number ORDER BY client, n")?;
     let number = |cell: &Option<String>| cell.as_ref().and_then(|text| text.parse().ok());
     let pair = |row: &trunkline_testkit::Row| Some((number(&row[0])?, number(&row[1])?));

@@ -72,6 +72,14 @@ impl Fault {
         }
     }
 
+    /// Whether it is played with a group, too, which takes members in again only if they ask.
+    pub fn is_of_groups(self) -> bool {
+        match self {
+            Self::Kill | Self::Stop | Self::Switchover | Self::Two => true,
+            Self::Hang | Self::Return | Self::Restart => false,
+        }
+    }
+
     /// How many proxies there are.
     pub fn proxies(self) -> usize {
         match self {

@@ -18,7 +18,7 @@ use trunkline_testkit::{Flavour, mysql_available};
 use self::fault::Fault;
 use self::load::{Seen, Truth};
 use self::page::Line;
-use self::stand::Stand;
+use self::stand::{Kind, Stand, Wishes};
 use crate::{release, servers};
 
 /// What goes before a fault, and behind its end.
@@ -27,7 +27,7 @@ const CALM: Duration = Duration::from_millis(500);
 /// What `cargo xtask failover` takes.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Only servers of this family: `mariadb` or `mysql`
+    /// Only these servers: `mariadb`, `mysql`, or `group` (Group Replication)
     #[arg(long)]
     server: Option<String>,
     /// Only this fault, by its number or name: 1 kill, 2 stop, 3 switchover, 4 hang, 5 return,
@@ -43,15 +43,28 @@ pub struct Arguments {
     /// Transactions that were cut run again
     #[arg(long)]
     replay: bool,
+    /// It is found out what became of a lost COMMIT (`commit_outcome = "auto"`)
+    #[arg(long)]
+    outcomes: bool,
     /// Replicas do not acknowledge what they have (asynchronous replication)
     #[arg(long)]
     asynchronous: bool,
     /// A program that is built already
     #[arg(long)]
     program: Option<PathBuf>,
+    /// Where the proxies' logs of all rounds are written
+    #[arg(long)]
+    log: Option<PathBuf>,
     /// Where the page is written; its picture is beside it
     #[arg(long)]
     page: Option<PathBuf>,
+}
+
+impl Wishes {
+    fn of(arguments: &Arguments) -> Self {
+        let Arguments { replay, outcomes, asynchronous, .. } = *arguments;
+        Self { replay, outcomes, asynchronous }
+    }
 }
 
 /// Repeats the faults, prints the table, and fails where a promise was broken.
@@ -63,23 +76,23 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<()> {
     };
     let faults = Fault::chosen(arguments.fault.as_deref())?;
     let mut lines = Vec::new();
-    for flavour in [Flavour::MariaDb, Flavour::MySql] {
-        let name = flavour.name().to_lowercase();
-        if arguments.server.as_ref().is_some_and(|only| only.to_lowercase() != name) {
+    for kind in Kind::ALL {
+        let is_chosen = arguments.server.as_ref().is_none_or(|it| it.to_lowercase() == kind.name());
+        if !is_chosen {
             continue;
         }
-        if flavour == Flavour::MySql
+        if kind.flavour() == Flavour::MySql
             && let Err(reason) = mysql_available()
         {
-            println!("{}: left out: {reason}", flavour.name());
+            println!("{}: left out: {reason}", kind.name());
             continue;
         }
-        for fault in &faults {
-            lines.push(repeat(flavour, *fault, &binary, arguments)?);
+        for fault in faults.iter().filter(|fault| kind != Kind::Group || fault.is_of_groups()) {
+            lines.push(repeat(kind, *fault, &binary, arguments)?);
         }
     }
-    ensure!(!lines.is_empty(), "no server of this family: mariadb, mysql");
-    let page = page::text(&lines, arguments.clients, arguments.replay, arguments.asynchronous);
+    ensure!(!lines.is_empty(), "no such servers, or no such fault of them: mariadb, mysql, group");
+    let page = page::text(&lines, arguments.clients, &Wishes::of(arguments));
     println!("\n{page}");
     if let Some(path) = &arguments.page {
         page::write(path, &page, &lines)?;
@@ -92,18 +105,19 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<()> {
 }
 
 /// One fault, as often as is asked for.
-fn repeat(flavour: Flavour, fault: Fault, binary: &Path, arguments: &Arguments) -> Result<Line> {
-    let mut line = Line::new(flavour, fault);
+fn repeat(kind: Kind, fault: Fault, binary: &Path, arguments: &Arguments) -> Result<Line> {
+    let mut line = Line::new(kind, fault);
+    let wishes = Wishes::of(arguments);
     let mut kept: Option<Stand> = None;
     for round in 0..arguments.rounds {
         let stand = match kept.take() {
             Some(stand) => stand,
-            None => Stand::start(flavour, fault, binary, arguments.replay, arguments.asynchronous)?,
+            None => Stand::start(kind, fault, binary, &wishes)?,
         };
         let (seen, truth) = play(&stand, fault, round, arguments.clients)?;
         println!(
             "{} {}, round {} of {}: {}",
-            flavour.name(),
+            kind.name(),
             fault.name(),
             round + 1,
             arguments.rounds,
@@ -113,10 +127,20 @@ fn repeat(flavour: Flavour, fault: Fault, binary: &Path, arguments: &Arguments) 
         match stand.settle() {
             Ok(()) => kept = Some(stand),
             // What a killed writer had alone keeps it from replicating again.
-            Err(_) => line.rebuilt += 1,
+            Err(_) => {
+                line.rebuilt += 1;
+                write_logs(&stand, arguments)?;
+            }
         }
     }
+    if let Some(stand) = kept {
+        write_logs(&stand, arguments)?;
+    }
     Ok(line)
+}
+
+fn write_logs(stand: &Stand, arguments: &Arguments) -> Result<()> {
+    arguments.log.as_ref().map_or(Ok(()), |path| stand.write_logs(path))
 }
 
 fn play(stand: &Stand, fault: Fault, round: u32, clients: u32) -> Result<(Seen, Truth)> {

@@ -7,10 +7,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use trunkline_testkit::Flavour;
 
 use super::fault::Fault;
 use super::load::{Client, Seen, Truth};
+use super::stand::{Kind, Wishes};
 
 /// A client's row in the picture, and the picture's width, in its units.
 const ROW: usize = 3;
@@ -22,7 +22,7 @@ const BEFORE_MS: f64 = 200.0;
 
 /// What came of one fault on servers of one family.
 pub struct Line {
-    flavour: Flavour,
+    kind: Kind,
     fault: Fault,
     /// The longest pause of any client in each round.
     pauses: Vec<Duration>,
@@ -38,9 +38,9 @@ pub struct Line {
 }
 
 impl Line {
-    pub fn new(flavour: Flavour, fault: Fault) -> Self {
+    pub fn new(kind: Kind, fault: Fault) -> Self {
         Self {
-            flavour,
+            kind,
             fault,
             pauses: Vec::new(),
             all: Vec::new(),
@@ -79,7 +79,7 @@ impl Line {
         let Truth { lost, twice, untrue } = self.truth;
         let is_kept = lost + twice + untrue == 0;
         (!is_kept).then(|| {
-            let (server, fault) = (self.flavour.name(), self.fault.name());
+            let (server, fault) = (self.kind.name(), self.fault.name());
             format!("{server}, {fault}: {lost} lost, {twice} twice, {untrue} untrue")
         })
     }
@@ -88,7 +88,7 @@ impl Line {
         let Truth { lost, twice, untrue } = self.truth;
         format!(
             "| {} | {} | {} | {} | {} | {} | {} | {} | {lost} | {twice} | {untrue} |",
-            self.flavour.name(),
+            self.kind.name(),
             self.fault.title(),
             self.pauses.len(),
             median_ms(&self.all),
@@ -140,9 +140,14 @@ pub fn told(seen: &Seen, truth: &Truth) -> String {
 }
 
 /// The table.
-pub fn text(lines: &[Line], clients: u32, replay: bool, asynchronous: bool) -> String {
-    let how = if asynchronous { "asynchronous" } else { "semi-synchronous" };
-    let cut = if replay { "run again" } else { "are rolled back" };
+pub fn text(lines: &[Line], clients: u32, wishes: &Wishes) -> String {
+    let how = if wishes.asynchronous { "asynchronous" } else { "semi-synchronous" };
+    let cut = match (wishes.replay, wishes.outcomes) {
+        (true, true) => "run again, and what became of a lost COMMIT is found out",
+        (true, false) => "run again",
+        (false, true) => "are rolled back, and what became of a lost COMMIT is found out",
+        (false, false) => "are rolled back",
+    };
     let mut text = format!(
         "Three servers of a kind, {how} replication, {clients} clients that write; transactions \
          that are cut {cut}.\nA pause is the time between two successes of a client. *Untrue*: \
@@ -156,7 +161,7 @@ pub fn text(lines: &[Line], clients: u32, replay: bool, asynchronous: bool) -> S
         text.push('\n');
     }
     for line in lines.iter().filter(|line| line.rebuilt > 0) {
-        let (server, fault) = (line.flavour.name(), line.fault.name());
+        let (server, fault) = (line.kind.name(), line.fault.name());
         let count = line.rebuilt;
         // A `fmt::Write` to a string does not fail.
         _ = writeln!(
@@ -193,7 +198,7 @@ fn svg(lines: &[Line]) -> String {
     );
     let mut top = 0;
     for line in lines {
-        let (server, fault) = (line.flavour.name(), line.fault.title());
+        let (server, fault) = (line.kind.name(), line.fault.title());
         let longest = line.pauses.iter().max().map_or(0, Duration::as_millis);
         svg.push_str(&format!(
             "<text x=\"4\" y=\"{}\">{server}: {fault}; longest pause {longest} ms</text>\n",

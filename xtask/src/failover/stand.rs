@@ -1,5 +1,7 @@
 //! Three servers, of which one writes, and the proxies before them.
 
+use std::fs::OpenOptions;
+use std::io::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use trunkline_testkit::{
-    AuthPlugin, Flavour, MariaDb, MySql, Options, Replication, Server, SqlClient, Trunkline,
+    AuthPlugin, Flavour, Group, MariaDb, MySql, Options, Replication, Server, SqlClient, Trunkline,
     http_get, wait_until,
 };
 
@@ -21,40 +23,68 @@ const FAILOVER_TIME_MAX: Duration = Duration::from_secs(30);
 /// How long it may take until all servers have their roles again.
 const SETTLE_TIME_MAX: Duration = Duration::from_secs(20);
 
+/// How servers replicate, and what proxies do about what is lost.
+#[derive(Clone, Copy)]
+pub struct Wishes {
+    pub replay: bool,
+    pub outcomes: bool,
+    pub asynchronous: bool,
+}
+
+/// What the servers are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A primary and two replicas of MariaDB.
+    MariaDb,
+    /// A primary and two replicas of MySQL.
+    MySql,
+    /// Three members of a group of MySQL, which elects its primary itself.
+    Group,
+}
+
+impl Kind {
+    pub const ALL: [Self; 3] = [Self::MariaDb, Self::MySql, Self::Group];
+
+    /// Its word for `--server`, and in the table.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::MariaDb => "mariadb",
+            Self::MySql => "mysql",
+            Self::Group => "group",
+        }
+    }
+
+    pub fn flavour(self) -> Flavour {
+        match self {
+            Self::MariaDb => Flavour::MariaDb,
+            Self::MySql | Self::Group => Flavour::MySql,
+        }
+    }
+}
+
+/// How the servers belong together.
+enum Bond {
+    Replication(Replication),
+    Group(Group),
+}
+
 /// Servers and proxies.
 pub struct Stand {
-    flavour: Flavour,
-    replication: Replication,
+    bond: Bond,
     proxies: Vec<Trunkline>,
 }
 
 impl Stand {
     /// Starts them; returns when one server writes and the others read.
-    pub fn start(
-        flavour: Flavour,
-        fault: Fault,
-        binary: &Path,
-        replay: bool,
-        asynchronous: bool,
-    ) -> Result<Self> {
-        let server = |id: u32| {
-            let mut options = Options::id(id);
-            for argument in arguments(flavour, asynchronous) {
-                options = options.arg(*argument);
+    pub fn start(kind: Kind, fault: Fault, binary: &Path, wishes: &Wishes) -> Result<Self> {
+        let bond = match kind {
+            Kind::MariaDb | Kind::MySql => {
+                Bond::Replication(replicate(kind.flavour(), wishes.asynchronous)?)
             }
-            match flavour {
-                Flavour::MariaDb => MariaDb::start(options),
-                Flavour::MySql => MySql::start(options),
-            }
-            .map(Arc::new)
+            Kind::Group => Bond::Group(Group::start(3)?),
         };
-        let (primary, replicas) = (server(1)?, vec![server(2)?, server(3)?]);
-        let replication = Replication::start(primary, replicas)?;
-        let primary = replication.primary();
-        primary.add_arg(match flavour {
-            Flavour::MariaDb => "--read-only=1",
-            Flavour::MySql => "--super-read-only=1",
-        });
+        let mut stand = Self { bond, proxies: Vec::new() };
+        let primary = stand.server(0)?;
         primary.create_user(USER, USER, AuthPlugin::ServerDefault)?;
         primary.sql(&format!(
             "CREATE USER {SWITCHER} IDENTIFIED BY '{SWITCHER}'; GRANT ALL ON *.* TO {SWITCHER}; \
@@ -62,9 +92,10 @@ impl Stand {
              CREATE TABLE checks.number (id INT AUTO_INCREMENT PRIMARY KEY, client INT, n INT, \
              KEY (client, n))"
         ))?;
-        replication.wait_caught_up(SETTLE_TIME_MAX)?;
-        let mut stand = Self { flavour, replication, proxies: Vec::new() };
-        let config = stand.config(fault, replay);
+        if let Bond::Replication(replication) = &stand.bond {
+            replication.wait_caught_up(SETTLE_TIME_MAX)?;
+        }
+        let config = stand.config(fault, wishes);
         for _ in 0..fault.proxies() {
             stand.proxies.push(Trunkline::start_database_binary(binary, &config)?);
         }
@@ -72,7 +103,7 @@ impl Stand {
         Ok(stand)
     }
 
-    fn config(&self, fault: Fault, replay: bool) -> String {
+    fn config(&self, fault: Fault, wishes: &Wishes) -> String {
         let seeds: Vec<String> =
             self.all().map(|server| format!("\"{}\"", server.address())).collect();
         let of = |name: &str, is_active: bool| {
@@ -86,10 +117,16 @@ impl Stand {
              replication_account = \"replica\"\nmonitor_read_only_interval = 200\n\
              monitor_read_only_timeout = 300\nfailover_block = 0\n\
              switchover_drain_timeout = 300\npromote_unreachable = {}\n\
-             transaction_replay = {replay}\n\
-             [[cluster]]\nname = \"shop\"\nkind = \"replication\"\nwriter_hostgroup = 10\n\
-             reader_hostgroup = 20\nfailover = \"auto\"\nseeds = [{}]\n{}{}{}",
+             transaction_replay = {}\ncommit_outcome = \"{}\"\n\
+             [[cluster]]\nname = \"shop\"\n{}writer_hostgroup = 10\nreader_hostgroup = 20\n\
+             seeds = [{}]\n{}{}{}",
             fault == Fault::Stop,
+            wishes.replay,
+            if wishes.outcomes { "auto" } else { "off" },
+            match &self.bond {
+                Bond::Replication(_) => "kind = \"replication\"\nfailover = \"auto\"\n",
+                Bond::Group(_) => "kind = \"group_replication\"\n",
+            },
             seeds.join(", "),
             of(USER, true),
             of(SWITCHER, false),
@@ -98,11 +135,15 @@ impl Stand {
     }
 
     fn all(&self) -> impl Iterator<Item = &Arc<Server>> {
-        std::iter::once(self.replication.primary()).chain(self.replication.replicas())
+        let (primary, others) = match &self.bond {
+            Bond::Replication(it) => (Some(it.primary()), it.replicas()),
+            Bond::Group(it) => (None, it.members()),
+        };
+        primary.into_iter().chain(others)
     }
 
     pub fn servers(&self) -> usize {
-        1 + self.replication.replicas().len()
+        self.all().count()
     }
 
     pub fn server(&self, at: usize) -> Result<&Arc<Server>> {
@@ -117,6 +158,15 @@ impl Stand {
 
     pub fn administrator(&self) -> Result<SqlClient> {
         SqlClient::tcp(self.proxy(0)?.admin_port(), "admin", "admin", "")
+    }
+
+    /// Puts the logs of all proxies behind what the file has.
+    pub fn write_logs(&self, path: &Path) -> Result<()> {
+        let mut file = OpenOptions::new().create(true).append(true).open(path)?;
+        for proxy in &self.proxies {
+            file.write_all(proxy.log().as_bytes())?;
+        }
+        Ok(())
     }
 
     pub fn restart_proxy(&self) -> Result<()> {
@@ -176,14 +226,17 @@ impl Stand {
         for server in self.all().filter(|server| !server.is_running()) {
             server.restart()?;
         }
+        if let Bond::Group(group) = &self.bond {
+            group.members().iter().try_for_each(|member| join_again(member))?;
+        }
         self.wait_roles()?;
-        let writer = self.writer()?.context("a writer")?;
-        let position = match self.flavour {
+        let writer = self.server(self.writer()?.context("a writer")?)?;
+        let position = match writer.flavour() {
             Flavour::MariaDb => "SELECT @@global.gtid_binlog_pos",
             Flavour::MySql => "SELECT @@global.gtid_executed",
         };
-        let wanted = self.server(writer)?.value(position)?;
         wait_until("replicas have everything", SETTLE_TIME_MAX, || {
+            let wanted = writer.value(position)?;
             for server in self.all() {
                 if server.value(position)? != wanted {
                     return Ok(None);
@@ -207,6 +260,38 @@ impl Stand {
             Ok(Some(()))
         });
         ended.with_context(|| self.proxies.iter().map(Trunkline::log).collect::<String>())
+    }
+}
+
+/// A primary and two replicas.
+fn replicate(flavour: Flavour, asynchronous: bool) -> Result<Replication> {
+    let server = |id: u32| {
+        let mut options = Options::id(id);
+        for argument in arguments(flavour, asynchronous) {
+            options = options.arg(*argument);
+        }
+        match flavour {
+            Flavour::MariaDb => MariaDb::start(options),
+            Flavour::MySql => MySql::start(options),
+        }
+        .map(Arc::new)
+    };
+    let (primary, replicas) = (server(1)?, vec![server(2)?, server(3)?]);
+    let replication = Replication::start(primary, replicas)?;
+    replication.primary().add_arg(match flavour {
+        Flavour::MariaDb => "--read-only=1",
+        Flavour::MySql => "--super-read-only=1",
+    });
+    Ok(replication)
+}
+
+/// A member that the group has lost comes back to it.
+fn join_again(member: &Server) -> Result<()> {
+    let state = "SELECT MEMBER_STATE FROM performance_schema.replication_group_members \
+                 WHERE MEMBER_ID = @@server_uuid";
+    match member.value(state)?.as_deref() {
+        Some("ONLINE" | "RECOVERING") => Ok(()),
+        _ => member.sql("STOP GROUP_REPLICATION; START GROUP_REPLICATION").map(drop),
     }
 }
 

@@ -44,16 +44,14 @@ pub(super) fn clusters(out: &mut Exposition<'_>, monitor: &MonitorFigures) {
             out.sample(&labels(cluster, server), lag_sec);
         }
     }
-    let figures: [(_, fn(&MemberRow) -> Option<u64>); 2] = [
-        (&metrics::CLUSTER_SERVER_MISSING, |it| it.missing),
-        (&metrics::CLUSTER_SERVER_BEHIND, |it| it.behind_us),
-    ];
-    for (metric, value) in figures {
-        let mut known = members(clusters).filter_map(|(of, it)| Some((labels(of, it), value(it)?)));
-        let Some(first) = known.next() else { continue };
-        out.head(metric);
-        for (labels, value) in [first].into_iter().chain(known) {
-            out.sample(&labels, value);
+    if members(clusters).any(|(_, server)| server.missing.is_some()) {
+        out.head(&metrics::CLUSTER_SERVER_MISSING);
+        for (cluster, server) in members(clusters) {
+            server.missing.into_iter().for_each(|it| out.sample(&labels(cluster, server), it));
+        }
+        out.head(&metrics::CLUSTER_SERVER_BEHIND);
+        for (cluster, server) in members(clusters) {
+            server.behind_us.into_iter().for_each(|it| out.sample(&labels(cluster, server), it));
         }
     }
     out.head(&metrics::CLUSTER_SERVER_WARNINGS);

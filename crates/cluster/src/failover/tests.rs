@@ -193,8 +193,8 @@ impl Stage {
     /// One that fences.
     fn fencing(plan: Plan) -> Self {
         let mut stage = Self::begun(plan);
-        assert_eq!(stage.elected(elected()), ["2 catch up"]);
-        assert_eq!(stage.done(ok("0-1-9")), ["1 fence"]);
+        assert_eq!(stage.elected(elected()), ["2 catch up", "1 fence"]);
+        assert!(stage.done(ok("0-1-9")).is_empty(), "it is asked already");
         stage
     }
 
@@ -227,7 +227,10 @@ impl Stage {
     }
 
     fn done(&mut self, result: Result<Done, Failure>) -> Vec<String> {
-        let step = self.failover.step;
+        let step = match &self.failover.state {
+            State::Doing(doing) => doing.step,
+            _ => self.failover.step,
+        };
         self.done_step(step, result)
     }
 
@@ -265,6 +268,34 @@ fn who_cannot_be_fenced_is_not_replaced_unless_that_was_allowed() {
     stage.done(error(true));
     assert_eq!(stage.done(error(false)), ["2 undo promote"]);
     assert_eq!(stage.done(error(true)), ["stuck"], "whatever becomes of the inverse");
+}
+
+#[test]
+fn a_lost_writer_is_asked_while_the_elected_one_applies_and_once_more_behind_that() {
+    let begun = |early: Result<Done, Failure>| {
+        let mut stage = Stage::begun(Plan { promote_unreachable: true, ..plan() });
+        stage.elected(elected());
+        let asked = stage.failover.step;
+        assert!(stage.done_step(asked, early).is_empty(), "it decides nothing yet");
+        assert!(stage.done_step(asked, ok("writable")).is_empty(), "heard once");
+        stage.failover.done(100, 1, ok("0-1-9"), &mut stage.out);
+        let limit = |order: &Order| match order {
+            Order::Do { action: Action::Fence, within_ms, .. } => Some(*within_ms),
+            _ => None,
+        };
+        let limit = stage.out.iter().find_map(limit);
+        (limit, stage.orders(), stage)
+    };
+    let (limit, orders, mut stage) = begun(error(true));
+    assert_eq!((limit, orders), (Some(FENCE_AGAIN_MS), vec!["1 fence".to_owned()]));
+    assert_eq!(stage.done(error(true)), ["Drain", "Close", "2 note"]);
+    // What it said then may not be so any more.
+    let (limit, _, mut stage) = begun(ok("refuses"));
+    assert_eq!(limit, Some(FENCE_MS));
+    assert_eq!(stage.done(ok("writable")), ["2 undo promote"]);
+    let (limit, orders, mut stage) = begun(ok("writable"));
+    assert_eq!((limit, orders), (None, vec!["2 undo promote".to_owned()]));
+    assert_eq!(stage.done(ok("")), ["failed"]);
 }
 
 #[test]

@@ -236,7 +236,7 @@ async fn catch_up(talk: &mut Talk, family: Family, position: &str) -> Result<(),
 
 /// A server receives nothing more, and applies what it has received.
 async fn finish(talk: &mut Talk, family: Family, words: &Words) -> Result<Done, Failed> {
-    talk.execute(words.stop_receiving).await?;
+    stop_receiving(talk, words).await?;
     let status = talk.ask(words.status).await?;
     let received = received(&Table(&status), family);
     if !received.is_empty() {
@@ -244,6 +244,28 @@ async fn finish(talk: &mut Talk, family: Family, words: &Words) -> Result<Done, 
     }
     let value = talk.value(position_of(family)).await?.replace('\n', "");
     Ok(Done { said: "it has applied what it had received".to_owned(), value })
+}
+
+/// A server receives nothing more. With semi-synchronous replication it tells its source so first,
+/// on another connection: MariaDB waits for that as long as this variable says, 5 s by default, and
+/// the source may be silent.
+async fn stop_receiving(talk: &mut Talk, words: &Words) -> Result<(), Failed> {
+    const PATIENCE: &str = "rpl_semi_sync_slave_kill_conn_timeout";
+    let patience = match talk.value(&format!("SELECT @@global.{PATIENCE}")).await {
+        Ok(patience) => patience,
+        // MySQL has no such variable.
+        Err(failed) if !failed.is_unknown => String::new(),
+        Err(failed) => return Err(failed),
+    };
+    let patience_sec: u64 = patience.parse().unwrap_or_default();
+    if patience_sec > 1 {
+        talk.execute(&format!("SET GLOBAL {PATIENCE} = 1")).await?;
+    }
+    let stopped = talk.execute(words.stop_receiving).await;
+    if patience_sec > 1 {
+        talk.execute(&format!("SET GLOBAL {PATIENCE} = {patience_sec}")).await?;
+    }
+    stopped
 }
 
 /// A lost writer is looked at: nobody listens there, or it says whether it takes writes.

@@ -46,6 +46,9 @@ impl Around<'_, '_> {
                 Some(Event::Mail(mail))
             }
             Mail::Report => Some(Event::Visit(Box::new(look))),
+            Mail::Pause(hostgroup, for_ms) => Some(Event::Visit(Box::new(move |worker| {
+                worker.pause_hostgroup(hostgroup, Some(for_ms));
+            }))),
             Mail::Stop(within_ms) => {
                 self.links.is_listening = false;
                 self.refuse_backlog();

@@ -4,7 +4,7 @@ use std::{net::IpAddr, sync::Arc};
 
 use trunkline_cache::{SharedAsk, SharedStore};
 use trunkline_stats::{DigestQuery, SessionQuery};
-use trunkline_topology::{Secret, ServerHealth};
+use trunkline_topology::{HostgroupId, Secret, ServerHealth};
 use trunkline_worker::{ClientId, ConnId, Worker, shell};
 
 use super::Link;
@@ -23,6 +23,8 @@ pub enum Mail {
     Worker(WorkerMail),
     /// Give a copy of the numbers; nobody looks at it.
     Report,
+    /// Hold what is new in this hostgroup for so many milliseconds.
+    Pause(HostgroupId, u64),
     /// Stop within so many milliseconds.
     Stop(u64),
     /// A step of the session on this link panics.

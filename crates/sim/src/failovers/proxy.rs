@@ -1,4 +1,7 @@
 //! The proxy's side: the decision, the failover's machine, what they ask and order, and who writes.
+//!
+//! Histories of roles have a proxy of their own (`roles/proxy.rs`), as other things go wrong there:
+//! it has names, entries and cells, this one steps that are lost and processes that end.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -2,6 +2,7 @@
 
 mod control;
 mod logs;
+mod repeated;
 
 use std::collections::BTreeMap;
 
@@ -56,6 +57,7 @@ fn world() -> World {
         )]),
         rules: Vec::new(),
         retries_max: 1,
+        repeats: false,
         query_timeout_us: 0,
         queue_wait_max_us: 1_000_000,
         wait_timeout_us: 8_000_000,

@@ -207,6 +207,8 @@ pub struct Setting {
     pub rules: Vec<RuleFact>,
     /// How often a read may be tried again.
     pub retries_max: u32,
+    /// Whether transactions are repeated that are lost with their connections.
+    pub repeats: bool,
     /// The longest that a statement may take; 0 for no limit.
     pub query_timeout_us: Micros,
     /// The longest that a statement may wait for a connection.

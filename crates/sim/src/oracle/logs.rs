@@ -9,6 +9,9 @@ use super::{Breach, Violation, history::SessionHistory, index::Index};
 /// What clients begin to say and break off, which may be a whole command.
 const BROKEN_OFF: &str = "SELECT 1 FROM nothing";
 
+/// What entries of the slow log begin with: lines of digests or texts, and no JSON.
+const SLOW: &str = "# Time: ";
+
 pub(super) fn check(index: &Index<'_>, found: &mut Vec<Violation>) {
     if index.facts().logged.is_empty() {
         return;
@@ -33,10 +36,17 @@ fn objection(
     sessions: &HashMap<u64, Vec<&SessionHistory>, FixedState>,
     line: &str,
 ) -> Option<&'static str> {
-    let Some(number) = number(line) else {
+    let is_slow = line.starts_with(SLOW);
+    // MariaDB's form, MySQL's, and a line of JSON.
+    let numbers = if is_slow { ["# Thread_id: ", "  Id: "] } else { ["\"thread_id\":"; 2] };
+    let Some(number) = numbers.iter().find_map(|it| number_behind(line, it)) else {
         return Some("a line without a session");
     };
-    let Some(user) = between(line, "\"username\":\"", "\"") else {
+    let user = match is_slow {
+        true => between(line, "# User@Host: ", "["),
+        false => between(line, "\"username\":\"", "\""),
+    };
+    let Some(user) = user else {
         return Some("a line without a user");
     };
     // Who was refused has none.
@@ -76,8 +86,8 @@ fn bare(text: &str) -> String {
     code.flat_map(str::chars).filter(|it| !it.is_ascii_whitespace()).collect()
 }
 
-fn number(line: &str) -> Option<u64> {
-    let rest = line.split_once("\"thread_id\":")?.1;
+fn number_behind(line: &str, before: &str) -> Option<u64> {
+    let rest = line.split_once(before)?.1;
     let end = rest.find(|byte: char| !byte.is_ascii_digit())?;
     rest.get(..end)?.parse().ok()
 }

@@ -39,11 +39,18 @@ fn is_bound(index: &Index<'_>, session: &SessionHistory, places: &[Place<'_>]) -
     })
 }
 
+/// Whether transactions are repeated that are lost.
+fn is_repeated(index: &Index<'_>) -> bool {
+    index.facts().settings.iter().any(|setting| setting.repeats)
+}
+
 /// All on one connection, but for a statement that begins it: until it was answered, it may have
 /// been tried elsewhere.
 fn on_one_link(index: &Index<'_>, places: &[Place<'_>], found: &mut Vec<Violation>) {
     let mut links: Vec<LinkId> = Vec::new();
     let mut has_left = false;
+    // Where all that ran of it has run. It may have been tried elsewhere, if it may be repeated.
+    let mut common: Option<Vec<LinkId>> = None;
     // What moves on is for another server, perhaps; it may have failed there.
     for place in places.iter().take_while(|place| !place.said.moves_on) {
         // Of a text that is said again, an earlier one's run may come late: it does not say where
@@ -56,6 +63,11 @@ fn on_one_link(index: &Index<'_>, places: &[Place<'_>], found: &mut Vec<Violatio
         let Some(ran) = index.runs(place).next_back() else {
             continue;
         };
+        let here: Vec<LinkId> = index.runs(place).map(|ran| ran.link).collect();
+        common = match common {
+            None => Some(here),
+            Some(known) => Some(known.into_iter().filter(|link| here.contains(link)).collect()),
+        };
         let is_elsewhere = !links.is_empty() && !links.contains(&ran.link);
         if is_elsewhere && place.said.leaves_reader && !std::mem::replace(&mut has_left, true) {
             links = index.runs(place).map(|ran| ran.link).collect();
@@ -65,6 +77,7 @@ fn on_one_link(index: &Index<'_>, places: &[Place<'_>], found: &mut Vec<Violatio
             // Where it was tried first it may have run late.
             [] => links.extend(index.runs(place).map(|ran| ran.link)),
             known if known.contains(&ran.link) => links = vec![ran.link],
+            _ if is_repeated(index) && common.as_ref().is_some_and(|it| !it.is_empty()) => {}
             _ => {
                 let evidence = format!("it was on {links:?}, and it ran on {:?}", ran.link);
                 found.push(place.breach(Breach::TransactionScattered, ran.at_us, evidence));

@@ -65,7 +65,7 @@ fn in_store_once(index: &Index<'_>, copied: &HashSet<Tag>, found: &mut Vec<Viola
 
 /// Only certain reads run more than once, and no more often than they may be tried.
 fn ran_once(index: &Index<'_>, place: &Place<'_>, found: &mut Vec<Violation>) {
-    let times = index.ran_at(place.said.tag).len();
+    let times = times(index, place);
     if times > 1 && place.said.access != Access::Read {
         let runs: Vec<_> = index.ran(place.said.tag).collect();
         let evidence = format!("ran {times} times: {runs:?}");
@@ -83,10 +83,24 @@ fn ran_once(index: &Index<'_>, place: &Place<'_>, found: &mut Vec<Violation>) {
         let evidence = format!("a read ran {times} times, and {times_max} are allowed");
         found.push(place.breach(Breach::TriedTooOften, at_us, evidence));
     }
-    if is_unsent(place) && times > 0 {
+    if is_unsent(place) && index.ran_at(place.said.tag).len() > 0 {
         let evidence = "a server ran what the client was told is not sent".to_owned();
         found.push(place.breach(Breach::WriteUncalledFor, at_us, evidence));
     }
+}
+
+/// How often a statement was carried out. Of a transaction that may be repeated, what was rolled back
+/// with its connection does not count, and what changes nothing counts once for each connection.
+fn times(index: &Index<'_>, place: &Place<'_>) -> usize {
+    let repeats = index.facts().settings.iter().any(|setting| setting.repeats);
+    if !repeats || place.said.unit.is_none() {
+        return index.ran_at(place.said.tag).len();
+    }
+    let ran: Vec<&Execution> = index.ran(place.said.tag).collect();
+    let is_there =
+        |ran: &&&Execution| matches!(ran.effect, Effect::Committed | Effect::Lost | Effect::Open);
+    let on_one = ran.iter().map(|one| ran.iter().filter(|it| it.link == one.link).count());
+    on_one.max().unwrap_or_default().max(ran.iter().filter(is_there).count())
 }
 
 /// Whether a copy ran where nothing has to do with where its statement ran, for all that the proxy

@@ -13,6 +13,10 @@ pub enum Act {
     SetState(u32, HostId, ServerState),
     /// Looks at the statistics.
     Report,
+    /// Whoever follows servers says that all of them show all that was written until now.
+    Follow,
+    /// Holds what is new in a hostgroup for so many milliseconds.
+    Pause(u32, u64),
     /// Forgets stored answers (`PROXYSQL FLUSH QUERY CACHE`), for all proxies.
     Flush,
     /// What this proxy alone has stored is gone, as if it were another one.
@@ -30,6 +34,8 @@ impl Act {
             Self::Publish(_) => "publish",
             Self::SetState(..) => "set_state",
             Self::Report => "report",
+            Self::Follow => "follow",
+            Self::Pause(..) => "pause",
             Self::Flush => "flush",
             Self::Forget => "forget",
             Self::Stop(_) => "stop",

@@ -275,6 +275,7 @@ impl ConfigSpec {
             users: self.users.iter().map(user).collect(),
             rules: self.rules.iter().map(rule).collect(),
             retries_max: u32::try_from(self.setting("query_retries_on_failure")).unwrap_or(1),
+            repeats: self.words.get("transaction_replay").is_some_and(|word| word == "true"),
             query_timeout_us: self.setting("default_query_timeout") * 1_000,
             queue_wait_max_us: self.setting("connect_timeout_server_max") * 1_000,
             wait_timeout_us: self.setting("wait_timeout") * 1_000,

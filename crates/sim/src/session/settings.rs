@@ -66,6 +66,7 @@ impl ModelSession {
                 self.found_rows = 1;
             }
             Setting::LastInsertIdAsItIs => self.set_last_insert_id(self.last_insert_id),
+            Setting::Mark(_) => self.trackers.state(),
             Setting::Tracker(name, value) => {
                 if !self.trackers.configure(name, value) {
                     let text = format!("Unknown system variable 'session_track_{name}'");

@@ -426,6 +426,9 @@ pub enum Setting {
     LastInsertIdAsItIsOfTable,
     /// A session tracker, by its name behind `session_track_`: the proxy's.
     Tracker(String, String),
+    /// What its commits are marked with, of which nothing else changes: `server_id` or `gtid_next`,
+    /// the proxy's.
+    Mark(String),
 }
 
 /// How the scope of a variable is written; all mean the session.

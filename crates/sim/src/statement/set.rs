@@ -77,11 +77,19 @@ fn setting(tokens: &[Token<'_>]) -> Option<Setting> {
     if let Some(tracker) = name.strip_prefix("session_track_") {
         let value = match value {
             [T(text)] => (*text).to_owned(),
+            [W("OWN_GTID")] => "OWN_GTID".to_owned(),
             [N(number)] => number.to_string(),
             [W("DEFAULT")] | [Y("GLOBAL.session_track_gtids")] => "OFF".to_owned(),
             _ => return None,
         };
         return Some(Setting::Tracker(tracker.to_owned(), value));
+    }
+    match (name, value) {
+        ("server_id", [N(id)]) => return Some(Setting::Mark(format!("server_id = {id}"))),
+        ("gtid_next", [T(tag)]) if tag.starts_with("AUTOMATIC:") => {
+            return Some(Setting::Mark(format!("gtid_next = '{tag}'")));
+        }
+        _ => {}
     }
     if let ("last_insert_id", [N(id)]) = (name, value) {
         return Some(Setting::LastInsertId(*id));

@@ -256,6 +256,7 @@ fn put_settings(out: &mut String, settings: &[Setting], flavor: Flavor) {
             Setting::Tracker(name, value) => {
                 put(out, format_args!("@@SESSION.session_track_{name} = '{value}'"));
             }
+            Setting::Mark(mark) => put(out, format_args!("@@SESSION.{mark}")),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Acts of operators and faults of the plan, and the causes of errors that follow from them.
 
-use trunkline_topology::ServerState;
+use trunkline_topology::{HostgroupId, ServerState};
 
 use super::*;
 use crate::{
@@ -27,6 +27,17 @@ impl World<'_> {
             Act::Report => {
                 for worker in 0..self.drivers.len() {
                     self.queue.put(now, Event::Post(worker, Mail::Report));
+                }
+            }
+            Act::Follow => {
+                let snapshot = self.operator.snapshot();
+                let servers = snapshot.servers();
+                servers.for_each(|server| server.health.reached.set_fresh(now / 1_000));
+            }
+            Act::Pause(hostgroup, for_ms) => {
+                for worker in 0..self.drivers.len() {
+                    let mail = Mail::Pause(HostgroupId(*hostgroup), *for_ms);
+                    self.queue.put(now, Event::Post(worker, mail));
                 }
             }
             Act::Flush => self.flush_answers(),
@@ -96,6 +107,8 @@ impl World<'_> {
                 Act::SetState(..)
                 | Act::Publish(_)
                 | Act::Report
+                | Act::Follow
+                | Act::Pause(..)
                 | Act::Flush
                 | Act::Forget
                 | Act::Stop(_)

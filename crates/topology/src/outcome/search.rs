@@ -9,7 +9,8 @@
 //! | ending the thread | there is none of that number | reads the log |
 //! | | it was told to end | tells it again, after a moment |
 //! | | that is not allowed | unknown |
-//! | reading | an untold number | committed |
+//! | reading | an untold number, on a server that waits for replicas | unknown |
+//! | | an untold number | committed |
 //! | | none, and the log is complete | not committed |
 //! | | none, and transactions are still being received | reads it again, after a moment |
 //! | | none, and the log has gaps | unknown |
@@ -52,6 +53,9 @@ pub struct Evidence {
     pub is_complete: bool,
     /// The server replicates: what it has not got yet may come.
     pub receives: bool,
+    /// The server lets no `COMMIT` through before a replica has it: what is in its log may be
+    /// waiting for that.
+    pub awaits_replicas: bool,
 }
 
 /// What has happened.
@@ -164,8 +168,11 @@ impl Search {
     }
 
     fn judge(&mut self, on_new: bool, evidence: Evidence) -> Step {
-        let Evidence { reading, is_complete, receives } = evidence;
+        let Evidence { reading, is_complete, receives, awaits_replicas } = evidence;
         match reading {
+            Reading::Untold if !on_new && awaits_replicas => {
+                self.over(Outcome::Unknown(Unknown::Unacknowledged))
+            }
             Reading::Untold => self.over(Outcome::Committed),
             Reading::AllTold | Reading::Behind if on_new && receives => self.read(true, true),
             Reading::AllTold if is_complete => self.over(Outcome::NotCommitted),
@@ -194,8 +201,12 @@ impl Search {
 mod tests {
     use super::*;
 
-    const SAID: Evidence =
-        Evidence { reading: Reading::AllTold, is_complete: true, receives: false };
+    const SAID: Evidence = Evidence {
+        reading: Reading::AllTold,
+        is_complete: true,
+        receives: false,
+        awaits_replicas: false,
+    };
 
     /// The last step behind these inputs.
     fn last(inputs: &[Input]) -> Step {
@@ -217,6 +228,11 @@ mod tests {
         for (evidence, expected) in [
             (SAID, Outcome::NotCommitted),
             (Evidence { reading: Reading::Untold, ..SAID }, Outcome::Committed),
+            (
+                Evidence { reading: Reading::Untold, awaits_replicas: true, ..SAID },
+                Outcome::Unknown(Unknown::Unacknowledged),
+            ),
+            (Evidence { awaits_replicas: true, ..SAID }, Outcome::NotCommitted),
             (Evidence { is_complete: false, ..SAID }, Outcome::Unknown(Unknown::NotLogged)),
             (Evidence { reading: Reading::Behind, ..SAID }, Outcome::Unknown(Unknown::History)),
         ] {

@@ -3,6 +3,7 @@
 use trunkline_pool::ConnId;
 use trunkline_protocol::error::{ClientError, ErrorKind};
 use trunkline_session::tracker::PinReason;
+use trunkline_sql::analysis::StatementKind;
 
 use crate::{
     clients::client::{Awaits, Client, Lease, Purpose, Stage, Statement},
@@ -65,6 +66,8 @@ impl Exchange {
     ) {
         statement.deadline_ms = match statement.target.directives.timeout_ms {
             0 => 0,
+            // Ending it could end its wait for a replica, and be answered with OK all the same.
+            _ if is_commit(&statement) => 0,
             ms => self.core.env.now.ms() + ms,
         };
         let is_run = matches!(statement.command.purpose, Purpose::Query | Purpose::Execute);
@@ -162,6 +165,13 @@ impl Exchange {
             self.close_client(client);
         }
     }
+}
+
+/// Whether it is a `COMMIT` and nothing else.
+fn is_commit(statement: &Statement) -> bool {
+    statement.meaning.known.as_ref().is_some_and(|known| {
+        known.analysis.kind == StatementKind::Commit && known.analysis.statements == 1
+    })
 }
 
 impl Core {

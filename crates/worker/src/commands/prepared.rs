@@ -37,6 +37,16 @@ pub(crate) enum Run {
     Bulk,
 }
 
+impl Run {
+    /// What servers call it in errors.
+    fn function(self) -> &'static str {
+        match self {
+            Self::Once => "mysqld_stmt_execute",
+            Self::Bulk => "mysqld_stmt_bulk_execute",
+        }
+    }
+}
+
 /// The code of `COM_STMT_BULK_EXECUTE`.
 const BULK_EXECUTE: u8 = 0xFA;
 
@@ -260,16 +270,14 @@ impl Commands {
         stmt_id: u32,
         run: Run,
     ) {
-        let function = match run {
-            Run::Once => "mysqld_stmt_execute",
-            Run::Bulk => "mysqld_stmt_bulk_execute",
-        };
         if run == Run::Bulk && !client.has_capability(Capabilities::STMT_BULK_OPERATIONS) {
             let text = "This command is not supported in the prepared statement protocol yet";
             return self.exchange.core.answer_error(client, ErrorKind::NotPreparable.says(text));
         }
         let is_last = stmt_id == LAST_STMT_ID;
-        let Some(stmt_id) = self.exchange.core.resolve(client, stmt_id, function) else { return };
+        let Some(stmt_id) = self.exchange.core.resolve(client, stmt_id, run.function()) else {
+            return;
+        };
         self.exchange.core.close_cursor(client, stmt_id, None);
         let Some(stmt) = client.stmts_mut().and_then(|stmts| stmts.get_mut(stmt_id)) else {
             return;
@@ -285,13 +293,7 @@ impl Commands {
         }
         let plain = match read_parameters(client, stmt_id, is_last, run, payload) {
             Ok(plain) => plain,
-            Err(Unreadable::Attributes(error)) => {
-                return self.exchange.core.refuse_execution(client, error);
-            }
-            Err(Unreadable::WithoutTypes) => {
-                let error = ErrorKind::MalformedPacket.says("Malformed communication packet");
-                return self.exchange.core.answer_error(client, error);
-            }
+            Err(unreadable) => return self.exchange.core.refuse_unreadable(client, unreadable),
         };
         let known = self.exchange.known_now(client, stmt_id, &entry);
         if !known.is_ordinary && ends_others(&known) {
@@ -372,6 +374,16 @@ impl Core {
             prepared.get(stmt_id).is_some_and(|stmt| stmt.read_as.is_none())
                 && reading.is_that_of(entry, state, &mut self.servers.states)
         })
+    }
+
+    fn refuse_unreadable(&mut self, client: &mut Client, unreadable: Unreadable) {
+        match unreadable {
+            Unreadable::Attributes(error) => self.refuse_execution(client, error),
+            Unreadable::WithoutTypes => {
+                let error = ErrorKind::MalformedPacket.says("Malformed communication packet");
+                self.answer_error(client, error);
+            }
+        }
     }
 
     fn refuse_execution(&mut self, client: &mut Client, error: ExecutionError) {

@@ -76,12 +76,7 @@ impl Exchange {
             statement.observe_pace(service_us, is_good);
         }
         let took_us = self.core.env.now.us.saturating_sub(statement.sent.sent_us);
-        if statement.beside.fill.is_some() {
-            self.core.finish_fill(conn, &mut statement, &outcome, was_run);
-        }
-        if statement.beside.mirrored.is_some() {
-            self.finish_half(conn, &mut statement, &outcome);
-        }
+        self.finish_copies(conn, &mut statement, &outcome, was_run);
         if is_shared {
             keep_warnings_of_shared(client, conn, &statement, &outcome);
         }
@@ -102,6 +97,23 @@ impl Exchange {
         match is_over {
             true => self.end_client(client, Some(conn)),
             false => self.after_statement(client, Some(conn)),
+        }
+    }
+
+    /// The answer has been copied for the cache, or to be compared.
+    #[inline]
+    fn finish_copies(
+        &mut self,
+        conn: &Conn,
+        statement: &mut Statement,
+        outcome: &Outcome,
+        was_run: bool,
+    ) {
+        if statement.beside.fill.is_some() {
+            self.core.finish_fill(conn, statement, outcome, was_run);
+        }
+        if statement.beside.mirrored.is_some() {
+            self.finish_half(conn, statement, outcome);
         }
     }
 

@@ -194,6 +194,7 @@ impl Core {
             Unknown::NotLogged => &mut counters.commit_outcomes_unlogged,
             Unknown::History => &mut counters.commit_outcomes_history,
             Unknown::Time => &mut counters.commit_outcomes_time,
+            Unknown::Unacknowledged => &mut counters.commit_outcomes_unacknowledged,
             Unknown::Busy => &mut counters.commit_outcomes_busy,
         } += 1;
     }

@@ -12,13 +12,14 @@ use trunkline_pool::{AccountId, ConnId, ConnState, SlotId};
 use trunkline_protocol::{
     packet::{
         greeting::Flavor,
+        status,
         track::{Change, Changes},
     },
     response::{Outcome, Relay, ResponseShape, ServerError},
 };
 use trunkline_session::tracker::{PinReason, SessionState, runs_unseen_code};
 use trunkline_sql::{
-    analysis::{Analysis, StatementKind, TransactionEffect},
+    analysis::{Analysis, TransactionEffect},
     recall::Gtid,
 };
 use trunkline_topology::{
@@ -274,6 +275,11 @@ impl Core {
         if let Some((domain, server, sequence)) = last {
             is_own &= mark.tell_last(domain, server, sequence);
         }
+        let stays = is_in_transaction(outcome) && keeps_rows(statement);
+        if has_run && stays && !statement.meaning.is_read {
+            // Its transaction may be logged once more, whatever becomes of it.
+            mark.doubt();
+        }
         if !is_own {
             // It is not what the server numbers by.
             mark.doubt();
@@ -323,30 +329,28 @@ fn may_commit_more(statement: &Statement) -> bool {
     !statement.meaning.known.as_ref().is_some_and(|known| is_one(&known.analysis))
 }
 
+/// Whether a table without transactions may keep what a statement wrote, whatever becomes of its
+/// transaction. MariaDB logs a transaction that is rolled back under its number where that was so.
+fn keeps_rows(statement: &Statement) -> bool {
+    statement.meaning.proof.hidden.has(Hidden::STAYS_WRITTEN)
+        || statement.meaning.proof == Proof::NOTHING
+}
+
+fn is_in_transaction(outcome: &Outcome) -> bool {
+    outcome.status.is_some_and(|flags| flags & status::IN_TRANS != 0)
+}
+
 /// Whether a statement that has failed may have committed something all the same.
 fn may_have_committed(session: &Session, conn: ConnId, statement: &Statement) -> bool {
-    use StatementKind as Kind;
     if statement.meaning.is_read {
         return false;
     }
     let Some(known) = statement.meaning.known.as_ref() else { return true };
     let analysis = &known.analysis;
-    let is_plain = analysis.statements == 1
-        && analysis.is_complete
-        && !analysis.is_cut
+    let is_plain = analysis.is_one_whole_statement()
         && analysis.transaction == TransactionEffect::None
-        && matches!(
-            analysis.kind,
-            Kind::Select
-                | Kind::SelectForUpdate
-                | Kind::Insert
-                | Kind::Update
-                | Kind::Delete
-                | Kind::Replace
-        );
-    // A table without transactions keeps what was written before the error.
-    let keeps = statement.meaning.proof.hidden.has(Hidden::STAYS_WRITTEN)
-        || statement.meaning.proof == Proof::NOTHING;
+        && analysis.kind.handles_rows();
+    let keeps = keeps_rows(statement);
     let is_in = session.leases.iter().any(|lease| lease.conn == conn && lease.is_in_trans);
     // What a transaction did before is committed by what ends it only.
     !is_plain || keeps && !is_in

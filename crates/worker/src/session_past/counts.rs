@@ -79,6 +79,7 @@ impl FoundRows {
     }
 
     /// By what a statement is. `digest_text` is `None` when it is not the whole text.
+    // long: one row for each kind of statement.
     pub(crate) fn of(analysis: &Analysis, digest_text: Option<&[u8]>) -> Self {
         use StatementKind as Kind;
         let says = |words: &[&[u8]]| digest_text.is_none_or(|text| has_word(text, words));
@@ -94,6 +95,8 @@ impl FoundRows {
             }
             // On MariaDB 0 without a table, and what was put there with one.
             Kind::Select if says(&[b"INTO"]) && !says(&[b"FROM"]) => Self::Counted,
+            // The rows that were left out before those of the answer are counted as well.
+            Kind::Select | Kind::SelectForUpdate if skips_rows(digest_text) => Self::Counted,
             // MariaDB counts what is beyond the limit of all, where it comes by it.
             Kind::Select if says(&COMBINES) && says(&LIMITS) => Self::AnswerOnMySql,
             Kind::Select | Kind::SelectForUpdate | Kind::Describe | Kind::ShowTableStatus => {
@@ -105,7 +108,7 @@ impl FoundRows {
             // `ANALYZE` runs what it explains.
             Kind::Explain if says(&[b"ANALYZE"]) => Self::Untold,
             // MariaDB runs what is selected from: a subquery, or what a view hides.
-            Kind::Explain => Self::StaysOnMySql,
+            Kind::Explain => Self::Untold,
             Kind::Set if !analysis.set_for_statement.is_empty() => {
                 match digest_text.is_some_and(sets_for_select) {
                     true => Self::Answer,
@@ -132,7 +135,10 @@ impl FoundRows {
                 }
             }
             Kind::Unknown if digest_text.is_some_and(|text| has_first_of(text, &ANSWERS)) => {
-                Self::Answer
+                match skips_rows(digest_text) {
+                    true => Self::Counted,
+                    false => Self::AnswerOnMySql,
+                }
             }
             Kind::Unknown
                 if digest_text.is_some_and(|text| has_first_of(text, &SELECTS_NOTHING)) =>
@@ -229,13 +235,21 @@ const COMBINES: [&[u8]; 4] = [b"UNION", b"EXCEPT", b"INTERSECT", b"MINUS"];
 /// What leaves rows out of an answer.
 const LIMITS: [&[u8]; 2] = [b"LIMIT", b"FETCH"];
 
+/// Whether rows may be left out before those of the answer: `LIMIT ?,?`, `OFFSET`.
+fn skips_rows(digest_text: Option<&[u8]>) -> bool {
+    digest_text.is_none_or(|text| {
+        let limit = text.windows(5).position(|part| part.eq_ignore_ascii_case(b"LIMIT"));
+        let behind = limit.and_then(|at| text.get(at..)).unwrap_or_default();
+        has_word(text, &[b"OFFSET"]) || behind.contains(&b',')
+    })
+}
+
 /// Statements that answer with the rows that they find.
 const ANSWERS: [&[u8]; 2] = [b"TABLE", b"VALUES"];
 
 /// Statements that select nothing, nor do what is in them.
-const SELECTS_NOTHING: [&[u8]; 12] = [
+const SELECTS_NOTHING: [&[u8]; 11] = [
     b"ALTER",
-    b"CHECK",
     b"CHECKSUM",
     b"CREATE",
     b"DROP",
@@ -545,6 +559,12 @@ mod tests {
         }
         assert_eq!(of("SELECT 1 UNION SELECT 2 LIMIT 1"), FoundRows::AnswerOnMySql);
         assert_eq!(of("SELECT 1 UNION SELECT 2"), FoundRows::Answer);
+        for text in
+            ["SELECT a FROM t LIMIT ?,?", "SELECT a FROM t LIMIT ? OFFSET ?", "TABLE t LIMIT ?,?"]
+        {
+            assert_eq!(of(text), FoundRows::Counted, "{text}");
+        }
+        assert_eq!(of("SELECT a, b FROM t LIMIT ?"), FoundRows::Answer);
         for text in ["INSERT INTO t VALUES (1)", "SET @x = 1", "SHOW CREATE TABLE t", "COMMIT"] {
             assert_eq!(of(text), FoundRows::Stays, "{text}");
         }
@@ -557,8 +577,8 @@ mod tests {
         }
         assert_eq!(of("SET @x = (SELECT 1)"), FoundRows::Untold);
         assert_eq!(of("CREATE TABLE t SELECT 1"), FoundRows::StaysOnMySql);
-        assert_eq!(of("EXPLAIN SELECT * FROM (SELECT 1) AS t"), FoundRows::StaysOnMySql);
-        assert_eq!(of("VALUES ROW(1), ROW(2)"), FoundRows::Answer);
+        assert_eq!(of("EXPLAIN SELECT * FROM (SELECT 1) AS t"), FoundRows::Untold);
+        assert_eq!(of("VALUES ROW(1), ROW(2)"), FoundRows::AnswerOnMySql);
         assert_eq!(of("SET STATEMENT timestamp = 1 FOR SELECT NOW()"), FoundRows::Answer);
         for text in ["DELETE FROM t WHERE a IN (SELECT 1)", "CALL p()", "SELECT 1; SELECT 2"] {
             assert_eq!(of(text), FoundRows::Untold, "{text}");

@@ -341,7 +341,6 @@ impl Analyses {
         };
         // Effects carry names and values, which a digest leaves out.
         let is_remembered = is_plain && !analysis.depends_on_literals();
-        let pace = Pace::default();
         let gives_values = matches!(analysis.kind, StatementKind::Insert | StatementKind::Replace);
         let whole = (digest.text.len() < self.settings.max_digest_length
             && text.len() <= self.settings.max_query_length
@@ -353,6 +352,8 @@ impl Analyses {
         let may_leave_insert_id = may_leave_insert_id(&analysis, whole);
         let found_rows = FoundRows::of(&analysis, whole);
         let may_fail_half_way = may_fail_half_way(&analysis, whole);
+        let is_for_proxy =
+            asks_for_token(&analysis, digest.text) || asks_for_token(&analysis, text);
         let (digest_hash, digest_text) = (digest.hash, Box::from(digest.text));
         let executed = match self.judges && !is_plain {
             true => self.digester.executed(text, &self.settings, modes),
@@ -365,9 +366,7 @@ impl Analyses {
             edition: self.edition,
             reading,
             structure: exact.map(|exact| exact.text.into()),
-            is_ordinary: is_ordinary(&analysis)
-                && !asks_for_token(&analysis, text)
-                && !asks_for_token(&analysis, digest.text),
+            is_ordinary: is_ordinary(&analysis) && !is_for_proxy,
             may_leave_insert_id,
             looks_at_nothing: looks_at_nothing(&analysis, may_leave_insert_id, found_rows),
             nameless: prove_nameless(&analysis),
@@ -376,7 +375,7 @@ impl Analyses {
             found_rows,
             analysis,
             computes_values,
-            pace,
+            pace: Pace::default(),
             hints: (!hints.is_empty()).then(|| Box::new(hints)),
         });
         if is_remembered {
