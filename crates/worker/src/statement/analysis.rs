@@ -352,8 +352,7 @@ impl Analyses {
         let may_leave_insert_id = may_leave_insert_id(&analysis, whole);
         let found_rows = FoundRows::of(&analysis, whole);
         let may_fail_half_way = may_fail_half_way(&analysis, whole);
-        let is_for_proxy =
-            asks_for_token(&analysis, digest.text) || asks_for_token(&analysis, text);
+        let is_ordinary = is_ordinary(&analysis, [digest.text, text]);
         let (digest_hash, digest_text) = (digest.hash, Box::from(digest.text));
         let executed = match self.judges && !is_plain {
             true => self.digester.executed(text, &self.settings, modes),
@@ -366,7 +365,7 @@ impl Analyses {
             edition: self.edition,
             reading,
             structure: exact.map(|exact| exact.text.into()),
-            is_ordinary: is_ordinary(&analysis) && !is_for_proxy,
+            is_ordinary,
             may_leave_insert_id,
             looks_at_nothing: looks_at_nothing(&analysis, may_leave_insert_id, found_rows),
             nameless: prove_nameless(&analysis),
@@ -428,8 +427,9 @@ fn ends_strings_alike(text: &[u8], has_double_quotes: bool, modes: &Modes) -> bo
 
 /// Whether a statement is certainly for a server: no `KILL`, no question to the proxy, no file of
 /// its client's, nothing that is not understood.
-fn is_ordinary(analysis: &Analysis) -> bool {
+fn is_ordinary(analysis: &Analysis, texts: [&[u8]; 2]) -> bool {
     analysis.is_without_effects()
+        && !texts.iter().any(|text| asks_for_token(analysis, text))
         && !matches!(analysis.kind, StatementKind::Explain | StatementKind::Unknown)
 }
 
