@@ -1,12 +1,12 @@
 //! Tokens that applications carry from one session to another: what a session has written, as a
 //! text.
 //!
-//! | part | |
+//! | part | hostgroups, and the numbers of transactions |
 //! |---|---|
 //! | `t1` | this form |
 //! | `.10` | what was written in hostgroup 10; `.x`: wherever that was |
-//! | `,3e11fa47-71ca-11e1-9e33-c80aa9429562:blue:5-7` | transactions 5 to 7 of a server, here with a tag |
-//! | `,0:4-9` | transactions 4 to 9 of a domain |
+//! | `,3e11fa47-71ca-11e1-9e33-c80aa9429562:blue:5-7` | 5 to 7 of a server, with a tag |
+//! | `,0:4-9` | 4 to 9 of a domain |
 //! | `,writer` | nobody but the writer is known to have all |
 //!
 //! Such as `t1.10,0:4-9`. A read needs the last transaction of each; where a server has gaps, all
