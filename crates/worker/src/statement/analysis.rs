@@ -334,11 +334,7 @@ impl Analyses {
         }
         let modes = &modes;
         let analysis = analyse_knowing(text, modes, &self.routines);
-        // A clean text has no comments.
-        let hints = match digest.is_clean {
-            true => Hints::default(),
-            false => Hints::find(text, digest.first_comment, modes),
-        };
+        let hints = hints_of(&digest, text, modes);
         // Effects carry names and values, which a digest leaves out.
         let is_remembered = is_plain && !analysis.depends_on_literals();
         let gives_values = matches!(analysis.kind, StatementKind::Insert | StatementKind::Replace);
@@ -381,6 +377,14 @@ impl Analyses {
             self.remembered.insert(key, &known);
         }
         known
+    }
+}
+
+/// What the comments of a text ask for: a clean one has none.
+fn hints_of(digest: &Digest<'_>, text: &[u8], modes: &Modes) -> Hints {
+    match digest.is_clean {
+        true => Hints::default(),
+        false => Hints::find(text, digest.first_comment, modes),
     }
 }
 
