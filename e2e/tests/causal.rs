@@ -175,6 +175,47 @@ fn given_transactions(replication: &Replication) -> Result<()> {
     Ok(())
 }
 
+/// What a session has written another one reads that gives its token, through another proxy too.
+fn carried_tokens(replication: &Replication) -> Result<()> {
+    let flavour = replication.primary().flavour();
+    let settings = "causal_reads = \"session\"\ncausal_wait_ms = 3000";
+    let (first, second) = (proxy(replication, settings)?, proxy(replication, settings)?);
+    wait_followed(&first)?;
+    wait_followed(&second)?;
+    let mut writer = client(&first, "")?;
+    ensure!(text(&mut writer, "show causal token;")? == "t1");
+    let mut readers = [client(&first, "")?, client(&second, "")?];
+    for round in 0..20 {
+        writer.sql(&format!("UPDATE mark.note SET text = 'carried {round}' WHERE id = 1"))?;
+        let token = text(&mut writer, "SHOW CAUSAL TOKEN")?;
+        let read = format!(
+            "/* trunkline_token={token} */ SELECT CONCAT(note.text, ' ', server.name) \
+             FROM mark.note, mark.server WHERE note.id = 1"
+        );
+        for reader in &mut readers {
+            let found = text(reader, &read)?;
+            let is_seen = found.starts_with(&format!("carried {round} replica"));
+            ensure!(is_seen, "{flavour:?}: {found} with {token}");
+        }
+    }
+    // Whoever only the writer is known to answer, says so.
+    fails(&mut writer, "INSERT INTO mark.note (id, text) VALUES (1, 'twice')", 1062)?;
+    let token = text(&mut writer, "SHOW CAUSAL TOKEN")?;
+    ensure!(token.ends_with(",writer"), "{flavour:?}: {token}");
+    let read = format!("/* trunkline_token={token} */ SELECT name FROM mark.server");
+    for reader in &mut readers {
+        ensure!(text(reader, &read)? == "primary", "{flavour:?}");
+    }
+    for wrong in ["0-1-5", "t1.10,77:4-5"] {
+        let read = format!("/* trunkline_token={wrong} */ SELECT name FROM mark.server");
+        fails(&mut readers[0], &read, 1148)?;
+    }
+    let off = proxy(replication, "")?;
+    let refused = fails(&mut client(&off, "")?, "SHOW CAUSAL TOKEN", 1148)?;
+    ensure!(refused.contains("causal_reads is off everywhere"), "{refused}");
+    Ok(())
+}
+
 /// What others have written is seen in wider scopes, and nothing that is older than a bound.
 fn wide_scopes(replication: &Replication) -> Result<()> {
     let flavour = replication.primary().flavour();
@@ -217,7 +258,8 @@ fn wide_scopes(replication: &Replication) -> Result<()> {
     }
     ensure!(on_replicas > 20, "{flavour:?}: {on_replicas} reads on replicas");
     drop((writer, reader, causal));
-    given_transactions(replication)
+    given_transactions(replication)?;
+    carried_tokens(replication)
 }
 
 #[test]

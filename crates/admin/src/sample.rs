@@ -218,6 +218,9 @@ pub fn topology() -> Topology {
         writable: Some(false),
         source: Some("10.0.0.1:3306".to_owned()),
         lag_sec: Some(2),
+        missing: Some(12),
+        behind_us: Some(340_900),
+        gtid: "0-1-77".to_owned(),
         warnings: vec!["report_host is not set".to_owned()],
         ..writer.clone()
     };

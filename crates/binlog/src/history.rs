@@ -14,13 +14,30 @@ pub struct History {
     base: Executed,
     /// What is there behind the last one.
     reached: Executed,
-    changes: VecDeque<Arc<Change>>,
+    changes: VecDeque<Kept>,
     /// The number of the first one that is kept: each has one, which it keeps.
     first: u64,
     /// Bytes of all, about.
     len: usize,
     count_max: usize,
     len_max: usize,
+}
+
+/// A change that is kept.
+#[derive(Debug)]
+struct Kept {
+    change: Arc<Change>,
+    /// When it came.
+    came_us: u64,
+}
+
+/// What a server lacks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Lacks {
+    /// How many transactions, of those that are kept.
+    pub transactions: u64,
+    /// When the first of them came; `None` when nothing is lacking.
+    pub since_us: Option<u64>,
 }
 
 impl History {
@@ -40,17 +57,17 @@ impl History {
         self.base = base;
     }
 
-    /// Adds the next change.
-    pub fn push(&mut self, change: Change) -> Arc<Change> {
+    /// Adds the next change, which came at this time.
+    pub fn push(&mut self, change: Change, came_us: u64) -> Arc<Change> {
         let change = Arc::new(change);
         self.reached.add(&change.gtid);
         self.len = self.len.saturating_add(len(&change));
-        self.changes.push_back(Arc::clone(&change));
+        self.changes.push_back(Kept { change: Arc::clone(&change), came_us });
         while self.changes.len() > self.count_max || self.len > self.len_max {
             let Some(gone) = self.changes.pop_front() else { break };
-            self.len -= len(&gone);
+            self.len -= len(&gone.change);
             self.first += 1;
-            self.base.add(&gone.gtid);
+            self.base.add(&gone.change.gtid);
         }
         change
     }
@@ -74,7 +91,23 @@ impl History {
     /// more.
     pub fn from(&self, number: u64, count_max: usize) -> Option<Vec<Arc<Change>>> {
         let skip = usize::try_from(number.checked_sub(self.first)?).ok()?;
-        Some(self.changes.iter().skip(skip).take(count_max).cloned().collect())
+        let kept = self.changes.iter().skip(skip).take(count_max);
+        Some(kept.map(|it| Arc::clone(&it.change)).collect())
+    }
+
+    /// What a server lacks that has these transactions; `None` for another family's.
+    pub fn lacks(&self, has: &Executed) -> Option<Lacks> {
+        if has.family() != self.reached.family() {
+            return None;
+        }
+        let mut lacks = Lacks::default();
+        if !has.covers(&self.reached) {
+            for kept in self.changes.iter().filter(|kept| !has.has(&kept.change.gtid)) {
+                lacks.transactions += 1;
+                lacks.since_us.get_or_insert(kept.came_us);
+            }
+        }
+        Some(lacks)
     }
 
     /// The number of the first change that is kept, when all that lacks behind `from` is kept.
@@ -114,7 +147,7 @@ mod tests {
     fn the_last_changes_are_kept_and_numbers_go_on() {
         let mut history = History::new(position("0-1-10"), 3, 1 << 20);
         for number in 11..=15 {
-            history.push(change(number));
+            history.push(change(number), number * 10);
         }
         assert_eq!((history.base(), history.reached()), (&position("0-1-12"), &position("0-1-15")));
         assert_eq!(history.next(), 5);
@@ -125,6 +158,13 @@ mod tests {
         assert_eq!(history.after(&position("0-1-12")), Some(2));
         assert_eq!(history.after(&position("0-1-11")), None);
         assert_eq!(history.after(&position("")), None);
+        let lacks = |has: &str| history.lacks(&position(has));
+        let some = |transactions, since| Some(Lacks { transactions, since_us: Some(since) });
+        assert_eq!(lacks("0-1-13"), some(2, 140));
+        assert_eq!(lacks("0-1-7"), some(3, 130));
+        assert_eq!(lacks("0-1-15"), Some(Lacks::default()));
+        let other = Executed::parse(Family::MySql, "").expect("a set");
+        assert_eq!(history.lacks(&other), None);
         history.begin_anew(position("0-1-99"));
         assert_eq!((history.next(), numbers(&history, 5)), (5, Some(vec![])));
         assert_eq!(numbers(&history, 4), None);
@@ -134,7 +174,7 @@ mod tests {
     #[test]
     fn bytes_are_bounded() {
         let mut history = History::new(position(""), 1_000, 5 * CHANGE_LEN);
-        (1..=9).for_each(|number| _ = history.push(change(number)));
+        (1..=9).for_each(|number| _ = history.push(change(number), 0));
         assert_eq!(numbers(&history, 4), Some(vec![5, 6]));
         assert_eq!(numbers(&history, 3), None);
     }

@@ -31,7 +31,7 @@ pub use decode::Decoder;
 pub use event::{Event, Gtid, Kind, RowChange};
 pub use executed::{Executed, Family};
 pub use frames::Frames;
-pub use history::History;
+pub use history::{History, Lacks};
 pub use told::{NotTold, Told};
 
 use thiserror::Error;

@@ -90,6 +90,20 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+fn now_us() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(u64::MAX))
+}
+
+/// How far a server is behind the stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Behind {
+    /// Transactions that it lacks, of those that are kept.
+    pub(crate) transactions: u64,
+    /// How long ago the first of them came, µs.
+    pub(crate) age_us: u64,
+}
+
 impl Default for ChangeBoard {
     fn default() -> Self {
         let places = Arc::new(Semaphore::new(FOLLOWERS_MAX));
@@ -101,6 +115,18 @@ impl ChangeBoard {
     /// What is shown of each stream.
     pub fn rows(&self) -> Vec<StreamRow> {
         lock(&self.streams).values().map(|stream| stream.row()).collect()
+    }
+
+    /// How far a server is behind the cluster's stream that has these transactions now; `None`
+    /// while there is no stream.
+    pub(crate) fn behind(&self, cluster: &str, gtid: &str) -> Option<Behind> {
+        let stream = lock(&self.streams).get(cluster).cloned()?;
+        let shown = stream.shown();
+        let history = shown.history.as_ref().filter(|_| shown.server.is_some())?;
+        let has = Executed::parse(history.reached().family(), gtid).ok()?;
+        let lacks = history.lacks(&has)?;
+        let age_us = lacks.since_us.map_or(0, |since_us| now_us().saturating_sub(since_us));
+        Some(Behind { transactions: lacks.transactions, age_us })
     }
 
     /// Tells what changes from now on, or all behind `from`: a GTID set or a position. Without a
@@ -234,7 +260,7 @@ impl Stream {
         let mut shown = self.shown();
         shown.server = None;
         let why = match outcome {
-            Ok(()) => "another server writes".to_owned(),
+            Ok(()) => format!("{address} is not the writer any more"),
             Err(Failed::Lost(why)) => format!("{address}: {why}"),
             Err(Failed::Gap(why)) => {
                 shown.gaps += 1;
@@ -247,7 +273,7 @@ impl Stream {
         why
     }
 
-    /// Ends without an error when another server writes.
+    /// Ends without an error when the server is not the writer any more.
     async fn follow(
         &self,
         server: &Arc<Server>,
@@ -296,14 +322,13 @@ impl Stream {
         if changes.len() == 0 {
             return;
         }
-        let now_us = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |it| it.as_micros());
-        let now_us = u64::try_from(now_us).unwrap_or(u64::MAX);
+        let now_us = now_us();
         let mut shown = self.shown();
         for change in changes {
             shown.transactions += 1;
             shown.lag_us = now_us.saturating_sub(change.at_us);
             if let Some(history) = &mut shown.history {
-                history.push(change);
+                history.push(change, now_us);
             }
         }
         drop(shown);

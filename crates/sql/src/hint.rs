@@ -29,6 +29,8 @@ pub struct Hints {
     pub min_epoch_ms: Option<u64>,
     /// `min_gtid`, as written.
     pub min_gtid: Option<Vec<u8>>,
+    /// `trunkline_token`, as written.
+    pub token: Option<Vec<u8>>,
     /// `causal_reads`, as written.
     pub causal_reads: Option<Vec<u8>>,
     /// `create_new_connection=1`.
@@ -85,7 +87,10 @@ impl Hints {
 
     /// Whether it says what a read on a replica has to see.
     pub fn is_causal(&self) -> bool {
-        self.min_gtid.is_some() || self.max_lag_ms.is_some() || self.causal_reads.is_some()
+        self.min_gtid.is_some()
+            || self.token.is_some()
+            || self.max_lag_ms.is_some()
+            || self.causal_reads.is_some()
     }
 
     fn set(&mut self, key: &[u8], value: &[u8]) {
@@ -108,6 +113,10 @@ impl Hints {
             }
             b"min_gtid" if !value.is_empty() => {
                 self.min_gtid = Some(value.to_vec());
+                return;
+            }
+            b"trunkline_token" if !value.is_empty() => {
+                self.token = Some(value.to_vec());
                 return;
             }
             b"causal_reads" if !value.is_empty() => {
@@ -197,6 +206,9 @@ mod tests {
         let hints = Hints::parse(b"causal_reads=user;x=1");
         assert_eq!(hints.causal_reads.as_deref(), Some(&b"user"[..]));
         assert!(hints.is_causal() && !Hints::parse(b"hostgroup=1").is_causal());
+        let hints = Hints::parse(b"trunkline_token=t1.10,0:4-9 ;x=1");
+        assert_eq!(hints.token.as_deref(), Some(&b"t1.10,0:4-9"[..]));
+        assert!(hints.is_causal());
         let hints = Hints::parse(b"min_gtid=aa:1-7;create_new_connection=1;mirror=4;query_delay=9");
         let expected = Hints {
             min_gtid: Some(b"aa:1-7".to_vec()),

@@ -485,6 +485,8 @@ counters! {
             "Statements on the server that ended with an error."
         retried: "trunkline_server_retries_total";
             "Statements taken to another connection because this server did not answer."
+        causal_reads: "trunkline_server_causal_reads_total";
+            "Statements of these that had to see particular transactions (causal reads)."
         bytes_sent: "trunkline_server_sent_bytes_total";
             "Bytes sent to the server."
         bytes_received: "trunkline_server_received_bytes_total";

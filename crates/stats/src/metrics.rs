@@ -200,6 +200,10 @@ metrics! {
         "1 for how well the server can be reached, 0 for the others."
     CLUSTER_SERVER_LAG: Gauge "trunkline_cluster_server_lag_seconds" ["cluster", "server"]
         "How far the server is behind its source, of those that can tell."
+    CLUSTER_SERVER_MISSING: Gauge "trunkline_cluster_server_missing_transactions" ["cluster", "server"]
+        "Transactions of the cluster's binary log (binlog_stream) that the replica lacked when it last answered."
+    CLUSTER_SERVER_BEHIND: Gauge "trunkline_cluster_server_behind_microseconds" ["cluster", "server"]
+        "How long ago the first of these came from the binary log; 0 when none is missing."
     CLUSTER_SERVER_WARNINGS: Gauge "trunkline_cluster_server_warnings" ["cluster", "server"]
         "What an operator should know of the server, as in SHOW TOPOLOGY: how many things."
     BINLOG_STREAM_UP: Gauge "trunkline_binlog_stream_up" ["cluster"]

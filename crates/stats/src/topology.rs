@@ -96,6 +96,11 @@ pub struct MemberRow {
     pub source: Option<String>,
     /// How far behind its source it is, s; `None` when it can't tell.
     pub lag_sec: Option<u64>,
+    /// Transactions of the cluster's stream that it lacked when it last answered; `None` when there
+    /// is none.
+    pub missing: Option<u64>,
+    /// How long ago the first of these came then, µs.
+    pub behind_us: Option<u64>,
     /// Its version.
     pub version: String,
     /// The transactions that it has, in its own notation.

@@ -5,6 +5,7 @@
 
 mod need;
 mod origins;
+mod portable;
 mod reached;
 mod scope;
 mod shared;
@@ -13,6 +14,7 @@ mod written;
 
 pub use need::Need;
 pub use origins::{OriginId, Origins};
+pub use portable::{Carried, TokenError, read_token};
 pub use reached::{Reached, Shown};
 pub use scope::{AGE_MAX_MS, CausalReads};
 pub use shared::{SharedPosition, SharedPositions, Ticket};

@@ -2,6 +2,7 @@
 
 mod anew;
 mod binlog;
+pub(crate) mod causal_token;
 pub(crate) mod command;
 mod internal_session;
 mod names;

@@ -44,6 +44,16 @@ pub(super) fn clusters(out: &mut Exposition<'_>, monitor: &MonitorFigures) {
             out.sample(&labels(cluster, server), lag_sec);
         }
     }
+    if members(clusters).any(|(_, server)| server.missing.is_some()) {
+        out.head(&metrics::CLUSTER_SERVER_MISSING);
+        for (cluster, server) in members(clusters) {
+            server.missing.into_iter().for_each(|it| out.sample(&labels(cluster, server), it));
+        }
+        out.head(&metrics::CLUSTER_SERVER_BEHIND);
+        for (cluster, server) in members(clusters) {
+            server.behind_us.into_iter().for_each(|it| out.sample(&labels(cluster, server), it));
+        }
+    }
     out.head(&metrics::CLUSTER_SERVER_WARNINGS);
     for (cluster, server) in members(clusters) {
         out.sample(&labels(cluster, server), server.warnings.len());

@@ -111,6 +111,8 @@ fn series_have_the_numbers_of_the_report() {
     check(&format!("trunkline_cluster_server_role{{{member},role=\"writer\"}}"), 0.0);
     check(&format!("trunkline_cluster_server_reach{{{member},reach=\"up\"}}"), 1.0);
     check(&format!("trunkline_cluster_server_lag_seconds{{{member}}}"), 2.0);
+    check(&format!("trunkline_cluster_server_missing_transactions{{{member}}}"), 12.0);
+    check(&format!("trunkline_cluster_server_behind_microseconds{{{member}}}"), 340_900.0);
     check(&format!("trunkline_cluster_server_warnings{{{member}}}"), 1.0);
     check("trunkline_binlog_stream_up{cluster=\"shop\"}", 1.0);
     check("trunkline_binlog_transactions_total{cluster=\"shop\"}", 90.0);

@@ -66,6 +66,7 @@ impl AdminService {
             "stats_mirrors",
             "stats_mysql_errors",
             "stats_memory_metrics",
+            "stats_mysql_gtid_executed",
         ];
         if from_report.iter().any(|name| names(name)) {
             let mut report = self.runtime.report(DigestQuery::NONE).await;
@@ -90,6 +91,10 @@ impl AdminService {
             if names("stats_latency") {
                 let digests = self.runtime.digests().await;
                 filled.push(("stats_latency", present::latencies(&report, &digests)));
+            }
+            if names("stats_mysql_gtid_executed") {
+                let rows = present::gtid_executed(&report.process.monitor);
+                filled.push(("stats_mysql_gtid_executed", rows));
             }
             if names("stats_memory_metrics") {
                 filled.push(("stats_memory_metrics", present::memory(&report)));
@@ -329,7 +334,7 @@ fn connection_pool(report: &Report) -> Vec<Vec<Value>> {
             number(row.counters.connect_err),
             number(0),
             number(row.counters.statements),
-            number(0),
+            number(row.counters.causal_reads),
             number(row.counters.bytes_sent),
             number(row.counters.bytes_received),
             number(row.latency.quantile(0.5)),

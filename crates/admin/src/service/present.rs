@@ -8,6 +8,7 @@ use trunkline_stats::{
     Topology,
     checks::{CheckKind, CheckRow},
     hostgroup_shown,
+    topology::MonitorFigures,
 };
 use trunkline_store::Value;
 
@@ -183,6 +184,19 @@ pub(super) fn cluster_servers(topology: &Topology) -> Vec<Vec<Value>> {
                 text(&server.warnings.join("; ")),
             ]
         })
+    });
+    rows.collect()
+}
+
+/// `stats_mysql_gtid_executed`: what members of clusters had when they last answered. `events` are
+/// those of a stream of the server, if there is one.
+pub(super) fn gtid_executed(monitor: &MonitorFigures) -> Vec<Vec<Value>> {
+    let members = monitor.clusters.iter().flat_map(|cluster| &cluster.servers);
+    let rows = members.filter(|it| !it.gtid.is_empty()).map(|member| {
+        let (host, port) = host_and_port(&member.address);
+        let stream = monitor.streams.iter().find(|it| it.server == member.address);
+        let events = stream.map_or(0, |it| it.transactions);
+        vec![text(&host), number(port), text(&member.gtid), number(events)]
     });
     rows.collect()
 }

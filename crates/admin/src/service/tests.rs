@@ -654,6 +654,9 @@ fn every_table_of_statistics_can_be_read() {
     assert_eq!(fixture.done("PAUSE HOSTGROUP 10 FOR 5"), "10 Pause(Some(5s))");
     assert_eq!(fixture.done("RESUME HOSTGROUP 10"), "10 Resume");
     assert_eq!(fixture.rows("SELECT * FROM stats_cluster_events").rows.len(), 1);
+    let executed = "SELECT hostname || ' ' || port || ' ' || gtid_executed || ' ' || events \
+                    FROM stats_mysql_gtid_executed";
+    assert_eq!(fixture.value(executed), text("10.0.0.2 3306 0-1-77 0"));
     assert!(!fixture.rows("SHOW COLLATION").rows.is_empty());
     fixture.rows("HELP");
     fixture.rows("SHOW PROMETHEUS METRICS");

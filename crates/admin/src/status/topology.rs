@@ -58,15 +58,24 @@ fn servers(cluster: &ClusterRow) -> String {
             member.role.clone(),
             member.reach.clone(),
             member.writable.map_or("?", |is| if is { "yes" } else { "no" }).to_owned(),
-            match (&member.source, member.lag_sec) {
-                (None, _) => String::new(),
-                (Some(_), None) => "?".to_owned(),
-                (Some(_), Some(sec)) => format!("{sec} s"),
-            },
+            lag(member),
             member.version.clone(),
         ]);
     }
     table.render(COLUMNS_MAX)
+}
+
+/// How far a replica is behind: by the cluster's stream, with the transactions that it lacks, or
+/// else as it says.
+fn lag(member: &MemberRow) -> String {
+    match (&member.source, member.behind_us, member.missing) {
+        (None, _, _) => String::new(),
+        (Some(_), Some(behind_us), None | Some(0)) => format!("{} ms", behind_us / 1_000),
+        (Some(_), Some(behind_us), Some(missing)) => {
+            format!("{} ms ({missing})", behind_us / 1_000)
+        }
+        (Some(_), None, _) => member.lag_sec.map_or("?".to_owned(), |sec| format!("{sec} s")),
+    }
 }
 
 /// Members, each behind its source, with their depth in the tree.
@@ -168,6 +177,18 @@ a:3306      writer  up     yes            10.11
 1 min 0 s  new_master  a:3306  it takes writes
 ";
         assert_eq!(text, wanted);
+    }
+
+    #[test]
+    fn a_replica_is_as_far_behind_as_the_stream_says_or_it_says_itself() {
+        let check = |missing, behind_us, lag_sec, expected: &str| {
+            let row = member("b:1", "reader", Some("a:1"));
+            assert_eq!(lag(&MemberRow { missing, behind_us, lag_sec, ..row }), expected);
+        };
+        check(None, None, None, "?");
+        check(None, None, Some(3), "3 s");
+        check(Some(0), Some(0), Some(3), "0 ms");
+        check(Some(12), Some(340_900), None, "340 ms (12)");
     }
 
     #[test]

@@ -28,6 +28,9 @@ const ANSWER_LEN_MAX: usize = 2 << 20;
 /// The error of what is not in the log, or not any more.
 const NOT_THERE: u16 = 1236;
 
+/// The error of who has not the privilege.
+const NO_PRIVILEGE: u16 = 1227;
+
 /// Why a stream has ended.
 #[derive(Debug)]
 pub(super) enum Failed {
@@ -64,6 +67,8 @@ impl From<BinlogError> for Failed {
 
 /// A stream that is open.
 pub(super) struct Dump {
+    /// Who asks.
+    user: String,
     conversation: Conversation,
     frames: Frames,
     decoder: Decoder,
@@ -123,7 +128,8 @@ impl Dump {
         conversation.command(&request::dump(&from, &identity)).await?;
         let (frames, decoder, changes) = (Frames::new(), Decoder::new(), Changes::new());
         let libraries = Libraries::new();
-        Ok((Self { conversation, frames, decoder, changes, libraries }, from))
+        let user = account.user.clone();
+        Ok((Self { user, conversation, frames, decoder, changes, libraries }, from))
     }
 
     /// Waits for bytes, and calls `each` with the transactions that are complete with them.
@@ -140,7 +146,12 @@ impl Dump {
                 Ok(())
             })
         });
-        Ok(taken?)
+        taken.map_err(|error| match &error {
+            BinlogError::Refused { code: NO_PRIVILEGE, .. } => {
+                Failed::Lost(format!("{error} (user {}, monitor_account)", self.user))
+            }
+            _ => error.into(),
+        })
     }
 }
 

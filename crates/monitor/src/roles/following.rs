@@ -51,6 +51,7 @@ use switching::Switching;
 
 use crate::{
     Account, LearnError,
+    changes::Behind,
     conversation::{self, Conversation, Way},
     pings::Timing,
 };
@@ -128,6 +129,10 @@ pub(super) struct Following {
     untold: Vec<ClusterNews>,
     /// Whether something has come in since it was shown.
     has_news: bool,
+    /// Members that have answered since it was shown, with the transactions that they had.
+    answered: Vec<(HostId, String)>,
+    /// How far members were behind the cluster's stream when they last answered.
+    behind: HashMap<HostId, Behind>,
     switching: Switching,
     failing: Failing,
     mending: Mending,
@@ -149,6 +154,8 @@ impl Following {
             out: Vec::new(),
             untold: Vec::new(),
             has_news: true,
+            answered: Vec::new(),
+            behind: HashMap::new(),
             switching: Switching::default(),
             failing: Failing::default(),
             mending: Mending::default(),
@@ -208,6 +215,9 @@ impl Following {
 
     pub(super) fn on(&mut self, now_ms: u64, input: Input) {
         self.has_news = true;
+        if let Input::Answer { host, answer: Ok(facts), .. } = &input {
+            self.answered.push((*host, facts.gtid.clone()));
+        }
         self.cluster.on(now_ms, input, &mut self.out);
     }
 
@@ -328,6 +338,12 @@ impl Following {
             let servers = found;
             self.untold.push(ClusterNews::Discovered { cluster: name, servers });
         }
+        for (host, gtid) in std::mem::take(&mut self.answered) {
+            match board.changes.behind(&self.configured.entry.name, &gtid) {
+                Some(behind) => _ = self.behind.insert(host, behind),
+                None => _ = self.behind.remove(&host),
+            }
+        }
         // What does not go through now is tried again at once when something comes in, or at the
         // next look at traffic.
         while let Some(first) = self.untold.first() {
@@ -383,6 +399,8 @@ impl Following {
         if self.cluster.is_away(host) {
             warnings.push("it is in maintenance".to_owned());
         }
+        let is_replica = source.is_some() && self.cluster.reach(host) == Reach::Up;
+        let behind = self.behind.get(&host).filter(|_| is_replica);
         MemberRow {
             address: member.address.to_string(),
             role: self.cluster.standing(host).name().to_owned(),
@@ -390,6 +408,8 @@ impl Following {
             writable: facts.map(|facts| facts.is_writable),
             source: source.map(|source| source.address.to_string()),
             lag_sec: facts.and_then(Facts::lag_sec),
+            missing: behind.map(|it| it.transactions),
+            behind_us: behind.map(|it| it.age_us),
             version: facts.map(|facts| facts.version.clone()).unwrap_or_default(),
             gtid: facts.map(|facts| facts.gtid.clone()).unwrap_or_default(),
             warnings,

@@ -7,7 +7,7 @@ use trunkline_session::tracker::PinReason;
 use trunkline_topology::{HostgroupId, Server, causal::CausalFallback};
 
 use crate::{
-    causal::{hints, place::ReadPlace},
+    causal::{hints, place::ReadPlace, session::is_elsewhere},
     clients::client::{Awaits, Client, Phase, Purpose, Session, Stage, Statement},
     rooms::{Core, Exchange, Lender},
     routing::route::Route,
@@ -90,7 +90,10 @@ impl Core {
         let now_ms = self.env.now.ms();
         session.settings.causal.take_need(board, user, scope, (readers, order.from), now_ms);
         if let Some(hints) = hints {
-            hints::take(&mut session.settings.causal.need, board, hints)?;
+            let need = &mut session.settings.causal.need;
+            hints::take(need, board, hints)?;
+            let is_elsewhere = |it| is_elsewhere(readers, order.from, it);
+            hints::take_carried(need, board, hints, is_elsewhere)?;
         }
         let is_causal = !session.settings.causal.need.is_empty();
         statement.target.reads.set_causal(is_causal);

@@ -1,8 +1,9 @@
-//! What comments ask of a causal read: `causal_reads`, `min_gtid`, `max_lag_ms`.
+//! What comments ask of a causal read: `causal_reads`, `min_gtid`, `trunkline_token`, `max_lag_ms`.
 
 use trunkline_sql::hint::Hints;
 use trunkline_topology::{
-    causal::{CausalBoard, CausalReads, Need},
+    HostgroupId,
+    causal::{Carried, CausalBoard, CausalReads, Need, read_token},
     gtid::{Origin, each_gtid, each_interval},
 };
 
@@ -47,6 +48,46 @@ pub(crate) fn take(need: &mut Need, board: &CausalBoard, hints: &Hints) -> Resul
     }
 }
 
+/// Takes over what the token in a statement's comments says of hostgroups that have to do with it.
+///
+/// # Errors
+/// When it is none, or names transactions of which no server here is known to have any.
+pub(crate) fn take_carried(
+    need: &mut Need,
+    board: &CausalBoard,
+    hints: &Hints,
+    is_elsewhere: impl Fn(HostgroupId) -> bool,
+) -> Result<(), String> {
+    let Some(text) = hints.token.as_deref() else { return Ok(()) };
+    let text = std::str::from_utf8(text).unwrap_or_default();
+    let carried = read_token(text)
+        .map_err(|wrong| format!("a comment's trunkline_token is no token: {wrong}"))?;
+    let mut names_any = false;
+    for Carried { hostgroup, needs_writer, wants } in carried {
+        if hostgroup.is_some_and(&is_elsewhere) {
+            continue;
+        }
+        if needs_writer {
+            need.want_writer();
+        }
+        for (origin, first, last) in wants {
+            let id = board.origins.known(&origin).ok_or_else(|| {
+                format!(
+                    "a comment's trunkline_token names transactions of {origin}, \
+                     and no server here is known to have any"
+                )
+            })?;
+            need.want(id, first, last);
+            names_any = true;
+        }
+    }
+    // Who has to read from the writer for what has no number is not kept from it by what has one.
+    if names_any && !need.needs_writer() {
+        need.give();
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use trunkline_topology::causal::Want;
@@ -81,6 +122,27 @@ mod tests {
         check("0-1", Err("is no GTID set: malformed"));
         check("x", Err("is no GTID set: malformed"));
         check(&format!("{UUID}:tag:1"), Err("no server here is known"));
+    }
+
+    #[test]
+    fn a_token_is_taken_as_far_as_it_has_to_do_with_the_read() {
+        let board = CausalBoard::default();
+        let id = board.origins.id(&Origin::Domain(0)).expect("a number");
+        let take = |token: &str| {
+            let hints = Hints::parse(format!("trunkline_token={token}").as_bytes());
+            let mut need = Need::default();
+            take_carried(&mut need, &board, &hints, |it| it == HostgroupId(30)).map(|()| need)
+        };
+        let need = take("t1.10,0:4-9.x,0:2-3").expect("a token");
+        assert_eq!(need.wants(), [Want { origin: id, first: 2, last: 9 }]);
+        assert!(need.is_given() && !need.needs_writer());
+        assert!(take("t1").is_ok_and(|need| need.is_empty()));
+        let need = take("t1.10,0:4-9,writer").expect("a token");
+        assert!(need.needs_writer() && !need.is_given());
+        // Another cluster's.
+        assert!(take("t1.30,5:4-9,writer").is_ok_and(|need| need.is_empty()));
+        assert!(take("t1.10,5:4-9").is_err_and(|wrong| wrong.contains("transactions of 5, and")));
+        assert!(take("0-1-5").is_err_and(|wrong| wrong.contains("SHOW CAUSAL TOKEN")));
     }
 
     #[test]

@@ -121,11 +121,7 @@ impl SessionCausal {
             self.need.want_writer();
         }
         for (hostgroup, token) in self.written.tokens() {
-            let is_elsewhere = hostgroup.is_some_and(|it| match from {
-                Some(from) => it != from,
-                None => readers.foreign.contains(&it),
-            });
-            if !is_elsewhere {
+            if !hostgroup.is_some_and(|it| is_elsewhere(readers, from, it)) {
                 self.need.take_token(token);
             }
         }
@@ -200,6 +196,19 @@ impl Cells {
     /// A write has told its number that was sent with this ticket.
     pub(super) fn end_doubt(&self, ticket: Ticket) {
         self.each().for_each(|cell| cell.end_doubt(ticket));
+    }
+}
+
+/// Whether what was written in a hostgroup has nothing to do with a read of these readers, which
+/// sees what was written in this hostgroup, if a rule names one.
+pub(crate) fn is_elsewhere(
+    readers: &CausalReaders,
+    from: Option<HostgroupId>,
+    hostgroup: HostgroupId,
+) -> bool {
+    match from {
+        Some(from) => hostgroup != from,
+        None => readers.foreign.contains(&hostgroup),
     }
 }
 

@@ -82,6 +82,31 @@ fn a_read_waits_until_the_replica_shows_what_its_session_has_written() {
 }
 
 #[test]
+fn what_a_session_has_written_another_one_reads_that_gives_its_token() {
+    let mut world = world("");
+    let client = world.log_in();
+    assert_eq!(world.answered(client, "SHOW CAUSAL TOKEN"), "rows t1");
+    writes(&mut world, client, "0-1-5");
+    assert_eq!(world.answered(client, "show causal token"), "rows t1.10,0:5-5");
+    shows(&mut world, 4);
+    let other = world.log_in();
+    let read = "/* trunkline_token=t1.10,0:5-5 */ SELECT a FROM s.t";
+    world.ask(other, read);
+    world.pass_ms(500);
+    assert_eq!(world.asked(), [""; 0]);
+    shows(&mut world, 5);
+    world.pass_ms(10);
+    assert_eq!(world.address_asked(read), READER);
+    world.reply(read, Reply::Rows(&["1"]));
+    assert_eq!(world.answer(other), "rows 1");
+    world.ask(other, "/* trunkline_token=t1.10,writer */ SELECT a FROM s.t");
+    assert_eq!(world.address_asked("/* trunkline_token=t1.10,writer */ SELECT a FROM s.t"), WRITER);
+    let mut off = TestWorker::with(WRITER_AND_READER);
+    let client = off.log_in();
+    assert!(off.answered(client, "SHOW CAUSAL TOKEN").contains("causal_reads is off everywhere"));
+}
+
+#[test]
 fn a_read_that_waits_goes_to_the_writer_when_its_replica_is_taken_out() {
     let mut world = world("");
     let client = world.log_in();

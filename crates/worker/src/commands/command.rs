@@ -20,6 +20,7 @@ use crate::{
     Action, Side,
     clients::client::{Client, Phase, Purpose, Session, Statement},
     clients::frames::{CommandEnd, command_end, is_split, joined_payload},
+    commands::causal_token::asks_for_token,
     commands::internal_session::asks_for_session,
     env::Env,
     exchange::{lost::sets_state, rolled_back::Lost},
@@ -491,6 +492,10 @@ impl Exchange {
         }
         if asks_for_session(&known.analysis, text) {
             self.core.answer_session(client);
+            return true;
+        }
+        if asks_for_token(&known.analysis, text) {
+            self.core.answer_token(client);
             return true;
         }
         self.core.refuses_local_file(client, &known.analysis)

@@ -41,6 +41,9 @@ impl Core {
         last: Option<Gtid>,
     ) {
         if self.env.snapshot.has_causal_reads {
+            if statement.target.reads.is_causal() {
+                self.fx.stats.server_mut(conn.slot.index()).causal_reads += 1;
+            }
             self.collect_written(session, conn, statement, outcome, last);
         }
         if self.env.snapshot.finds_outcomes {

@@ -17,6 +17,7 @@ use trunkline_sql::{
 };
 
 use crate::{
+    commands::causal_token::asks_for_token,
     exchange::hidden::looks_at_nothing,
     session_past::{FoundRows, may_fail_half_way},
     statement::pace::Pace,
@@ -333,11 +334,7 @@ impl Analyses {
         }
         let modes = &modes;
         let analysis = analyse_knowing(text, modes, &self.routines);
-        // A clean text has no comments.
-        let hints = match digest.is_clean {
-            true => Hints::default(),
-            false => Hints::find(text, digest.first_comment, modes),
-        };
+        let hints = hints_of(&digest, text, modes);
         // Effects carry names and values, which a digest leaves out.
         let is_remembered = is_plain && !analysis.depends_on_literals();
         let gives_values = matches!(analysis.kind, StatementKind::Insert | StatementKind::Replace);
@@ -351,6 +348,7 @@ impl Analyses {
         let may_leave_insert_id = may_leave_insert_id(&analysis, whole);
         let found_rows = FoundRows::of(&analysis, whole);
         let may_fail_half_way = may_fail_half_way(&analysis, whole);
+        let is_ordinary = is_ordinary(&analysis, [digest.text, text]);
         let (digest_hash, digest_text) = (digest.hash, Box::from(digest.text));
         let executed = match self.judges && !is_plain {
             true => self.digester.executed(text, &self.settings, modes),
@@ -363,7 +361,7 @@ impl Analyses {
             edition: self.edition,
             reading,
             structure: exact.map(|exact| exact.text.into()),
-            is_ordinary: is_ordinary(&analysis),
+            is_ordinary,
             may_leave_insert_id,
             looks_at_nothing: looks_at_nothing(&analysis, may_leave_insert_id, found_rows),
             nameless: prove_nameless(&analysis),
@@ -379,6 +377,14 @@ impl Analyses {
             self.remembered.insert(key, &known);
         }
         known
+    }
+}
+
+/// What the comments of a text ask for: a clean one has none.
+fn hints_of(digest: &Digest<'_>, text: &[u8], modes: &Modes) -> Hints {
+    match digest.is_clean {
+        true => Hints::default(),
+        false => Hints::find(text, digest.first_comment, modes),
     }
 }
 
@@ -425,8 +431,9 @@ fn ends_strings_alike(text: &[u8], has_double_quotes: bool, modes: &Modes) -> bo
 
 /// Whether a statement is certainly for a server: no `KILL`, no question to the proxy, no file of
 /// its client's, nothing that is not understood.
-fn is_ordinary(analysis: &Analysis) -> bool {
+fn is_ordinary(analysis: &Analysis, texts: [&[u8]; 2]) -> bool {
     analysis.is_without_effects()
+        && !texts.iter().any(|text| asks_for_token(analysis, text))
         && !matches!(analysis.kind, StatementKind::Explain | StatementKind::Unknown)
 }
 

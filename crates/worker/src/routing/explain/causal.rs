@@ -53,6 +53,10 @@ pub(super) fn scope(
         let gtid = String::from_utf8_lossy(gtid);
         out.push("causal reads", format!("and the transactions {gtid}, as a comment says"));
     }
+    if let Some(token) = &hints.token {
+        let token = String::from_utf8_lossy(token);
+        out.push("causal reads", format!("and what the token {token} names, as a comment says"));
+    }
     if let Some(age_ms) = hints.max_lag_ms {
         let words = format!("and all that is older than {age_ms} ms, as a comment says");
         out.push("causal reads", words);
