@@ -143,8 +143,9 @@ kinds! {
     /// A command that does not hold what it says.
     MalformedPacket = 1835 b"HY000" Client Useless,
     /// The time of `default_query_timeout`, of a rule or of a hint is over: the statement was not
-    /// sent, or its server was told to end it and has.
-    TimedOut = 1907 b"70100" Operator Safe,
+    /// sent, or its server was told to end it and has. A table without transactions, and what a
+    /// `CALL` did before, keep what was written.
+    TimedOut = 1907 b"70100" Operator MayBeDone,
     /// The session has ended itself by `KILL` (MariaDB).
     KilledItself = 1927 b"70100" Client Safe,
     /// The server was lost while the statement ran.

@@ -47,7 +47,7 @@ impl Core {
             self.collect_written(session, conn, statement, outcome, last);
         }
         if self.env.snapshot.finds_outcomes {
-            self.note_committed(session, conn, statement, outcome, last);
+            self.note_committed(conn, statement, outcome, last);
         }
     }
 }

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 
 use foldhash::fast::FixedState;
 use trunkline_catalog::{Hidden, Proof};
-use trunkline_pool::{AccountId, ConnId, ConnState, SlotId};
+use trunkline_pool::{AccountId, ConnState, SlotId};
 use trunkline_protocol::{
     packet::{
         greeting::Flavor,
@@ -19,7 +19,7 @@ use trunkline_protocol::{
 };
 use trunkline_session::tracker::{PinReason, SessionState, runs_unseen_code};
 use trunkline_sql::{
-    analysis::{Analysis, TransactionEffect},
+    analysis::{Analysis, StatementKind, TransactionEffect},
     recall::Gtid,
 };
 use trunkline_topology::{
@@ -242,7 +242,6 @@ impl Core {
     #[cold]
     pub(crate) fn note_committed(
         &mut self,
-        session: &Session,
         conn: &mut Conn,
         statement: &Statement,
         outcome: &Outcome,
@@ -256,7 +255,7 @@ impl Core {
         };
         let has_run = matches!(statement.command.purpose, Purpose::Query | Purpose::Execute);
         let leaves_doubt = match &outcome.error {
-            Some(_) => may_have_committed(session, conn.id, statement),
+            Some(_) => may_have_committed(statement),
             // Of several transactions, or with rows that end otherwise, not all numbers are told.
             None => {
                 !statement.meaning.is_read
@@ -275,9 +274,7 @@ impl Core {
         if let Some((domain, server, sequence)) = last {
             is_own &= mark.tell_last(domain, server, sequence);
         }
-        let stays = is_in_transaction(outcome) && keeps_rows(statement);
-        if has_run && stays && !statement.meaning.is_read {
-            // Its transaction may be logged once more, whatever becomes of it.
+        if has_run && is_in_transaction(outcome) && is_logged_anyway(statement) {
             mark.doubt();
         }
         if !is_own {
@@ -336,12 +333,32 @@ fn keeps_rows(statement: &Statement) -> bool {
         || statement.meaning.proof == Proof::NOTHING
 }
 
+/// Whether the transaction that a statement is in may be logged under a number though it is rolled
+/// back: a table without transactions keeps rows, or a temporary table has come or gone.
+fn is_logged_anyway(statement: &Statement) -> bool {
+    use StatementKind as Kind;
+    let Some(known) = statement.meaning.known.as_ref() else { return true };
+    let writes_nothing = matches!(
+        known.analysis.kind,
+        Kind::Begin
+            | Kind::StartTransaction
+            | Kind::Savepoint
+            | Kind::ReleaseSavepoint
+            | Kind::RollbackSavepoint
+            | Kind::Set
+            | Kind::Show
+            | Kind::Use
+    );
+    let is_plain = known.analysis.kind.handles_rows() && !keeps_rows(statement);
+    !statement.meaning.is_read && !writes_nothing && !is_plain
+}
+
 fn is_in_transaction(outcome: &Outcome) -> bool {
     outcome.status.is_some_and(|flags| flags & status::IN_TRANS != 0)
 }
 
 /// Whether a statement that has failed may have committed something all the same.
-fn may_have_committed(session: &Session, conn: ConnId, statement: &Statement) -> bool {
+fn may_have_committed(statement: &Statement) -> bool {
     if statement.meaning.is_read {
         return false;
     }
@@ -351,9 +368,8 @@ fn may_have_committed(session: &Session, conn: ConnId, statement: &Statement) ->
         && analysis.transaction == TransactionEffect::None
         && analysis.kind.handles_rows();
     let keeps = keeps_rows(statement);
-    let is_in = session.leases.iter().any(|lease| lease.conn == conn && lease.is_in_trans);
     // What a transaction did before is committed by what ends it only.
-    !is_plain || keeps && !is_in
+    !is_plain || keeps
 }
 
 #[cfg(test)]

@@ -229,6 +229,21 @@ fn what_may_have_committed_something_unseen_leaves_a_doubt() {
 }
 
 #[test]
+fn what_is_logged_though_its_transaction_is_rolled_back_leaves_a_doubt() {
+    for (text, is_in_doubt) in
+        [("DROP TEMPORARY TABLE IF EXISTS s.x", true), ("SAVEPOINT x", false)]
+    {
+        let mut world = with("");
+        let client = world.log_in();
+        world.run(client, INSERT, Reply::Ok);
+        world.run(client, "BEGIN", IN_TRANS);
+        world.run(client, INSERT, WROTE);
+        world.run(client, text, IN_TRANS);
+        assert_eq!(lose(&mut world, client, "COMMIT").is_none(), is_in_doubt, "{text}");
+    }
+}
+
+#[test]
 fn what_can_t_be_looked_for_is_counted() {
     let mut world = with("");
     let client = world.log_in();
