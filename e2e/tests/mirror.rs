@@ -96,7 +96,9 @@ fn copies_run_once_and_only_elsewhere() -> Result<()> {
     one.sql("INSERT INTO t (a) VALUES ('in a transaction')")?;
     one.sql("COMMIT")?;
     scene.wait_run(3)?;
-    ensure!(scene.rows(scene.second)? == "in a transaction,prepared,text");
+    wait_until("all copies are seen", SOON, || {
+        Ok((scene.rows(scene.second)? == "in a transaction,prepared,text").then_some(()))
+    })?;
     ensure!(scene.counter("mirrors_skipped")? == 5);
     ensure!(scene.counter("mirrors_failed")? == 0);
     // A copy is nobody's client.

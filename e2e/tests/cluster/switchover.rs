@@ -223,12 +223,15 @@ fn writes_go_on_over_switchovers_and_none_is_lost_or_done_twice() -> Result<()> 
     Ok(())
 }
 
-/// The error of a statement of the admin port.
+/// The error of a statement of the admin port, once nothing else is being changed there.
 pub(super) fn refusal(admin: &mut SqlClient, statement: &str, part: &str) -> Result<()> {
-    let error = match admin.sql(statement) {
+    let error = wait_until("nothing is being changed", SOON, || match admin.sql(statement) {
         Ok(rows) => anyhow::bail!("{statement} is answered with {rows:?}"),
-        Err(error) => format!("{error:#}"),
-    };
+        Err(error) => {
+            let error = format!("{error:#}");
+            Ok((!error.contains("are being changed")).then_some(error))
+        }
+    })?;
     ensure!(error.contains(part), "{statement}: {error}, not {part}");
     Ok(())
 }
