@@ -35,7 +35,19 @@ struct Tally {
     failed: u32,
     ignored: u32,
     skipped: Vec<String>,
+    failures: Failures,
 }
+
+/// What the harness says of failed tests, kept to be said again at the end: it stands in the middle
+/// of thousands of lines, where whoever is shown the last ones does not find it.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Failures {
+    lines: Vec<String>,
+    is_telling: bool,
+}
+
+/// Lines of [`Failures`], at most.
+const FAILURE_LINES: usize = 400;
 
 /// Gets the servers and drivers, builds, tests, and closes with one line.
 pub fn run(root: &Path, arguments: &Arguments) -> Result<()> {
@@ -78,6 +90,7 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<()> {
     for skipped in &tally.skipped {
         println!("{SKIPPED_PREFIX}{skipped}");
     }
+    tally.failures.lines.iter().for_each(|line| println!("{line}"));
     println!("== {} in {:.0} s", tally.summary(), start.elapsed().as_secs_f64());
     ensure!(status.success(), "tests failed ({status})");
     if whole {
@@ -104,6 +117,7 @@ impl Tally {
         if let Some(skipped) = line.strip_prefix(SKIPPED_PREFIX) {
             self.skipped.push(skipped.to_owned());
         }
+        self.failures.read(line);
         let Some(rest) = line.strip_prefix("test result: ") else {
             return;
         };
@@ -132,6 +146,17 @@ impl Tally {
     }
 }
 
+impl Failures {
+    /// The harness tells them between `failures:` and its next `test result:`.
+    fn read(&mut self, line: &str) {
+        self.is_telling |= line == "failures:";
+        self.is_telling &= !line.starts_with("test result: ");
+        if self.is_telling && self.lines.len() < FAILURE_LINES {
+            self.lines.push(line.to_owned());
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,10 +167,15 @@ mod tests {
         let output = "running 2 tests\n\nSKIPPED: a: no MySQL\ntest a ... ok\n\
             test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; \
             finished in 0.05s\n\
+            test b ... FAILED\nfailures:\n---- b stdout ----\nno row\nfailures:\n    b\n\
             test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out\n";
         output.lines().for_each(|line| tally.read(line));
         let skipped = vec!["a: no MySQL".to_owned()];
-        assert_eq!(tally, Tally { binaries: 2, passed: 15, failed: 2, ignored: 1, skipped });
+        let lines = ["failures:", "---- b stdout ----", "no row", "failures:", "    b"];
+        let lines = lines.map(str::to_owned).to_vec();
+        let failures = Failures { lines, is_telling: false };
+        let sum = Tally { binaries: 2, passed: 15, failed: 2, ignored: 1, skipped, failures };
+        assert_eq!(tally, sum);
         assert_eq!(
             tally.summary(),
             "15 passed (1 of them skipped), 2 failed, 1 ignored, 2 test binaries"
