@@ -134,6 +134,24 @@ pub struct Figures {
     pub errors: u64,
 }
 
+/// What a judgement was made by ([`Catalog::version`]).
+///
+/// The lower half counts what was told otherwise before, the upper half how often what holds on was
+/// to be asked for again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Version(u64);
+
+impl Version {
+    const TOLD: u64 = 1;
+    const AGED: u64 = 1 << 32;
+
+    /// Whether nothing is told otherwise since the other one. What is only to be asked for again
+    /// holds on.
+    pub fn says_as(self, other: Self) -> bool {
+        self.0 % Self::AGED == other.0 % Self::AGED
+    }
+}
+
 /// What names mean.
 #[derive(Debug)]
 pub struct Catalog {
@@ -178,10 +196,10 @@ impl Catalog {
         self.age_max_ms.store(age_max_ms, Relaxed);
     }
 
-    /// Grows when anything that was told before is not so any more. A judgement of another version
-    /// is void.
-    pub fn version(&self) -> u64 {
-        self.version.load(Relaxed)
+    /// Is another one when anything that was told before is not so any more, or is to be asked for
+    /// again. A judgement of another version is void.
+    pub fn version(&self) -> Version {
+        Version(self.version.load(Relaxed))
     }
 
     /// What is known of a name.
@@ -264,7 +282,7 @@ impl Catalog {
         for shard in &self.shards {
             lock(shard).age(group);
         }
-        self.outdate();
+        self.version.fetch_add(Version::AGED, Relaxed);
     }
 
     /// A round of dictionary queries is over, and had so many of them.
@@ -378,7 +396,7 @@ impl Catalog {
 
     /// What was told before is not so any more.
     fn outdate(&self) {
-        self.version.fetch_add(1, Relaxed);
+        self.version.fetch_add(Version::TOLD, Relaxed);
     }
 
     fn next_order(&self) -> u64 {

@@ -15,7 +15,7 @@ mod proof;
 
 pub use catalog::{
     ASK_TIME_MAX_MS, ASKS_MAX, Begun, Catalog, CopyTicket, DefinitionTicket, Figures, Found,
-    Moment, Place, Told, UNTOLD_MS, WAITERS_MAX, Waiter,
+    Moment, Place, Told, UNTOLD_MS, Version, WAITERS_MAX, Waiter,
 };
 pub use inquiry::{GRANTS, Inquiry, Query, Row, SESSION};
 pub use object::{Hidden, Kind, Name, Object};

@@ -2,7 +2,7 @@
 
 use trunkline_sql::analysis::{Access, Analysis, Depends, TableAccess};
 
-use crate::{Catalog, Found, Hidden, Name, Place};
+use crate::{Catalog, Found, Hidden, Name, Place, Version};
 
 /// What is proven of a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub struct Judgement {
     /// What is proven.
     pub proof: Proof,
     /// The catalog's version that it is of.
-    pub version: u64,
+    pub version: Version,
     /// When it is to be made anew, ms on the workers' clock.
     pub until_ms: u64,
     /// Until when the catalog believes what it is made of, ms; not before `until_ms`.

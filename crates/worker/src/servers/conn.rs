@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use trunkline_catalog::CopyTicket;
+use trunkline_catalog::{CopyTicket, Version};
 use trunkline_pool::{AccountId, ConnId, ConnState, SlotId, Waiter};
 use trunkline_protocol::{
     capability::Capabilities,
@@ -157,7 +157,7 @@ pub(crate) struct LeftThere {
     /// What [`Shared::schemas_defined`](crate::Shared) said when a statement was sent last.
     pub(crate) schemas_defined: u64,
     /// The catalog's version when it was shared last: what runs on it was proven by that.
-    pub(crate) shared_version: u64,
+    pub(crate) shared_version: Version,
     /// Held while reads are in flight on it that were sent elsewhere as well.
     pub(crate) copies: Option<CopyTicket>,
 }

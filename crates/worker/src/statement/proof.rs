@@ -10,7 +10,9 @@
 
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc, sync::Arc};
 
-use trunkline_catalog::{Begun, Catalog, Hidden, Judgement, Name, Place, Proof, Waiter, prove};
+use trunkline_catalog::{
+    Begun, Catalog, Hidden, Judgement, Name, Place, Proof, Version, Waiter, prove,
+};
 use trunkline_session::tracker::Schema;
 use trunkline_sql::token::Modes;
 use trunkline_topology::HostgroupId;
@@ -46,7 +48,7 @@ struct Remembered {
 }
 
 impl Proofs {
-    fn find(&self, place: Place<'_>, version: u64, now_ms: u64) -> Option<(Proof, Validity)> {
+    fn find(&self, place: Place<'_>, version: Version, now_ms: u64) -> Option<(Proof, Validity)> {
         let schema = place.schema.unwrap_or_default();
         self.0.borrow().iter().find_map(|known| {
             let is_same = known.validity.version == version
@@ -84,7 +86,7 @@ pub(crate) struct Proven {
 
 impl Proven {
     /// Nothing at all, which no age makes less.
-    fn nothing(group: HostgroupId, version: u64) -> Self {
+    fn nothing(group: HostgroupId, version: Version) -> Self {
         Self { group, proof: Proof::NOTHING, validity: Validity::without_age(version) }
     }
 }
@@ -93,7 +95,7 @@ impl Proven {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Validity {
     /// The catalog's version that it was made by.
-    version: u64,
+    version: Version,
     /// Until when the catalog believes what it was told, ms on the workers' clock.
     until_ms: u64,
 }
@@ -104,19 +106,19 @@ impl Validity {
     }
 
     /// Of a proof that rests on no name, or proves nothing.
-    fn without_age(version: u64) -> Self {
+    fn without_age(version: Version) -> Self {
         Self { version, until_ms: u64::MAX }
     }
 
     /// Whether nothing has been said since the proof was made that may contradict it.
     fn is_unchanged(self, catalog: &Catalog) -> bool {
-        self.version == catalog.version()
+        self.version.says_as(catalog.version())
     }
 
     /// Whether a statement may still be sent by the proof.
     #[inline]
     pub(crate) fn holds(self, catalog: &Catalog, now_ms: u64) -> bool {
-        self.is_unchanged(catalog) && now_ms < self.until_ms
+        self.version == catalog.version() && now_ms < self.until_ms
     }
 }
 

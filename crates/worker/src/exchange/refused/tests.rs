@@ -4,7 +4,7 @@ use trunkline_protocol::{
     Capabilities,
     packet::{ok::OkPacket, status},
 };
-use trunkline_topology::WriterCell;
+use trunkline_topology::{HostgroupId, WriterCell};
 
 use crate::tests::{OK, Reply, TestWorker};
 
@@ -58,6 +58,20 @@ fn a_refused_write_goes_to_the_next_writer() {
         assert_eq!(world.run(client, WRITE, Reply::Ok), "ok");
         assert_eq!(world.core().fx.stats.counters.refusals_withheld, 1);
     }
+}
+
+#[test]
+fn names_that_are_to_be_asked_for_again_change_nothing() {
+    let (mut world, cell) = start();
+    let client = world.log_in();
+    world.ask(client, WRITE);
+    // The servers of the group change while the write is on its way.
+    world.core().env.shared.catalog().age(HostgroupId(10));
+    world.reply(WRITE, Reply::Error(1290, READ_ONLY));
+    assert_eq!(world.got(client), b"");
+    cell.set(Some(1));
+    world.pass_ms(20);
+    assert_eq!(world.address_asked(WRITE), "127.0.0.1:3307");
 }
 
 #[test]
