@@ -51,6 +51,9 @@ pub(crate) fn dirt_of(
     let runs_unseen = runs_unseen_code(analysis)
         || analysis.effects.iter().any(is_unseen)
         || ran_before_error(analysis, outcome);
+    if !runs_unseen && is_without_schema(analysis, outcome) {
+        return None;
+    }
     // Nobody has said that none of the names is a view, whose function may set a role.
     let may_be_view = proof.hidden.has(Hidden::UNASKED) && analysis.may_compute();
     if runs_unseen && (trust == Trust::Nothing || outcome.error.is_some())
@@ -71,6 +74,14 @@ pub(crate) fn dirt_of(
     // What plain statements of known tables leave, they leave whole or not at all.
     let is_partial = outcome.error.is_some() && !analysis.effects.is_empty();
     is_partial.then_some(Dirt::Reset(ResetReason::Failed))
+}
+
+/// Whether a statement got no further than its text: a name in it has no schema, and neither has
+/// the session. What runs within it, a trigger or a function, always has one.
+pub(crate) fn is_without_schema(analysis: &Analysis, outcome: &Outcome) -> bool {
+    const NO_SCHEMA: u16 = 1046;
+    let code = outcome.error.as_ref().map(|error| error.code);
+    code == Some(NO_SCHEMA) && analysis.is_one_whole_statement() && outcome.status.is_none()
 }
 
 /// Whether a statement of which no answer is heard may leave what a reset does not take back: a
