@@ -303,9 +303,7 @@ impl Exchange {
             return matches!(client.phase, Phase::Idle);
         }
         client.note_error(error);
-        self.core.write_client(client, |out| {
-            error.put(out, seq);
-        });
+        self.core.write_error(client, seq, error);
         true
     }
 
