@@ -452,13 +452,11 @@ impl Exchange {
 
     fn end_killed_session(&mut self, client: &mut Client, end: &SessionEnd) {
         if let Some(seq) = end.seq {
-            self.core.write_client(client, |out| {
-                let error = match end.may_be_done {
-                    true => ErrorKind::ConnectionLost.says(KILLED),
-                    false => ErrorKind::Interrupted.says(INTERRUPTED),
-                };
-                error.put(out, seq);
-            });
+            let error = match end.may_be_done {
+                true => ErrorKind::ConnectionLost.says(KILLED),
+                false => ErrorKind::Interrupted.says(INTERRUPTED),
+            };
+            self.core.write_error(client, seq, &error);
         }
         if let Some(conn) = end.conn {
             self.with_conn(conn, |exchange, conn| exchange.part_from_killed(client, conn, end));
