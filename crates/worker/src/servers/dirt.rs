@@ -51,16 +51,14 @@ pub(crate) fn dirt_of(
     let runs_unseen = runs_unseen_code(analysis)
         || analysis.effects.iter().any(is_unseen)
         || ran_before_error(analysis, outcome);
-    if !runs_unseen && is_without_schema(analysis, outcome) {
-        return None;
-    }
     // Nobody has said that none of the names is a view, whose function may set a role.
     let may_be_view = proof.hidden.has(Hidden::UNASKED) && analysis.may_compute();
     if runs_unseen && (trust == Trust::Nothing || outcome.error.is_some())
         || proof.hidden.has(Hidden::STAYS)
         || may_be_view
     {
-        return Some(Dirt::Ends);
+        let has_begun = runs_unseen || !is_without_schema(analysis, outcome);
+        return has_begun.then_some(Dirt::Ends);
     }
     if runs_unseen {
         return Some(Dirt::Reset(ResetReason::Routine));

@@ -72,13 +72,13 @@ impl Session {
         let Some(known) = statement.meaning.known.as_ref().filter(|_| is_run) else {
             return false;
         };
-        if is_without_schema(&known.analysis, outcome) && !runs_unseen_code(&known.analysis) {
-            return false;
-        }
         let id = outcome.last_insert_id;
         // Before an `INSERT` that fails half-way it had its session's own (`dispatch`).
         let is_half_way = is_here && outcome.error.is_some() && gives_values(known.analysis.kind);
         let insert_id = if known.may_leave_insert_id || is_half_way {
+            if is_without_schema(&known.analysis, outcome) && !runs_unseen_code(&known.analysis) {
+                return false;
+            }
             InsertId::OnConnection
         } else if id == 0 {
             return false;
