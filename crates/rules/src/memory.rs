@@ -233,13 +233,17 @@ impl<'a> Key<'a> {
         self.username.len() + self.schema.len() + self.digest_text.len()
     }
 
-    /// The digest stands for its text here.
+    /// The digest stands for its text here. What no rule tests is empty and left out.
+    #[inline]
     fn hash(&self) -> u64 {
         let mut hasher = FixedState::default().build_hasher();
         hasher.write_u64(self.numbers.digest.unwrap_or_default());
         hasher.write_u32(self.numbers.flag);
-        hasher.write(self.username);
-        hasher.write(self.schema);
+        for name in [self.username, self.schema] {
+            if !name.is_empty() {
+                hasher.write(name);
+            }
+        }
         for addr in [self.numbers.client_addr, self.numbers.proxy_addr] {
             match addr {
                 None => {}
@@ -247,7 +251,9 @@ impl<'a> Key<'a> {
                 Some(IpAddr::V6(addr)) => hasher.write_u128(addr.to_bits()),
             }
         }
-        hasher.write_u16(self.numbers.proxy_port.unwrap_or_default());
+        if let Some(port) = self.numbers.proxy_port {
+            hasher.write_u16(port);
+        }
         hasher.finish()
     }
 

@@ -149,6 +149,7 @@ impl Worker {
             return;
         }
         self.upkeep.waiters_checked_ms = now_ms;
+        self.commands.exchange.core.servers.pool.settle_waiters();
         let hostgroups: Vec<_> =
             self.commands.exchange.core.servers.pool.waited_for().map(|(id, _)| id).collect();
         if !hostgroups.is_empty() {

@@ -109,6 +109,7 @@ const _: () = assert!(size_of::<Relay>() <= 264);
 impl Relay {
     /// A relay for a response of `shape`, from a server's framing to a client's. Without
     /// `deliver` the response is understood and thrown away.
+    #[inline]
     pub fn new(
         shape: ResponseShape,
         server: ReplyFormat,
@@ -145,8 +146,13 @@ impl Relay {
     /// The first packet of the response must have this number.
     #[must_use]
     pub fn numbered_from(mut self, seq: u8) -> Self {
-        self.next_seq = Some(seq);
+        self.set_number(seq);
         self
+    }
+
+    /// The response's first packet must have this number.
+    pub fn set_number(&mut self, seq: u8) {
+        self.next_seq = Some(seq);
     }
 
     /// The command loads no file of the client's: a request for one is no answer to it, and the
@@ -245,10 +251,29 @@ impl Relay {
         &self.outcome
     }
 
+    /// Ends the relay and gives what the response said.
+    #[inline]
+    pub fn conclude(&mut self) -> &Outcome {
+        if self.columns.is_some() {
+            self.outcome.columns = self.client_columns();
+        }
+        &self.outcome
+    }
+
+    /// Ends the relay and takes out what the response said.
+    pub fn take_outcome(&mut self) -> Outcome {
+        self.conclude();
+        std::mem::take(&mut self.outcome)
+    }
+
     /// Gives up the relay for what the response said.
     pub fn into_outcome(mut self) -> Outcome {
-        self.outcome.columns = self.client_columns();
-        self.outcome
+        self.take_outcome()
+    }
+
+    /// Bytes of memory that it holds beside itself for packets and session state.
+    pub fn held(&self) -> usize {
+        self.gathered.capacity() + self.outcome.changes.capacity()
     }
 
     /// The server asks for a file of the client's (LOCAL INFILE): the number that it wants the

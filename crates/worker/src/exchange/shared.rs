@@ -129,7 +129,7 @@ impl Exchange {
             self.core.park_until_kills_done(conn);
         } else if is_quiet {
             self.core.freed(conn);
-        } else if !self.core.servers.pool.waiters(conn.server.hostgroup).is_empty() {
+        } else if self.core.servers.pool.is_waited_for(conn.server.hostgroup) {
             self.core.fx.wake(Wake::Shared(conn.id));
         }
     }

@@ -142,7 +142,7 @@ impl Core {
         }
         conn.in_flight.push_back(InFlight {
             owner: Owner::Prepare(client.id),
-            relay,
+            relay: self.fx.relays.hold(relay),
             is_statement: false,
         });
         let out = conn.io.outbox.buf(&mut self.fx.buffers);

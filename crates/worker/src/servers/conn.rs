@@ -301,7 +301,7 @@ pub(crate) enum ConnPhase {
 #[derive(Debug)]
 pub(crate) struct InFlight {
     pub(crate) owner: Owner,
-    pub(crate) relay: Relay,
+    pub(crate) relay: Box<Relay>,
     /// Whether it is a client's command, which counts in the server's in-flight figure.
     pub(crate) is_statement: bool,
 }
