@@ -57,6 +57,7 @@ impl CommandSums {
 
 /// For each number of bits, the bounds that all numbers of so many bits are above. No two bounds
 /// have as many, so one comparison is left.
+#[expect(clippy::indexing_slicing, reason = "it would not compile")]
 const BOUNDS_BELOW: [u8; 65] = {
     let mut below = [0; 65];
     let mut bits = 1;

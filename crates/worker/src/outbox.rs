@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use trunkline_protocol::response::Relay;
+use trunkline_protocol::response::{Relay, ReplyFormat, ResponseShape};
 
 /// Buffers lent to sockets while they have bytes in flight. An idle socket holds none.
 #[derive(Debug, Default)]
@@ -52,6 +52,24 @@ impl Relays {
                 free
             }
             None => Box::new(relay),
+        }
+    }
+
+    /// A relay as [`Relay::new`] makes it.
+    #[inline]
+    pub(crate) fn take(
+        &mut self,
+        shape: ResponseShape,
+        server: ReplyFormat,
+        client: ReplyFormat,
+        deliver: bool,
+    ) -> Box<Relay> {
+        match self.free.pop() {
+            Some(mut free) => {
+                free.renew(shape, server, client, deliver);
+                free
+            }
+            None => Box::new(Relay::new(shape, server, client, deliver)),
         }
     }
 

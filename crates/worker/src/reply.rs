@@ -294,6 +294,7 @@ impl Core {
 
     /// Takes the reply in front, which has ended, off its connection. Returns its relay, and how
     /// long its statement took the server, µs.
+    #[inline]
     fn end_reply(&mut self, conn: &mut Conn) -> Option<(Box<Relay>, u64)> {
         let InFlight { relay, is_statement, .. } = conn.in_flight.pop_front()?;
         let service_us = if is_statement { self.count_answered(conn) } else { 0 };

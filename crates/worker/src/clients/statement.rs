@@ -2,12 +2,9 @@
 
 use std::sync::Arc;
 
-use trunkline_catalog::Proof;
 use trunkline_protocol::response::ResponseShape;
-use trunkline_topology::HostgroupId;
 
 use crate::{
-    causal::place::ReadPlace,
     clients::Clients,
     clients::client::{
         Beside, Client, CommandSent, Meaning, Phase, Preparation, Purpose, Sent, Stage, Statement,
@@ -16,9 +13,8 @@ use crate::{
     clients::frames::Frames,
     clients::frames::is_split,
     compressed::answer_seq,
-    prepared::Contents,
+    outbox::Buffers,
     rooms::Core,
-    routing::directives::Directives,
     special::local_infile::Upload,
 };
 
@@ -30,98 +26,61 @@ impl Core {
         shape: ResponseShape,
         purpose: Purpose,
     ) -> Box<Statement> {
-        let copy = match self.fx.whole.as_ref().filter(|whole| is_same(whole, frames)) {
-            Some(whole) => Frames::Whole(Arc::clone(whole)),
+        let mut statement = self.clients.spare_statements.pop().unwrap_or_else(Statement::blank);
+        statement.target.retries_left = self.env.snapshot.settings.query_retries_on_failure;
+        let command = &mut statement.command;
+        match self.fx.whole.as_ref().filter(|whole| is_same(whole, frames)) {
+            Some(whole) => command.frames = Frames::Whole(Arc::clone(whole)),
             None => {
-                let mut copy = self.fx.buffers.take();
-                copy.extend_from_slice(frames);
-                Frames::Own(copy)
+                let own = command.frames.own();
+                if own.capacity() == 0 {
+                    *own = self.fx.buffers.take();
+                }
+                own.extend_from_slice(frames);
             }
-        };
-        let answer_seq = match is_split(&copy) {
-            true => answer_seq(&copy),
+        }
+        command.answer_seq = match is_split(frames) {
+            true => answer_seq(frames),
             false => 1,
         };
-        let command = CommandSent {
-            frames: copy,
-            attributes: None,
-            answer_seq,
-            shape,
-            purpose,
-            begun_us: self.env.now.us,
-        };
-        let retries = self.env.snapshot.settings.query_retries_on_failure;
-        match self.clients.spare_statements.pop() {
-            Some(mut spare) => {
-                spare.renew(command, retries);
-                spare
-            }
-            None => Box::new(Statement::new(command, retries)),
-        }
+        (command.shape, command.purpose) = (shape, purpose);
+        command.begun_us = self.env.now.us;
+        statement
     }
 }
 
+/// A longer buffer of a command goes to whoever needs one next, bytes.
+const KEPT_FRAMES_MAX: usize = 4 * 1024;
+
 impl Statement {
-    /// Lets go of all memory outside of it but its frames', so that [`renew`](Self::renew) finds
-    /// none.
-    pub(crate) fn clear(&mut self) {
-        let Self { command, meaning, prepared, target, beside, stage, .. } = self;
-        command.attributes = None;
-        command.purpose = Purpose::Other;
-        (meaning.known, meaning.definition) = (None, None);
-        (prepared.entry, prepared.came, prepared.prepare_error) = (None, None, None);
-        target.pinned_server = None;
-        (beside.fill, beside.mirrored, beside.copy_of, beside.noted) = (None, None, None, None);
-        *stage = Stage::Queued;
+    fn blank() -> Box<Self> {
+        let command = CommandSent {
+            frames: Frames::default(),
+            attributes: None,
+            answer_seq: 1,
+            shape: ResponseShape::Query,
+            purpose: Purpose::Other,
+            begun_us: 0,
+        };
+        Box::new(Self::new(command, 0))
     }
 
-    /// Becomes what [`Statement::new`] makes, after it was cleared. It is not overwritten by a new
-    /// one: that would look once more, at each of its parts, for memory to be freed.
-    pub(super) fn renew(&mut self, new: CommandSent, retries: u32) {
+    /// Becomes one of which nothing is known, for the next command, and lets go of all memory
+    /// outside of it but a small buffer. It is not overwritten by a new one: that is large to be
+    /// copied, and would look for memory to be freed once more.
+    pub(crate) fn clear(&mut self, buffers: &mut Buffers) {
         let Self { command, meaning, prepared, ending, target, deadline_ms, beside, stage, sent } =
             self;
-        let CommandSent { frames, attributes, answer_seq, shape, purpose, begun_us } = command;
-        *frames = new.frames;
-        *attributes = new.attributes;
-        (*answer_seq, *shape, *begun_us) = (new.answer_seq, new.shape, new.begun_us);
-        *purpose = new.purpose;
-        let Meaning { known, definition, is_read, proof, validity, is_recalled } = meaning;
-        debug_assert!(known.is_none() && definition.is_none(), "it was cleared");
-        (*is_read, *proof, *validity, *is_recalled) = (false, Proof::NOTHING, None, false);
-        let Preparation {
-            stmt_id,
-            entry,
-            came,
-            server_stmt,
-            runs_last,
-            in_views,
-            is_own,
-            prepare_error,
-        } = prepared;
-        debug_assert!(entry.is_none() && came.is_none() && prepare_error.is_none());
-        (*stmt_id, *server_stmt) = (None, 0);
-        (*runs_last, *in_views, *is_own) = (false, Contents::NOTHING, false);
-        let Target {
-            directives,
-            hostgroup,
-            pinned_server,
-            reads,
-            retries_left,
-            lost_unsent,
-            was_lost,
-            never_share,
-            causal_since_us,
-        } = target;
-        debug_assert!(pinned_server.is_none());
-        *directives = Directives::default();
-        (*hostgroup, *reads) = (HostgroupId::default(), ReadPlace::Anywhere);
-        (*retries_left, *lost_unsent) = (retries, 0);
-        (*was_lost, *never_share, *causal_since_us) = (false, false, 0);
-        let Beside { fill, mirrored, copy_of, noted, upload } = beside;
-        debug_assert!(fill.is_none() && mirrored.is_none() && copy_of.is_none() && noted.is_none());
-        *upload = Upload::None;
-        (*ending, *deadline_ms) = (None, 0);
-        debug_assert!(*stage == Stage::Queued);
+        match &mut command.frames {
+            Frames::Own(own) if own.capacity() <= KEPT_FRAMES_MAX => own.clear(),
+            frames => buffers.give(std::mem::take(frames).into_own()),
+        }
+        command.attributes = None;
+        *meaning = Meaning::default();
+        *prepared = Preparation::default();
+        *target = Target::default();
+        *beside = Beside::default();
+        (*ending, *deadline_ms, *stage) = (None, 0, Stage::Queued);
         *sent = Sent::default();
     }
 }
@@ -159,5 +118,26 @@ impl Client {
     pub(crate) fn is_uploading(&self) -> bool {
         matches!(&self.phase, Phase::Running(statement)
                 if matches!(statement.beside.upload, Upload::Sending { .. }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_statement_that_is_cleared_is_as_good_as_new() {
+        let mut statement = Statement::blank();
+        statement.command.frames.own().extend_from_slice(b"frames");
+        statement.command.attributes = Some(Box::default());
+        (statement.meaning.is_read, statement.meaning.is_recalled) = (true, true);
+        (statement.prepared.stmt_id, statement.prepared.runs_last) = (Some(1), true);
+        (statement.target.was_lost, statement.target.never_share) = (true, true);
+        (statement.target.lost_unsent, statement.target.causal_since_us) = (1, 1);
+        statement.beside.upload = Upload::Done;
+        (statement.deadline_ms, statement.stage) = (1, Stage::Returning);
+        statement.sent.sent_us = 1;
+        statement.clear(&mut Buffers::default());
+        assert_eq!(format!("{statement:?}"), format!("{:?}", Statement::blank()));
     }
 }

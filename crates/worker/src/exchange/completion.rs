@@ -121,14 +121,14 @@ impl Exchange {
             self.core.drop_fill(&mut statement);
         }
         self.orphan_definition(&mut statement);
-        self.core.fx.buffers.give(std::mem::take(&mut statement.command.frames).into_own());
-        statement.clear();
+        statement.clear(&mut self.core.fx.buffers);
         if self.core.clients.spare_statements.len() < SPARE_STATEMENTS_MAX {
             self.core.clients.spare_statements.push(statement);
         }
     }
 
     /// What follows a statement, however it ended. `lent`: the connection that is lent, if one is.
+    #[inline]
     pub(crate) fn after_statement(&mut self, client: &mut Client, lent: Option<&mut Conn>) {
         if client.is_mirror {
             return self.core.clients.copies.over.push(client.id);

@@ -377,13 +377,8 @@ impl Core {
     ) -> Box<Relay> {
         let is_repeated = |noted: &Noted| noted.is_repeated;
         let delivers = delivers && !statement.beside.noted.as_deref().is_some_and(is_repeated);
-        let formats = (conn.server.format, session.login.format);
-        let mut relay = self.fx.relays.hold(Relay::new(
-            statement.command.shape,
-            formats.0,
-            formats.1,
-            delivers,
-        ));
+        let (shape, own) = (statement.command.shape, session.login.format);
+        let mut relay = self.fx.relays.take(shape, conn.server.format, own, delivers);
         // A server may refuse a command of many packets before it has read them all.
         if let Some((header, _, [])) = split_packet(&statement.command.frames) {
             relay.set_number(header.seq.wrapping_add(1));
