@@ -63,6 +63,8 @@ pub struct Snapshot {
     pub names_hosts: bool,
     /// Whether somebody's transactions are repeated that are lost.
     pub replays: bool,
+    /// Whether any hostgroup says itself how its statements share connections.
+    pub pipelines: bool,
     /// Whether it is found out for somebody what became of a lost `COMMIT`.
     pub finds_outcomes: bool,
     /// Whether anybody's transactions are followed by their numbers: for causal reads, or to find
@@ -151,6 +153,7 @@ impl Snapshot {
             users: Arc::new(users.collect()),
             names_hosts: names_hosts(&config, &granted),
             replays: replays(&config),
+            pipelines: hostgroups.values().any(|group| group.pipeline != Pipeline::default()),
             follows_gtids: has_causal_reads || finds_outcomes(&config),
             finds_outcomes: finds_outcomes(&config),
             granted,

@@ -81,6 +81,7 @@ impl Client {
 impl Core {
     /// How many may be in flight on the connection that the client's statement shares; `None` when
     /// it has to be alone.
+    #[inline]
     fn depth_max(&self, client: &Client, hostgroup: HostgroupId) -> Option<usize> {
         let (Phase::Running(statement), Some(session)) = (&client.phase, client.session.as_ref())
         else {
@@ -108,7 +109,11 @@ impl Core {
         if !fits {
             return None;
         }
-        let of_hostgroup = || self.env.snapshot.hostgroup(hostgroup).map(|group| group.pipeline);
+        let snapshot = &self.env.snapshot;
+        let of_hostgroup = || match snapshot.pipelines {
+            true => snapshot.hostgroup(hostgroup).map(|group| group.pipeline),
+            false => None,
+        };
         let depth =
             match statement.target.directives.pipeline.or_else(of_hostgroup).unwrap_or_default() {
                 Pipeline::Auto if known.pace.is_short() => {
