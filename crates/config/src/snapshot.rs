@@ -247,9 +247,14 @@ impl Snapshot {
         self.users.get(name)
     }
 
-    /// The replication group whose writer hostgroup is `id`. One hash look-up.
+    /// The replication group whose writer hostgroup is `id`. At most one hash look-up.
+    #[inline]
     pub fn writer_group(&self, id: HostgroupId) -> Option<&ReplicationGroup> {
-        self.replication.get(*self.writers.get(&id)?)
+        match &self.replication[..] {
+            // With one group, as usual, a glance is cheaper than a look-up.
+            [only] => Some(only).filter(|group| group.writer_hostgroup == id),
+            groups => groups.get(*self.writers.get(&id)?),
+        }
     }
 
     /// The cluster whose writers serve in a hostgroup.

@@ -168,6 +168,7 @@ impl Outbox {
     }
 
     /// The kernel took the first `len` pending bytes.
+    #[inline]
     pub(crate) fn advance(&mut self, len: usize, buffers: &mut Buffers) {
         debug_assert!(len <= self.pending().len());
         self.written_total += len as u64;

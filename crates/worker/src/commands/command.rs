@@ -186,12 +186,15 @@ impl Commands {
                         has_more = !has_more;
                         client.has_more(has_more);
                     }
-                    match is_split {
-                        true => self.command(client, frames, &joined_payload(frames)),
-                        false => {
-                            self.command(client, frames, frames.get(HEADER_LEN..).unwrap_or(&[]))
+                    let joined;
+                    let payload = match is_split {
+                        true => {
+                            joined = joined_payload(frames);
+                            &joined[..]
                         }
-                    }
+                        false => frames.get(HEADER_LEN..).unwrap_or(&[]),
+                    };
+                    self.command(client, frames, payload);
                 }
             }
         }
