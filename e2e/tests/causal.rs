@@ -31,18 +31,22 @@ fn words(flavour: Flavour) -> Words {
 
 /// A proxy before a primary and its replicas, with these settings.
 fn proxy(replication: &Replication, settings: &str) -> Result<Trunkline> {
+    Trunkline::start(&before(replication, settings))
+}
+
+fn before(replication: &Replication, settings: &str) -> String {
     let server = |hostgroup, server: &Server| {
         format!("[[server]]\nhostgroup = {hostgroup}\naddress = \"{}\"\n", server.address())
     };
     let replicas: String = replication.replicas().iter().map(|it| server(20, it)).collect();
-    Trunkline::start(&format!(
+    format!(
         "workers = 2\ncatalog_wait_ms = 10000\n{settings}\n{}{replicas}\
          [[replication]]\nwriter_hostgroup = 10\nreader_hostgroup = 20\n\
          read_write_split = \"auto\"\n\
          [[hostgroup]]\nhostgroup_id = 20\nbalance = \"random\"\n{}",
         server(10, replication.primary()),
         user(10)
-    ))
+    )
 }
 
 /// The value of a counter; 0 as long as it is not shown.
@@ -284,6 +288,7 @@ fn what_no_replica_shows_the_writer_answers_or_an_error() -> Result<()> {
         let settings =
             "causal_reads = \"session\"\ncausal_wait_ms = 50\ncausal_fallback = \"error\"";
         let failing = proxy(&replication, settings)?;
+        let plain = proxy(&replication, "")?;
         wait_followed(&writers)?;
         wait_followed(&failing)?;
         replica.sql(words.stop)?;
@@ -304,11 +309,25 @@ fn what_no_replica_shows_the_writer_answers_or_an_error() -> Result<()> {
         let said = fails(&mut other, "SELECT name FROM mark.server", 9001)?;
         ensure!(said.contains("shows what this read has to see"), "{said}");
 
+        // What was written before anybody followed it is not known by its number.
+        let mut early = client(&plain, "")?;
+        early.sql(write)?;
+        who(&mut early, "replica1")?;
+        plain.reload(&before(&replication, "causal_reads = \"session\""))?;
+        wait_until("its reads see it", SOON, || {
+            Ok((text(&mut early, "SELECT name FROM mark.server")? == "primary").then_some(()))
+        })?;
+        for _ in 0..10 {
+            who(&mut early, "primary")?;
+        }
+
         replica.sql(words.start)?;
         replication.wait_caught_up(SOON)?;
-        wait_until("it is read from again", SOON, || {
-            Ok((text(&mut session, "SELECT name FROM mark.server")? == "replica1").then_some(()))
-        })?;
+        for session in [&mut session, &mut early] {
+            wait_until("it is read from again", SOON, || {
+                Ok((text(session, "SELECT name FROM mark.server")? == "replica1").then_some(()))
+            })?;
+        }
         who(&mut other, "replica1")?;
 
         // An error tells no number: until the next write, the writer is read from.

@@ -18,6 +18,7 @@ mod changes;
 mod commands;
 mod compression;
 mod config;
+mod connector_c;
 mod differential;
 mod doctor;
 mod extensions;

@@ -9,7 +9,9 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result, ensure};
 use trunkline_testkit::{Flavour, Options, Server, SqlClient, Trunkline, error_code, wait_until};
 
-use crate::stage::{FLAVOURS, PASSWORD, SOON, USER, client, is_available, new_schema, start, user};
+use crate::stage::{
+    FLAVOURS, PASSWORD, SOON, USER, client, is_available, new_schema, one_server, start, user,
+};
 use cutter::{Cut, Cutter};
 
 const LOST: u16 = 2013;
@@ -166,7 +168,51 @@ fn a_commit_that_is_under_way_is_ended_before_anybody_looks() -> Result<()> {
         let said = cut_one(&mut one, &cutter, 2, (true, Cut::Answer(0)))?;
         ensure!(said != Told::Nothing && has(&server, &schema, 2)? == (said == Told::Done));
         rolled_back_and_logged(&server, &schema, &cutter, &proxy)?;
+        if flavour == Flavour::MariaDb {
+            unacknowledged_and_out_of_time(&server, &schema)?;
+        }
     }
+    Ok(())
+}
+
+/// A write in autocommit that waits for a replica when its time is over goes on waiting: MariaDB's
+/// `KILL QUERY` would end the wait and say OK, and the write would be lost with that server.
+fn unacknowledged_and_out_of_time(server: &Server, schema: &str) -> Result<()> {
+    let proxy =
+        Trunkline::start(&format!("default_query_timeout = 200\n{}", one_server(server, 1, 5)))?;
+    let mut one = client(&proxy, schema)?;
+    one.sql("DELETE FROM t WHERE n = 41")?;
+    let kills = "SELECT variable_value FROM information_schema.global_status \
+                 WHERE variable_name = 'COM_KILL'";
+    let before = server.value(kills)?;
+    let semi_sync = |state: &str| {
+        server.sql(&format!(
+            "SET GLOBAL rpl_semi_sync_master_wait_no_slave = 1; \
+             SET GLOBAL rpl_semi_sync_master_timeout = 60000; \
+             SET GLOBAL rpl_semi_sync_master_enabled = {state}"
+        ))
+    };
+    semi_sync("ON")?;
+    let answer = std::thread::scope(|scope| {
+        let waits = scope.spawn(move || one.sql("INSERT INTO t VALUES (41)"));
+        let seen = wait_until("the server is told to end it", SOON, || {
+            let is_told = server.value(kills)? != before;
+            let under_way = server.value(
+                "SELECT COUNT(*) FROM information_schema.processlist WHERE info LIKE 'KILL%'",
+            )?;
+            Ok((is_told && under_way.as_deref() == Some("0")).then_some(()))
+        });
+        let waiting = server.value(
+            "SELECT COUNT(*) FROM information_schema.processlist \
+             WHERE state LIKE 'Waiting for semi-sync ACK%'",
+        );
+        semi_sync("OFF")?;
+        let answer = waits.join().ok().context("the client has panicked")?;
+        seen?;
+        ensure!(waiting?.as_deref() == Some("1"), "it does not wait any more");
+        answer
+    });
+    answer?;
     Ok(())
 }
 
@@ -191,6 +237,12 @@ fn rolled_back_and_logged(
     let said = told(one.sql("COMMIT"));
     let is_there = has(server, schema, 31)?;
     ensure!(said == Told::Nothing && !is_there, "{said:?}, {is_there}\n{}", proxy.log());
+    // Nor does it say so of a write to such a table in autocommit, which may end half-way.
+    let mut one = client(proxy, schema)?;
+    one.sql("INSERT INTO t VALUES (32)")?;
+    cutter.cut("INSERT INTO kept", Cut::Answer(0));
+    let said = told(one.sql("INSERT INTO kept VALUES (33), (34)"));
+    ensure!(said == Told::Nothing, "{said:?}\n{}", proxy.log());
     Ok(())
 }
 

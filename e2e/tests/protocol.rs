@@ -213,7 +213,11 @@ fn a_changed_user_is_another_session() -> Result<()> {
         client.one("CREATE TABLE t (a INT) ENGINE = InnoDB")?;
         client.one("BEGIN")?;
         client.one("INSERT INTO t VALUES (1)")?;
+        let lock = format!("changer_{}", server.port());
+        client.one(&format!("SELECT GET_LOCK('{lock}', 0)"))?;
         client.change_user("changer_two", PASSWORD, "")?;
+        let is_free = server.value(&format!("SELECT IS_FREE_LOCK('{lock}')"))?;
+        assert_eq!(is_free.as_deref(), Some("1"), "before the change is answered");
         let row = client.one("SELECT @a, DATABASE(), CURRENT_USER()")?.text_rows().remove(0);
         assert_eq!(row[..2], [None, None]);
         assert_eq!(row[2].as_deref(), Some("changer_two@%"));

@@ -144,7 +144,7 @@ impl Snapshot {
         let mut replication = config.replication.clone();
         replication.extend(config.clusters.iter().map(ClusterEntry::replication));
         let has_causal_reads = has_causal_reads(&config, &settings, &rules);
-        let causal = Arc::new(CausalPlan::of(&config, &hostgroups, &replication));
+        let causal = Arc::new(CausalPlan::of(&config, &hostgroups, &replication, previous));
         let writers = replication.iter().enumerate();
         let writers = writers.map(|(index, group)| (group.writer_hostgroup, index)).collect();
         Self {
@@ -371,7 +371,7 @@ impl Snapshot {
         let version = self.version.saturating_add(1);
         changed.then(|| {
             let tcp = build_tcp(&self.config, &self.settings, &hostgroups, Some(self));
-            let causal = CausalPlan::of(&self.config, &hostgroups, &self.replication);
+            let causal = CausalPlan::of(&self.config, &hostgroups, &self.replication, Some(self));
             Self { version, hostgroups, tcp, causal: Arc::new(causal), ..self.clone() }
         })
     }

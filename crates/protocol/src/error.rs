@@ -148,6 +148,9 @@ kinds! {
     TimedOut = 1907 b"70100" Operator MayBeDone,
     /// The session has ended itself by `KILL` (MariaDB).
     KilledItself = 1927 b"70100" Client Safe,
+    /// In place of 2013 to a client of MariaDB's Connector/C, which takes no code of the range 2000
+    /// to 2999 from a server: whatever 2013 is told for. Logs and statistics say 2013.
+    LostToConnectorC = 1927 b"70100" Server MayBeDone,
     /// The server was lost while the statement ran.
     /// With `commit_outcome = "auto"`, the text says of a write if it is known to have been carried
     /// out.

@@ -9,6 +9,7 @@ mod portable;
 mod reached;
 mod scope;
 mod shared;
+mod since;
 mod token;
 mod written;
 
@@ -18,6 +19,7 @@ pub use portable::{Carried, TokenError, read_token};
 pub use reached::{Reached, Shown};
 pub use scope::{AGE_MAX_MS, CausalReads};
 pub use shared::{SharedPosition, SharedPositions, Ticket};
+pub use since::Since;
 pub use token::{Token, Want};
 pub use written::Written;
 

@@ -442,6 +442,7 @@ impl Core {
             | Purpose::Prepare
             | Purpose::Fetch
             | Purpose::Reset
+            | Purpose::ChangeUser(_)
             | Purpose::Register
             | Purpose::Dump
             | Purpose::Other => return None,

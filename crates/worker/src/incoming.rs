@@ -66,6 +66,12 @@ impl Worker {
             Wake::Forward(id) => {
                 commands.exchange.with_client(id, Exchange::begin_forward);
             }
+            Wake::ChangeUser(id, body) => {
+                let change = |exchange: &mut Exchange, client: &mut Client| {
+                    exchange.change_released(client, &body);
+                };
+                commands.exchange.with_client(id, change);
+            }
             Wake::TraceGone(id, conn, trace) => {
                 let core = &mut commands.exchange.core;
                 core.with_client(id, |core, client| core.trace_gone(client, conn, trace));

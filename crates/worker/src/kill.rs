@@ -14,6 +14,7 @@ use trunkline_protocol::{
 };
 use trunkline_sql::analysis::{Analysis, Effect, KillId, KillTarget};
 
+use self::carriers::Ends;
 use crate::{
     Action, ClientId,
     clients::client::{AwaitKill, Client, Ending, Phase, Purpose, Stage},
@@ -331,9 +332,7 @@ impl Exchange {
     fn kill_statement(&mut self, id: ClientId, asker: KillAsker) {
         let runs = self.with_client(id, Self::interrupt).flatten();
         match runs {
-            Some((conn, sent_at)) => {
-                self.kill_on_server(id, conn, sent_at, KillScope::Statement, asker)
-            }
+            Some((conn, sent_at)) => self.kill_on_server(id, conn, sent_at, Ends::Statement, asker),
             None => self.core.answer_kill(asker, KillAnswer::Done),
         }
     }
@@ -392,7 +391,7 @@ impl Exchange {
             return;
         };
         match end.conn {
-            Some(conn) => self.kill_on_server(id, conn, None, KillScope::Session, asker),
+            Some(conn) => self.kill_on_server(id, conn, None, Ends::Connection, asker),
             None => self.core.answer_kill(asker, KillAnswer::Done),
         }
         self.with_client(id, |exchange, client| exchange.end_killed_session(client, &end));
@@ -448,13 +447,11 @@ impl Exchange {
 
     fn end_killed_session(&mut self, client: &mut Client, end: &SessionEnd) {
         if let Some(seq) = end.seq {
-            self.core.write_client(client, |out| {
-                let error = match end.may_be_done {
-                    true => ErrorKind::ConnectionLost.says(KILLED),
-                    false => ErrorKind::Interrupted.says(INTERRUPTED),
-                };
-                error.put(out, seq);
-            });
+            let error = match end.may_be_done {
+                true => ErrorKind::ConnectionLost.says(KILLED),
+                false => ErrorKind::Interrupted.says(INTERRUPTED),
+            };
+            self.core.write_error(client, seq, &error);
         }
         if let Some(conn) = end.conn {
             self.with_conn(conn, |exchange, conn| exchange.part_from_killed(client, conn, end));

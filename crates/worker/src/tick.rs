@@ -415,9 +415,7 @@ impl Exchange {
     /// Ends a session that has rested for too long, with an error where its servers tell one.
     fn close_inactive(&mut self, client: &mut Client) {
         if self.core.env.greeting.tells_of_inactivity() {
-            self.core.write_client(client, |out| {
-                ErrorKind::Inactivity.says(INACTIVITY).put(out, 0);
-            });
+            self.core.write_error(client, 0, &ErrorKind::Inactivity.says(INACTIVITY));
         }
         self.close_client(client);
     }

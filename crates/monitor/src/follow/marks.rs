@@ -105,6 +105,7 @@ impl Marker {
             // Another one may write by now, and have written before this one was asked.
             if self.writer().is_some_and(|it| Arc::ptr_eq(it, writer)) {
                 for (health, fresh) in &self.replicas {
+                    health.reached.set_compared();
                     if let Some(at_ms) = fresh.mark(&mark) {
                         health.reached.set_fresh(at_ms);
                     }

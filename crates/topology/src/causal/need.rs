@@ -10,6 +10,8 @@ pub struct Need {
     needs_writer: bool,
     /// How old what a replica shows may be, ms.
     age_max_ms: Option<u32>,
+    /// All that was written up to this moment is needed, ms on the workers' clock.
+    until_ms: Option<u64>,
     /// Some of it was not written here: nobody knows that the writer has it.
     is_given: bool,
 }
@@ -20,6 +22,7 @@ impl Need {
         self.wants.clear();
         self.needs_writer = false;
         self.age_max_ms = None;
+        self.until_ms = None;
         self.is_given = false;
     }
 
@@ -55,6 +58,11 @@ impl Need {
         self.age_max_ms = Some(self.age_max_ms.map_or(age_max_ms, |own| own.min(age_max_ms)));
     }
 
+    /// All that was written up to this moment, by whomever, ms on the workers' clock.
+    pub fn want_all_until(&mut self, at_ms: u64) {
+        self.until_ms = self.until_ms.max(Some(at_ms));
+    }
+
     /// Some of it comes from a client, who may have it from elsewhere.
     pub fn give(&mut self) {
         self.is_given = true;
@@ -67,7 +75,10 @@ impl Need {
 
     /// Whether anything will do.
     pub fn is_empty(&self) -> bool {
-        self.wants.is_empty() && !self.needs_writer && self.age_max_ms.is_none()
+        self.wants.is_empty()
+            && !self.needs_writer
+            && self.age_max_ms.is_none()
+            && self.until_ms.is_none()
     }
 
     /// Whether nobody but the writer is known to have it.
@@ -91,6 +102,7 @@ impl Need {
         !self.needs_writer
             && reached.has(&self.wants)
             && self.age_max_ms.is_none_or(|age_ms| reached.is_fresher_than(age_ms, now_ms))
+            && self.until_ms.is_none_or(|at_ms| reached.shows_all_until(at_ms, now_ms))
     }
 }
 
@@ -122,6 +134,19 @@ mod tests {
         assert!(!need.is_met_by(&reached, 1_000));
         need.clear();
         assert!(need.is_empty());
+        need.want_all_until(901);
+        need.want_all_until(900);
+        assert!(!need.is_empty() && !need.is_met_by(&reached, 1_000));
+        reached.set_fresh(901);
+        assert!(!need.is_met_by(&reached, 1_000), "it was asked within the same millisecond");
+        reached.set_fresh(902);
+        assert!(need.is_met_by(&reached, 1_000));
+        reached.clear();
+        // Several servers write, and nobody can say it.
+        assert!(!need.is_met_by(&reached, 60_900) && need.is_met_by(&reached, 61_000));
+        reached.set_compared();
+        assert!(!need.is_met_by(&reached, 61_000));
+        need.clear();
         need.want_writer();
         assert!(!need.is_empty() && !need.is_met_by(&reached, 1_000) && !need.may_wait());
     }

@@ -13,6 +13,8 @@ use crate::gtid::Intervals;
 
 /// Origins that are looked up without a lock: those that were seen first.
 const LANES: usize = 8;
+/// How long a server that is not compared with its writer is taken to lack what was written, ms.
+const UNCOMPARED_MS: u64 = 60_000;
 
 /// One origin's transactions, up to the last one before the first gap.
 #[derive(Debug, Default)]
@@ -46,6 +48,8 @@ pub struct Reached {
     /// All that was written before this moment is visible, on the workers' clock, ms, and one; 0
     /// when nobody knows.
     fresh_ms: AtomicU64,
+    /// Whether its writer was asked what it has, so that it can become known how fresh it is.
+    is_compared: AtomicBool,
 }
 
 impl Reached {
@@ -94,6 +98,21 @@ impl Reached {
             Some(at_ms) => now_ms.saturating_sub(at_ms) <= u64::from(age_ms),
             None => false,
         }
+    }
+
+    /// Its writer has said what it has, and the server is compared with that from now on.
+    pub fn set_compared(&self) {
+        self.is_compared.store(true, Release);
+    }
+
+    /// Whether it shows all that was written up to this moment, ms. Where several servers write,
+    /// nobody can say that: it is taken to be so after a while.
+    #[cold]
+    pub fn shows_all_until(&self, at_ms: u64, now_ms: u64) -> bool {
+        let fresh_ms = self.fresh_ms.load(Acquire).checked_sub(1);
+        let is_over = || now_ms.saturating_sub(at_ms) > UNCOMPARED_MS;
+        fresh_ms.is_some_and(|fresh_ms| fresh_ms > at_ms)
+            || !self.is_compared.load(Acquire) && is_over()
     }
 
     /// The lane of an origin, or a free one, with its place.

@@ -87,8 +87,8 @@ impl Core {
         let user = &session.login.user;
         let scope = order.scope(self.env.snapshot.causal_reads(user, hostgroup));
         let board = self.env.shared.causal();
-        let now_ms = self.env.now.ms();
-        session.settings.causal.take_need(board, user, scope, (readers, order.from), now_ms);
+        let at = (self.env.now.ms(), self.env.options.workers);
+        session.settings.causal.take_need(board, user, scope, (readers, order.from), at);
         if let Some(hints) = hints {
             let need = &mut session.settings.causal.need;
             hints::take(need, board, hints)?;

@@ -107,7 +107,7 @@ impl SessionCausal {
         user: &User,
         scope: CausalReads,
         (readers, from): (&CausalReaders, Option<HostgroupId>),
-        now_ms: u64,
+        (now_ms, workers): (u64, usize),
     ) {
         self.need.clear();
         self.scope = scope;
@@ -119,6 +119,12 @@ impl SessionCausal {
         }
         if self.written.may_be_under_way(now_ms) {
             self.need.want_writer();
+        }
+        if let Some(since) = &readers.since {
+            match since.moment_ms(workers) {
+                Some(at_ms) => self.need.want_all_until(at_ms),
+                None => self.need.want_writer(),
+            }
         }
         for (hostgroup, token) in self.written.tokens() {
             if !hostgroup.is_some_and(|it| is_elsewhere(readers, from, it)) {

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use trunkline_protocol::packet::{ok::OkPacket, status};
 use trunkline_topology::{
     HostgroupId, ServerState,
@@ -252,6 +254,49 @@ fn shared_world(scope: &str, rules: &str) -> TestWorker {
          [[user]]\nname = \"other\"\npassword = \"x\"\ndefault_hostgroup = 10\n"
     );
     followed(TestWorker::with(&config))
+}
+
+/// A reload with this configuration, by which servers stay as healthy as they are.
+fn reload(world: &mut TestWorker, config: &str) {
+    let no_files = |path: &str| Err::<String, _>(format!("{path} is not there"));
+    let config = format!("lazy_transactions = \"off\"\n{config}");
+    let config = trunkline_config::parse(&config, "test.toml", &no_files).expect("a configuration");
+    let snapshot = config.snapshot(Some(&world.core().env.snapshot));
+    world.happens(|worker| worker.apply_snapshot(snapshot.into()));
+}
+
+#[test]
+fn what_was_written_before_a_reload_that_switches_causal_reads_on_is_seen() {
+    let mut world = followed(TestWorker::with(WRITER_AND_READER));
+    let client = world.log_in();
+    world.run(client, WRITE, Reply::Ok);
+    world.pass_ms(500);
+    reload(&mut world, &format!("causal_reads = \"session\"\n{WRITER_AND_READER}"));
+    let other = world.log_in();
+    for client in [client, other] {
+        assert_eq!(reads_from(&mut world, client), WRITER);
+    }
+    let at_ms = world.core().env.now.ms();
+    let slots = world.core().servers.pool.slots();
+    let reached: Vec<_> = slots.map(|(_, slot)| Arc::clone(&slot.server.health)).collect();
+    reached.iter().for_each(|health| health.reached.set_fresh(at_ms - 200));
+    assert_eq!(reads_from(&mut world, client), WRITER);
+    reached.iter().for_each(|health| health.reached.set_fresh(at_ms + 1));
+    assert_eq!(reads_from(&mut world, client), READER);
+    // Another reload that leaves all as it is asks for nothing more.
+    reload(&mut world, &format!("causal_reads = \"user\"\n{WRITER_AND_READER}"));
+    assert_eq!(reads_from(&mut world, client), READER);
+}
+
+#[test]
+fn what_was_written_under_the_number_of_another_hostgroup_is_seen() {
+    let mut world = shared_world("user", "");
+    let (one, two) = (world.log_in(), world.log_in());
+    writes(&mut world, one, "0-1-5");
+    let config = WRITER_AND_READER.replace("= 10", "= 30").replace("= 20", "= 40");
+    reload(&mut world, &format!("causal_reads = \"user\"\ncausal_wait_ms = 0\n{config}"));
+    let mut world = followed(world);
+    assert_eq!(reads_from(&mut world, two), WRITER);
 }
 
 /// Where a read goes that a client begins now.

@@ -1,5 +1,7 @@
 //! What clients are told by the proxy itself.
 
+use std::ops::RangeInclusive;
+
 use trunkline_protocol::{
     error::{ClientError, ErrorKind},
     packet::ok::{OkPacket, put_ok},
@@ -7,6 +9,10 @@ use trunkline_protocol::{
 use trunkline_session::tracker::PinReason;
 
 use crate::{Side, clients::Clients, clients::client::Client, reply::SCARCE_LEN_MAX, rooms::Core};
+
+/// Codes that client libraries give themselves. MariaDB's Connector/C shows *Received malformed
+/// packet* for an error packet with one of them, and not its text.
+const CLIENT_CODES: RangeInclusive<u16> = 2000..=2999;
 
 impl Client {
     /// What the session may ask for next is this error, which its client was told in place of what
@@ -54,8 +60,17 @@ impl Core {
         self.fx.stats.counters.errors_sent += 1;
         self.fx.stats.counters.statements_answered += 1;
         client.note_error(&error);
+        self.write_error(client, 1, &error);
+    }
+
+    /// Writes an error packet, with a code that the client's library takes.
+    pub(crate) fn write_error(&mut self, client: &mut Client, seq: u8, error: &ClientError) {
+        let is_refused = CLIENT_CODES.contains(&error.code) && is_connector_c(client);
         self.write_client(client, |out| {
-            error.put(out, 1);
+            match is_refused {
+                true => ErrorKind::LostToConnectorC.says(error.text.clone()).put(out, seq),
+                false => error.put(out, seq),
+            };
         });
     }
 
@@ -102,6 +117,12 @@ impl Core {
             put_ok(out, 1, &ok, format);
         });
     }
+}
+
+/// Whether the client's library is MariaDB's Connector/C, by what it has told of itself.
+fn is_connector_c(client: &Client) -> bool {
+    let told = client.session.as_ref().map_or(&[][..], |session| &session.login.attributes);
+    told.iter().any(|(name, value)| **name == *b"_client_name" && **value == *b"libmariadb")
 }
 
 /// The error for what can't be carried out for a client of a proxy.

@@ -720,12 +720,30 @@ pub(crate) enum Purpose {
     Fetch,
     /// `COM_RESET_CONNECTION` on a leased connection.
     Reset,
+    /// `COM_RESET_CONNECTION` on a leased connection, in front of a `COM_CHANGE_USER`; carries its
+    /// body.
+    ChangeUser(Box<[u8]>),
     /// `COM_REGISTER_SLAVE`.
     Register,
     /// `COM_BINLOG_DUMP` or `COM_BINLOG_DUMP_GTID`.
     Dump,
     /// Anything else that a server answers.
     Other,
+}
+
+impl Purpose {
+    /// Whether the client gets what the server answers, and not an answer of the proxy's own.
+    pub(crate) fn is_answered_by_server(&self) -> bool {
+        !matches!(self, Self::LoginSchema(..) | Self::ChangeUser(_))
+    }
+
+    /// Takes the body of a change of user that goes on behind this.
+    pub(crate) fn body_of_change(&mut self) -> Option<Box<[u8]>> {
+        match self {
+            Self::ChangeUser(body) => Some(std::mem::take(body)),
+            _ => None,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -400,9 +400,7 @@ impl Core {
             self.fx.stats.counters.errors_sent += 1;
             self.fx.stats.counters.statements_answered += 1;
             client.note_error(&error);
-            self.write_client(client, |out| {
-                error.put(out, seq);
-            });
+            self.write_error(client, seq, &error);
         }
         if is_over { Skipped::SentAhead } else { Skipped::Next(rest) }
     }

@@ -12,6 +12,7 @@ use trunkline_topology::Seen;
 
 use crate::{
     clients::client::{Client, Ending, Phase, Purpose, Stage, Statement, is_not_read},
+    effects::Wake,
     exchange::lost::{makes_state, only_looks_at},
     exchange::pins::ends_session,
     exchange::refused::{OPTION_PREVENTS_STATEMENT, UNKNOWN_COMMAND},
@@ -80,6 +81,7 @@ impl Exchange {
         }
         let is_over = ends_session(client, conn, &statement, outcome);
         statement.meaning.definition = None;
+        let change = statement.command.purpose.body_of_change();
         self.retire(statement);
         match is_shared {
             true if is_tainted => {
@@ -92,9 +94,12 @@ impl Exchange {
             }
             false => self.core.settle_lease(client, conn),
         }
-        match is_over {
-            true => self.end_client(client, Some(conn)),
-            false => self.after_statement(client, Some(conn)),
+        match (is_over, change) {
+            (true, _) => self.end_client(client, Some(conn)),
+            (false, None) => self.after_statement(client, Some(conn)),
+            (false, Some(body)) => {
+                self.core.fx.wake(Wake::ChangeUser(client.id, body));
+            }
         }
     }
 
@@ -173,7 +178,7 @@ impl Exchange {
                     self.refuse_change(client, *seq, error.into(), Some(conn));
                 }
             },
-            Purpose::Reset if succeeded => {
+            Purpose::Reset | Purpose::ChangeUser(_) if succeeded => {
                 self.core.learn_autocommit(conn, outcome.status);
                 self.core.forget_state(client, Some(conn));
                 let session = client.session.as_mut();
@@ -193,7 +198,7 @@ impl Exchange {
             }
             // Its connection has been left before anything is answered.
             Purpose::Dump | Purpose::Register => {}
-            Purpose::InitDb(_) | Purpose::Reset => {}
+            Purpose::InitDb(_) | Purpose::Reset | Purpose::ChangeUser(_) => {}
         }
     }
 
@@ -294,9 +299,7 @@ impl Exchange {
             return matches!(client.phase, Phase::Idle);
         }
         client.note_error(error);
-        self.core.write_client(client, |out| {
-            error.put(out, seq);
-        });
+        self.core.write_error(client, seq, error);
         true
     }
 

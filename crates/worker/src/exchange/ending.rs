@@ -16,9 +16,7 @@ use crate::{
 impl Exchange {
     /// Answers with an error packet and ends the connection.
     pub(crate) fn refuse(&mut self, client: &mut Client, seq: u8, error: ClientError) {
-        self.core.write_client(client, |out| {
-            error.put(out, seq);
-        });
+        self.core.write_error(client, seq, &error);
         self.close_client(client);
     }
 

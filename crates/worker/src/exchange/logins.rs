@@ -101,9 +101,7 @@ impl Exchange {
         if is_kept {
             client.note_error(&error);
         }
-        self.core.write_client(client, |out| {
-            error.put(out, seq);
-        });
+        self.core.write_error(client, seq, &error);
         if !is_kept {
             self.end_client(client, lent);
         }

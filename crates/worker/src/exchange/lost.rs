@@ -489,7 +489,7 @@ pub(crate) fn says_state(statement: &Statement) -> bool {
         Purpose::Query | Purpose::Execute => {
             statement.meaning.known.as_deref().is_some_and(is_state)
         }
-        Purpose::InitDb(_) | Purpose::Reset => true,
+        Purpose::InitDb(_) | Purpose::Reset | Purpose::ChangeUser(_) => true,
         _ => false,
     }
 }

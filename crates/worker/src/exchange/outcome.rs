@@ -25,7 +25,7 @@ use crate::{
     replay::Kept,
     rooms::{Core, Exchange, Lender},
     routing::route::Route,
-    servers::conn::Conn,
+    servers::{conn::Conn, marks::keeps_rows},
 };
 
 /// How much longer than the control plane a client waits, ms.
@@ -111,6 +111,8 @@ fn sought(session: &Session, statement: &Statement, had: Had) -> Option<Sought> 
     let known = statement.meaning.known.as_ref().filter(|_| is_one && !ends_otherwise)?;
     match (Sought::of(&known.analysis)?, had) {
         (Sought::Commit, Had::Transaction) => Some(Sought::Commit),
+        // A part of its rows may be there, and logged.
+        (Sought::Write, _) if keeps_rows(statement) => None,
         (Sought::Write, Had::Nothing) if !session.settings.state.is_autocommit_off() => {
             Some(Sought::Write)
         }

@@ -284,8 +284,7 @@ impl Exchange {
         if statement.command.purpose == Purpose::Dump {
             return self.begin_dump(client, conn);
         }
-        let delivers =
-            !matches!(statement.command.purpose, Purpose::LoginSchema(..)) && !client.is_mirror;
+        let delivers = statement.command.purpose.is_answered_by_server() && !client.is_mirror;
         let is_shared = matches!(stage, Stage::Shared(_));
         let relay = self.core.relay_of(statement, session, conn, delivers, is_shared);
         conn.in_flight.push_back(InFlight {

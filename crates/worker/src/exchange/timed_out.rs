@@ -18,8 +18,6 @@ impl Exchange {
 impl Core {
     /// Answers a statement whose own answer was thrown away.
     pub(super) fn answer_timed_out(&mut self, client: &mut Client) {
-        self.write_client(client, |out| {
-            timed_out().put(out, 1);
-        });
+        self.write_error(client, 1, &timed_out());
     }
 }

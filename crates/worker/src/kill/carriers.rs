@@ -17,7 +17,7 @@ use crate::{
     Action, ClientId,
     clients::client::{Phase, Stage},
     exchange::send::put_own_query,
-    kill::{KillAnswer, KillAsker, KillScope},
+    kill::{KillAnswer, KillAsker},
     rooms::{Core, Exchange, Lender},
     servers::Servers,
     servers::conn::{Conn, ConnPhase, InFlight, Owner},
@@ -32,12 +32,32 @@ const RETRIES: u8 = 2;
 /// What the server says when the connection to be hit has gone already.
 pub(crate) const NO_SUCH_THREAD: u16 = 1094;
 
+/// What a server is told to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ends {
+    Statement,
+    /// A statement, but for its wait for a replica (MariaDB): `KILL QUERY` would end that, and the
+    /// server says OK to what no replica has then.
+    StatementSoftly,
+    Connection,
+}
+
+impl Ends {
+    fn verb(self) -> &'static str {
+        match self {
+            Self::Statement => "KILL QUERY",
+            Self::StatementSoftly => "KILL SOFT QUERY",
+            Self::Connection => "KILL",
+        }
+    }
+}
+
 /// One `KILL` on its way to a server.
 #[derive(Debug)]
 pub(crate) struct KillCommand {
     /// Its number, for the connection that carries it.
     pub(crate) id: u64,
-    scope: KillScope,
+    ends: Ends,
     /// The connection to be hit, and the server's number for it.
     pub(crate) target: ConnId,
     thread: u32,
@@ -180,7 +200,7 @@ impl Core {
         }
         let Some((client, sent_at)) = command.statement else {
             // A session's connection is closed at once, and its server goes on with the statement.
-            return command.scope == KillScope::Session
+            return command.ends == Ends::Connection
                 || self.servers.conns.get(command.target).is_some();
         };
         self.clients.get(client).is_some_and(|client| {
@@ -217,11 +237,8 @@ impl Core {
             if self.servers.is_early(command) {
                 continue;
             }
-            let verb = match command.scope {
-                KillScope::Statement => "KILL QUERY",
-                KillScope::Session => "KILL",
-            };
-            let (text, target) = (format!("{verb} {}", command.thread), command.target);
+            let text = format!("{} {}", command.ends.verb(), command.thread);
+            let target = command.target;
             if let Some(target) = self.servers.conns.get_mut(target) {
                 target.holder.was_killed = true;
             }
@@ -264,7 +281,7 @@ impl Exchange {
         victim: ClientId,
         target: ConnId,
         sent_at: Option<u64>,
-        scope: KillScope,
+        ends: Ends,
         asker: KillAsker,
     ) {
         let is_full = self.core.servers.kills.commands.len() >= KILLS_MAX;
@@ -294,7 +311,7 @@ impl Exchange {
         self.core.servers.kills.next += 1;
         self.core.servers.kills.commands.push(KillCommand {
             id,
-            scope,
+            ends,
             target,
             thread,
             incarnation,

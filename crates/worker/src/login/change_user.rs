@@ -8,9 +8,11 @@
 //! client wait for a second, which we do not: who guesses passwords is kept off by his address.)
 
 use trunkline_protocol::{
+    codec::frame::{HEADER_LEN, put_payload},
     collation::lookup,
     error::ErrorKind,
     packet::{change_user::ChangeUser, greeting::Flavor},
+    response::ResponseShape,
 };
 use trunkline_session::{
     frontend::{ClientHandshake, Refusal},
@@ -19,9 +21,11 @@ use trunkline_session::{
 use trunkline_topology::User;
 
 use crate::{
-    clients::client::{Client, Phase, Session},
+    clients::client::{Client, Phase, Purpose, Session},
     login::LoginAccounts,
-    rooms::{Core, Exchange},
+    rooms::{Core, Exchange, Lender},
+    routing::route::Route,
+    servers::dirt::RESET,
     shared::UserPlace,
 };
 
@@ -29,8 +33,40 @@ use crate::{
 const FAILED_MAX: u8 = 3;
 
 impl Exchange {
-    /// `COM_CHANGE_USER`.
+    /// `COM_CHANGE_USER`. What others may wait for, locks and open transactions, is given up before
+    /// the client has its answer, as by a server.
     pub(crate) fn change_user(&mut self, client: &mut Client, payload: &[u8]) {
+        let held = client.session.as_ref().and_then(|session| {
+            let lease = session.leases.iter().find(|lease| !lease.pins.is_empty())?;
+            Some((lease.hostgroup, lease.conn))
+        });
+        let is_unknown = self.core.env.keeps_user() && client.failed_changes >= FAILED_MAX;
+        let Some((hostgroup, conn)) = held.filter(|_| !is_unknown) else {
+            return self.begin_login_anew(client, payload);
+        };
+        if let Some(session) = client.session.as_mut() {
+            session.transaction.kept = None;
+        }
+        // Who fails to change may ask for what a reset takes.
+        self.with_conn(conn, |exchange, conn| {
+            exchange.core.fetch_traces(conn, Some(&mut *client), None, false);
+        });
+        let mut frames = Vec::with_capacity(HEADER_LEN + RESET.len());
+        put_payload(&mut frames, 0, RESET);
+        let purpose = Purpose::ChangeUser(payload.into());
+        let statement = self.core.statement(&frames, ResponseShape::Single, purpose);
+        self.run_on_route(client, Route::Lease(hostgroup, conn), statement);
+    }
+
+    /// Goes on with a `COM_CHANGE_USER` whose session has given up what it held.
+    pub(crate) fn change_released(&mut self, client: &mut Client, payload: &[u8]) {
+        if matches!(client.phase, Phase::Idle) {
+            self.begin_login_anew(client, payload);
+            self.core.wake_commands(client);
+        }
+    }
+
+    fn begin_login_anew(&mut self, client: &mut Client, payload: &[u8]) {
         let keeps = self.core.env.keeps_user();
         let Some(capabilities) = client.session.as_ref().map(|it| it.login.capabilities) else {
             return;

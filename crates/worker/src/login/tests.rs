@@ -205,6 +205,34 @@ fn a_change_of_user_makes_another_session() {
 }
 
 #[test]
+fn a_change_of_user_is_answered_when_what_was_held_is_given_up() {
+    let mut world = TestWorker::with(ONE_CONNECTION);
+    let client = world.log_in();
+    world.run(client, "SELECT GET_LOCK('a', 0)", Reply::Rows(&["1"]));
+    world.is_automatic = false;
+    world.send(client, &change("other", "other"));
+    assert_eq!(world.answer(client), "", "the lock is held still");
+    world.is_automatic = true;
+    world.reply("RESET", Reply::Ok);
+    assert_eq!(world.answer(client), "ok");
+    assert_eq!(world.session(client).login.user.name, "other");
+    assert_eq!(world.run(client, "SELECT 1", Reply::Rows(&["1"])), "rows 1");
+}
+
+#[test]
+fn a_change_of_user_whose_held_connection_is_lost_ends_the_session() {
+    let mut world = TestWorker::with(ONE_CONNECTION);
+    let client = world.log_in();
+    world.run(client, "SELECT GET_LOCK('a', 0)", Reply::Rows(&["1"]));
+    world.is_automatic = false;
+    world.send(client, &change("other", "other"));
+    let conn = world.conn_asked("RESET");
+    world.lose(conn);
+    assert!(world.answer(client).starts_with("error 2013"));
+    assert!(world.is_closed(client));
+}
+
+#[test]
 fn a_change_of_user_that_fails_ends_the_connection_on_mysql() {
     let config = ONE_CONNECTION;
     let mut world = TestWorker::of(Setup { config, version: MYSQL, ..Setup::default() });
@@ -301,47 +329,18 @@ fn a_transaction_ends_with_the_user_who_began_it() {
 }
 
 /// When the connection with a session's `FOUND_ROWS()` tells it, while its client changes its user
-/// in vain.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Told {
-    BeforeRefusal,
-    AfterRefusal,
-    Never,
-}
-
-/// What a server is asked for the `FOUND_ROWS()` of a client who wanted to change to a schema that
-/// is not there, when only a connection of the session before knew it.
-fn found_rows_after_change_in_vain(told: Told) -> String {
+#[test]
+fn what_is_fetched_for_a_session_comes_before_a_change_of_user_is_tried() {
     let mut world = TestWorker::new();
     let client = world.log_in();
     assert_eq!(world.run(client, "CALL s.p()", Reply::Ok), "ok");
-    let conn = world.conns()[0];
     world.is_automatic = false;
     world.send(client, &change_to("app", "app", Some("gone")));
-    assert_eq!(world.conn_asked("SELECT FOUND_ROWS()"), conn);
-    match told {
-        Told::BeforeRefusal => world.reply("SELECT FOUND_ROWS()", Reply::Rows(&["7"])),
-        Told::Never => world.lose(conn),
-        Told::AfterRefusal => {}
-    }
+    assert_eq!(world.answer(client), "");
     world.is_automatic = true;
-    let other = *world.conns().last().expect("a connection to try the schema on");
-    assert_ne!(other, conn);
-    world.come_up(other);
+    world.reply("SELECT FOUND_ROWS()", Reply::Rows(&["7"]));
     assert_eq!(world.answer(client), "error 1049: Unknown database 'gone'");
-    if told == Told::AfterRefusal {
-        world.reply("SELECT FOUND_ROWS()", Reply::Rows(&["7"]));
-    }
     world.ask(client, "SELECT FOUND_ROWS()");
-    world.asked().into_iter().find(|text| text.starts_with("SELECT")).unwrap_or_default()
-}
-
-#[test]
-fn what_is_fetched_for_a_session_comes_while_a_change_of_user_is_tried() {
-    for told in [Told::BeforeRefusal, Told::AfterRefusal] {
-        let asked = found_rows_after_change_in_vain(told);
-        assert!(asked.contains("07' AS "), "{told:?}: {asked}");
-    }
-    let asked = found_rows_after_change_in_vain(Told::Never);
-    assert!(asked.contains("00' AS "), "{asked}");
+    let asked = world.asked().into_iter().find(|text| text.starts_with("SELECT"));
+    assert!(asked.as_ref().is_some_and(|asked| asked.contains("07' AS ")), "{asked:?}");
 }

@@ -149,9 +149,7 @@ impl Core {
         client: &mut Client,
         error: ServerError,
     ) -> Outcome {
-        self.write_client(client, |out| {
-            ClientError::from(&error).put(out, 1);
-        });
+        self.write_error(client, 1, &ClientError::from(&error));
         Outcome { error: Some(error), ..Outcome::default() }
     }
 }

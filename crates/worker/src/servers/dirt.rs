@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// `COM_RESET_CONNECTION`.
-pub(super) const RESET: &[u8] = &[0x1F];
+pub(crate) const RESET: &[u8] = &[0x1F];
 
 /// In place of the hash of a `SET`, where a reset is waited for.
 pub(crate) const RESET_PROOF: u64 = 0x7265_7365_7400;

@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 
 use foldhash::fast::FixedState;
-use trunkline_catalog::{Hidden, Proof};
+use trunkline_catalog::Hidden;
 use trunkline_pool::{AccountId, ConnState, SlotId};
 use trunkline_protocol::{
     packet::{
@@ -330,11 +330,11 @@ fn may_commit_more(statement: &Statement) -> bool {
     !statement.meaning.known.as_ref().is_some_and(|known| is_one(&known.analysis))
 }
 
-/// Whether a table without transactions may keep what a statement wrote, whatever becomes of its
-/// transaction. MariaDB logs a transaction that is rolled back under its number where that was so.
-fn keeps_rows(statement: &Statement) -> bool {
-    statement.meaning.proof.hidden.has(Hidden::STAYS_WRITTEN)
-        || statement.meaning.proof == Proof::NOTHING
+/// Whether a table without transactions may keep what a statement wrote, whatever becomes of the
+/// rest of it and of its transaction. MariaDB logs a transaction that is rolled back under its
+/// number where that was so.
+pub(crate) fn keeps_rows(statement: &Statement) -> bool {
+    statement.meaning.proof.on_writer().hidden.may(Hidden::STAYS_WRITTEN)
 }
 
 /// Whether the transaction that a statement is in may be logged under a number though it is rolled

@@ -62,6 +62,10 @@ impl Commands {
         self.exchange.core.servers.logins.password_turns.clear();
         let snapshot = Arc::clone(&self.exchange.core.env.snapshot);
         self.exchange.core.env.shared.apply_users(&snapshot);
+        let now_ms = self.exchange.core.env.now.ms();
+        for since in snapshot.causal.begun_since(&former.causal) {
+            since.begin(now_ms);
+        }
         let asked = |snapshot: &Snapshot| {
             let settings = &snapshot.settings;
             (settings.server_users_account.clone(), settings.server_users_hostgroup)

@@ -71,9 +71,7 @@ impl Exchange {
         if let Some(seq) = self.core.farewell_seq(client) {
             let text = if may_be_done(client) { WAS_SENT } else { WAS_NOT_SENT };
             self.core.fx.stats.counters.errors_sent += 1;
-            self.core.write_client(client, |out| {
-                ErrorKind::ShuttingDown.says(text).put(out, seq);
-            });
+            self.core.write_error(client, seq, &ErrorKind::ShuttingDown.says(text));
         }
         match client.phase {
             Phase::Login(_) | Phase::Closing | Phase::Forward(_) | Phase::AwaitServer(_) => {

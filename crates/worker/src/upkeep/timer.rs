@@ -5,6 +5,7 @@
 use trunkline_pool::ConnId;
 use trunkline_protocol::{
     error::{ClientError, ErrorKind},
+    packet::greeting::Flavor,
     response::{ErrorInstead, Outcome},
 };
 
@@ -12,7 +13,7 @@ use crate::{
     ClientId,
     clients::client::{Awaits, Client, Ending, Held, Phase, Purpose, Stage, Statement},
     effects::Wake,
-    kill::{KillAsker, KillScope},
+    kill::{KillAsker, carriers::Ends},
     rooms::{Commands, Core, Exchange, Lender},
     servers::conn::Owner,
 };
@@ -29,6 +30,7 @@ struct Overdue {
     conn: ConnId,
     /// How many bytes had been sent there before it.
     sent_at: u64,
+    ends: Ends,
 }
 
 /// How often a definition that is held back looks whether it may go, ms.
@@ -162,18 +164,30 @@ impl Exchange {
         // What has not been sent ends before it is.
         let sent_at = sent_at?;
         self.core.withhold_answer(client, conn);
-        Some(Overdue { conn, sent_at })
+        Some(Overdue { conn, sent_at, ends: self.core.ends_overdue(client, conn) })
     }
 
     /// Has a server end what it runs for a client. Nobody waits for what comes of it.
     fn interrupt_overdue(&mut self, id: ClientId, overdue: Overdue) {
-        let Overdue { conn, sent_at } = overdue;
+        let Overdue { conn, sent_at, ends } = overdue;
         let asker = KillAsker { worker: self.core.env.options.index, client: Some(id), ticket: 0 };
-        self.kill_on_server(id, conn, Some(sent_at), KillScope::Statement, asker);
+        self.kill_on_server(id, conn, Some(sent_at), ends, asker);
     }
 }
 
 impl Core {
+    /// How a statement is ended whose time is over. What may have been committed and waits for a
+    /// replica goes on waiting.
+    fn ends_overdue(&self, client: &Client, conn: ConnId) -> Ends {
+        let conn = self.servers.conns.get(conn);
+        let is_mariadb = conn.is_some_and(|conn| conn.server.flavor == Flavor::MariaDb);
+        let only_reads = matches!(&client.phase, Phase::Running(it) if it.meaning.is_read);
+        match is_mariadb && !only_reads {
+            true => Ends::StatementSoftly,
+            false => Ends::Statement,
+        }
+    }
+
     /// The answer to come is not what the client gets. A read's is thrown away, whatever it is;
     /// of anything else only the error of an interruption, as it may have been carried out
     /// before the server was told.

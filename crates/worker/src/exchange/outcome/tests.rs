@@ -1,6 +1,10 @@
+use trunkline_catalog::{Hidden, Name, Object};
 use trunkline_protocol::packet::{ok::OkPacket, status};
 use trunkline_sql::{analysis::analyse, token::Modes};
-use trunkline_topology::outcome::{MarkName, Reading};
+use trunkline_topology::{
+    HostgroupId,
+    outcome::{MarkName, Reading},
+};
 
 use super::*;
 use crate::{
@@ -240,6 +244,30 @@ fn what_is_logged_though_its_transaction_is_rolled_back_leaves_a_doubt() {
         world.run(client, INSERT, WROTE);
         world.run(client, text, IN_TRANS);
         assert_eq!(lose(&mut world, client, "COMMIT").is_none(), is_in_doubt, "{text}");
+    }
+}
+
+#[test]
+fn a_write_that_may_have_left_a_part_of_its_rows_is_not_looked_for() {
+    for (writing, is_looked_for) in [
+        (Hidden::empty(), true),
+        (Hidden::STAYS_WRITTEN, false),
+        // A trigger whose text nobody may see.
+        (Hidden::UNKNOWN | Hidden::GIVES_VALUES, false),
+    ] {
+        let mut world = with("");
+        let client = world.log_in();
+        world.run(client, INSERT, Reply::Ok);
+        let group = HostgroupId(10);
+        let name = Name { group, schema: (*b"s").into(), table: (*b"kept").into() };
+        let object = Object { writing, ..Object::PLAIN_TABLE };
+        world.core().env.shared.catalog().store(name, Some(object), u64::MAX);
+        let ask = lose(&mut world, client, "INSERT INTO s.kept VALUES (1), (2)");
+        assert_eq!(ask.is_some(), is_looked_for, "{writing:?}");
+        if !is_looked_for {
+            assert!(world.answer(client).starts_with("error 2013"));
+            assert_eq!(world.core().fx.stats.counters.commit_outcomes_statement, 1);
+        }
     }
 }
 
