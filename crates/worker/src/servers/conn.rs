@@ -306,6 +306,9 @@ pub(crate) struct InFlight {
     pub(crate) is_statement: bool,
 }
 
+// Each connection that has taken a command has room for some of them.
+const _: () = assert!(size_of::<InFlight>() <= 40);
+
 /// Who gets an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Owner {
