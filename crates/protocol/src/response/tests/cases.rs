@@ -129,7 +129,7 @@ fn what_is_let_through_at_a_glance_is_understood_as_byte_by_byte() {
     };
     for (shape, events) in samples() {
         for (server, client) in FORMATS.iter().flat_map(|one| FORMATS.map(|other| (*one, other))) {
-            // What an EOF says that the server does not send depends on how far can be looked ahead.
+            // What an EOF says that no server sent depends on how far can be looked ahead.
             if server.deprecate_eof && !client.deprecate_eof {
                 continue;
             }
