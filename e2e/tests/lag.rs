@@ -51,8 +51,12 @@ fn wait_state(proxy: &Trunkline, wanted: &str) -> Result<()> {
 }
 
 fn start(primary: &Server, replica: &Server) -> Result<Trunkline> {
+    start_with("", primary, replica)
+}
+
+fn start_with(settings: &str, primary: &Server, replica: &Server) -> Result<Trunkline> {
     Trunkline::start(&format!(
-        "workers = 1\nmonitor_replication_lag_interval = 100\ncatalog_wait_ms = 10000\n\
+        "{settings}workers = 1\nmonitor_replication_lag_interval = 100\ncatalog_wait_ms = 10000\n\
          [[server]]\nhostgroup = 10\naddress = \"{}\"\nmax_replication_lag = 1\n\
          [[server]]\nhostgroup = 20\naddress = \"{}\"\nmax_replication_lag = 1\n\
          [[replication]]\nwriter_hostgroup = 10\nreader_hostgroup = 20\n\
@@ -102,6 +106,38 @@ fn reads_leave_a_replica_that_lags_and_come_back_when_it_has_caught_up() -> Resu
         replica.sql(&(words.delay)(0))?;
         wait_state(&proxy, "ONLINE").context("it has caught up")?;
         who(&mut reader, "replica1")?;
+    }
+    Ok(())
+}
+
+/// The columns that pt-heartbeat writes.
+const HEARTBEATS: &str = "CREATE TABLE mark.heartbeat (ts VARCHAR(26) NOT NULL, \
+                          server_id INT UNSIGNED NOT NULL PRIMARY KEY) ENGINE = InnoDB";
+
+#[test]
+fn a_replica_whose_heartbeats_are_old_takes_no_reads() -> Result<()> {
+    for flavour in FLAVOURS {
+        if !is_available(flavour, "a_replica_whose_heartbeats_are_old") {
+            continue;
+        }
+        let replication = replication(flavour, 1)?;
+        let (primary, replica) = (replication.primary(), &replication.replicas()[0]);
+        primary.sql(HEARTBEATS)?;
+        // By what its replication says, it would never be behind.
+        let settings = "monitor_replication_lag_use_percona_heartbeat = \"mark.heartbeat\"\n\
+                        monitor_heartbeat_interval = 100\nmonitor_slave_lag_when_null = 0\n";
+        let (words, proxy) = (words(flavour), start_with(settings, primary, replica)?);
+        let mut reader = client(&proxy, "")?;
+        wait_until("a heartbeat", SOON, || {
+            let noted = replica.value("SELECT MAX(server_id) FROM mark.heartbeat")?;
+            Ok((noted == primary.value("SELECT @@GLOBAL.server_id")?).then_some(()))
+        })?;
+        wait_state(&proxy, "ONLINE")?;
+        replica.sql(words.stop)?;
+        wait_state(&proxy, "SHUNNED_REPLICATION_LAG").context("its newest heartbeat is old")?;
+        ensure!(text(&mut reader, WHO)? == "primary");
+        replica.sql(words.start)?;
+        wait_state(&proxy, "ONLINE").context("it has newer ones")?;
     }
     Ok(())
 }

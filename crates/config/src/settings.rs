@@ -9,7 +9,7 @@ use std::{
 
 use trunkline_sql::routine::Routines;
 use trunkline_topology::{
-    AllowList, LazyTransactions, Origins, PinnedKeys, Secret,
+    AllowList, HeartbeatTable, LazyTransactions, Origins, PinnedKeys, Secret,
     causal::{CausalFallback, CausalReads},
     outcome::CommitOutcomes,
 };
@@ -384,6 +384,18 @@ impl SettingValue for Vec<ListenAllow> {
 
 impl SettingValue for Routines {
     const KIND: &'static str = "names of routines";
+
+    fn read(given: &Given, _: Range) -> Result<Self, Wrong> {
+        Ok(read_text(given)?.parse::<Self>()?)
+    }
+
+    fn show(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl SettingValue for HeartbeatTable {
+    const KIND: &'static str = "a schema and a table";
 
     fn read(given: &Given, _: Range) -> Result<Self, Wrong> {
         Ok(read_text(given)?.parse::<Self>()?)

@@ -29,7 +29,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
 use trunkline_sql::routine::Routines;
 use trunkline_topology::{
-    LazyTransactions, Origins, Secret,
+    HeartbeatTable, LazyTransactions, Origins, Secret,
     causal::{CausalFallback, CausalReads},
     outcome::CommitOutcomes,
 };

@@ -13,7 +13,8 @@ use trunkline_config::Snapshot;
 use trunkline_net::TlsSetup;
 use trunkline_stats::checks::CheckKind;
 use trunkline_topology::{
-    Address, LagLimit, LagWatch, Replication, Server, ServerHealth, ServerKey, ServerState,
+    Address, HeartbeatTable, LagLimit, LagWatch, Replication, Server, ServerHealth, ServerKey,
+    ServerState,
 };
 
 use crate::{
@@ -97,23 +98,22 @@ impl Lags {
             servers.insert(&watched.server.key.address, &watched.server);
         }
         let turns = Arc::new(Semaphore::new(LOOKS_MAX));
+        let table = &snapshot.settings.monitor_replication_lag_use_percona_heartbeat;
         let mut looks = JoinSet::new();
         for server in servers.into_values() {
             let (server, account) = (Arc::clone(server), account.clone());
             let (way, turns) = (Way::to(&server, tls), Arc::clone(&turns));
-            let board = Arc::clone(board);
+            let (board, table) = (Arc::clone(board), table.clone());
             looks.spawn(async move {
                 // The semaphore is never closed, so that there always is a permit in the end.
                 let _turn = turns.acquire().await;
                 let timing = Timing::begin(&server.key.address);
-                let seen = match timeout(time_max, look_at(&server, account, &way)).await {
-                    Ok(seen) => seen,
-                    Err(_) => {
-                        let time_ms = time_max.as_millis();
-                        Err(LearnError::new(format!("no answer within {time_ms} ms")))
-                    }
-                };
-                let outcome = seen.as_ref().map(|seen| vec![shown(*seen)]);
+                let looked = timeout(time_max, look_at(&server, account, &way, &table)).await;
+                let seen = looked.unwrap_or_else(|_| {
+                    let time_ms = time_max.as_millis();
+                    Err(LearnError::new(format!("no answer within {time_ms} ms")))
+                });
+                let outcome = seen.as_ref().map(|seen| vec![shown(seen.lag)]);
                 let outcome = outcome.map_err(ToString::to_string);
                 board.checked(timing.end(CheckKind::ReplicationLag, outcome));
                 (server.key.address.clone(), seen)
@@ -124,20 +124,25 @@ impl Lags {
             let Ok((address, seen)) = looked else { continue };
             self.report(&address, &seen);
             if let Ok(seen) = seen {
-                self.judge(snapshot, &address, seen);
+                self.judge(snapshot, &address, seen.lag);
             }
         }
     }
 
-    /// Logs once that a server's lag is not known, and why.
-    fn report(&mut self, address: &Address, seen: &Result<Replication, LearnError>) {
-        let Err(error) = seen else {
-            self.trouble.remove(address);
-            return;
+    /// Logs once that a server's lag is not known, or not by its heartbeats, and why.
+    fn report(&mut self, address: &Address, seen: &Result<Seen, LearnError>) {
+        let reason = match seen {
+            Ok(Seen { no_heartbeat: None, .. }) => {
+                self.trouble.remove(address);
+                return;
+            }
+            Ok(Seen { no_heartbeat: Some(why), .. }) => {
+                format!("its heartbeats say nothing of its lag, its replication does: {why}")
+            }
+            Err(error) => format!("its replication lag is not known: {error}"),
         };
-        let reason = error.to_string();
         if self.trouble.get(address) != Some(&reason) {
-            tracing::warn!(server = %address, "its replication lag is not known: {reason}");
+            tracing::warn!(server = %address, "{reason}");
             self.trouble.insert(address.clone(), reason);
         }
     }
@@ -199,21 +204,50 @@ fn can_be_asked(health: &ServerHealth) -> bool {
     }
 }
 
+/// What one look has found.
+struct Seen {
+    lag: Replication,
+    /// Why its heartbeats did not tell it, where they should.
+    no_heartbeat: Option<String>,
+}
+
 async fn look_at(
     server: &Server,
     account: Option<Account>,
     way: &Way,
-) -> Result<Replication, LearnError> {
+    table: &HeartbeatTable,
+) -> Result<Seen, LearnError> {
     let account = account.ok_or_else(|| {
         LearnError::new("nobody can ask: no user has a password that opens servers")
     })?;
     let mut conversation = conversation::connect(server).await?;
     let (greeting, header, payload) = conversation.greeting().await?;
     conversation.log_in(&account, way, header, payload).await?;
-    let answer = ask_for_sources(&mut conversation, greeting.flavor(), ANSWER_LEN_MAX).await?;
+    let beats = match table.question() {
+        Some(question) => Some(heartbeat_of(conversation.ask(&question, ANSWER_LEN_MAX).await)),
+        None => None,
+    };
+    let seen = match beats {
+        Some(Ok(lag)) => Seen { lag, no_heartbeat: None },
+        failed => {
+            let flavor = greeting.flavor();
+            let answer = ask_for_sources(&mut conversation, flavor, ANSWER_LEN_MAX).await?;
+            let no_heartbeat = failed.and_then(Result::err);
+            Seen { lag: replication_of(&answer)?, no_heartbeat }
+        }
+    };
     // The answer has come: how the server takes the farewell changes nothing.
     drop(conversation.quit().await);
-    replication_of(&answer)
+    Ok(seen)
+}
+
+/// What the newest heartbeat says of a server's lag, or why nothing.
+fn heartbeat_of(answer: Result<Answer, LearnError>) -> Result<Replication, String> {
+    let answer = answer.map_err(|error| error.to_string())?;
+    let lag_us = answer.rows.first().and_then(|row| row.first()).and_then(Option::as_deref);
+    let lag_us = lag_us.map(String::from_utf8_lossy);
+    let lag = HeartbeatTable::lag(lag_us.as_deref())?;
+    lag.ok_or_else(|| "nobody has written one".to_owned())
 }
 
 /// What a server that shows these rows says: of several sources the one that it is behind most.

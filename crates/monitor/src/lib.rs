@@ -5,11 +5,12 @@
 //! server), [`knowledge`] (what was learned, and the file that keeps it), [`greeting`] (what
 //! clients are greeted with because of it), [`watch`] (the two loops that keep both up to date),
 //! [`grants`] (users as servers have them), [`asking`] (passwords that only servers can check),
-//! [`lag`] (replicas that lag too much), [`follow`] (what replicas show), [`roles`] (who writes
-//! and who reads in a cluster), [`naming`] (what clients' hosts are called), [`outcomes`] (what
-//! became of lost `COMMIT`s), [`check`] (whether servers of TCP listeners can be connected to),
-//! [`dictionary`] (what names mean), [`changes`] (what transactions of a cluster have changed),
-//! [`examine`](mod@examine) (what `trunkline doctor` asks of servers).
+//! [`lag`] (replicas that lag too much), [`heartbeat`] (the time that primaries note for that),
+//! [`follow`] (what replicas show), [`roles`] (who writes and who reads in a cluster), [`naming`]
+//! (what clients' hosts are called), [`outcomes`] (what became of lost `COMMIT`s), [`check`]
+//! (whether servers of TCP listeners can be connected to), [`dictionary`] (what names mean),
+//! [`changes`] (what transactions of a cluster have changed), [`examine`](mod@examine) (what
+//! `trunkline doctor` asks of servers).
 #![forbid(unsafe_code)]
 
 pub mod resolve;
@@ -25,6 +26,8 @@ pub mod watch;
 pub mod grants;
 
 pub mod asking;
+
+pub mod heartbeat;
 
 pub mod lag;
 
@@ -57,6 +60,7 @@ pub use examine::examine;
 pub use follow::{Bell, keep_following_replicas};
 pub use grants::{NamesRead, UserQuestion, UsersRead, keep_looking_up_users, keep_reading_users};
 pub use greeting::greeting_for_clients;
+pub use heartbeat::keep_noting_time;
 pub use knowledge::{Facts, Knowledge, StateFileError};
 pub use lag::keep_measuring_lag;
 pub use learn::{Account, LearnError, Learned, learn};

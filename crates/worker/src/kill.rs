@@ -110,7 +110,9 @@ pub(crate) fn kill_of(analysis: &Analysis) -> KillText {
     let scope = match target {
         KillTarget::Connection => KillScope::Session,
         KillTarget::Query => KillScope::Statement,
-        KillTarget::Other => return KillText::Refused("KILL USER and KILL QUERY ID"),
+        KillTarget::Other => {
+            return KillText::Refused("KILL USER and KILL QUERY ID; HARD and SOFT on MySQL");
+        }
     };
     match id {
         KillId::Number(number) => KillText::One(scope, Some(number)),
@@ -394,7 +396,10 @@ impl Exchange {
             Some(conn) => self.kill_on_server(id, conn, None, Ends::Connection, asker),
             None => self.core.answer_kill(asker, KillAnswer::Done),
         }
-        self.with_client(id, |exchange, client| exchange.end_killed_session(client, &end));
+        let forwards = end.conn.filter(|conn| self.core.servers.forwards_until_killed(*conn));
+        if forwards.is_none() {
+            self.with_client(id, |exchange, client| exchange.end_killed_session(client, &end));
+        }
     }
 
     /// How a session's end is told, and which connection it holds up.
@@ -511,7 +516,8 @@ mod tests {
     use trunkline_sql::{analysis::analyse, token::Modes};
 
     fn of(text: &str) -> KillText {
-        kill_of(&analyse(text.as_bytes(), &Modes::default()))
+        let modes = Modes { flavor_mariadb: true, ..Modes::default() };
+        kill_of(&analyse(text.as_bytes(), &modes))
     }
 
     #[test]
@@ -524,7 +530,8 @@ mod tests {
         assert_eq!(of("SELECT 5"), KillText::None);
         let texts =
             ["KILL 5; SELECT 1", "SELECT 1; KILL 5", "KILL @a", "KILL USER app", "KILL '5'"];
-        for text in texts.into_iter().chain(["KILL QUERY ID 5", "KILL 1; KILL 2", "KILL 5 + 1"]) {
+        let more = ["KILL QUERY ID 5", "KILL 1; KILL 2", "KILL 5 + 1", "KILL 5 /*"];
+        for text in texts.into_iter().chain(more) {
             assert!(matches!(of(text), KillText::Refused(_)), "{text}");
         }
     }

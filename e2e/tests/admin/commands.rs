@@ -39,6 +39,24 @@ fn an_administrator_ends_anybodys_statement_or_session() -> Result<()> {
             _ => assert!(outcome.is_err() && victim.value("SELECT 5").is_err()),
         }
     }
+    admin.sql("UPDATE mysql_users SET fast_forward = 1 WHERE username = 'adm_kill'")?;
+    admin.sql("LOAD MYSQL USERS TO RUNTIME")?;
+    let mut straight = proxy.connect("adm_kill", PASSWORD, "")?;
+    let outcome = std::thread::scope(|scope| {
+        let number = straight.connection_id();
+        let sleeping = scope.spawn(move || straight.value("SELECT SLEEP(60) /* straight */"));
+        let count = "SELECT COUNT(*) FROM information_schema.processlist \
+                     WHERE info LIKE '%60) /* straight%' AND info NOT LIKE '%processlist%'";
+        let runs = |wanted: &str| {
+            let count = server.value(count)?;
+            Ok((count.as_deref() == Some(wanted)).then_some(()))
+        };
+        wait_until("it runs", SOON, || runs("1"))?;
+        admin.sql(&format!("KILL CONNECTION {number}"))?;
+        wait_until("it has ended there", SOON, || runs("0"))?;
+        sleeping.join().map_err(|_| anyhow::anyhow!("the client panicked"))
+    })?;
+    assert!(outcome.is_err(), "{outcome:?}");
     let (code, message) = refusal(&mut admin, "KILL 4000000000")?;
     assert_eq!(code, 1094, "{message}");
     let mut stats = SqlClient::tcp(proxy.admin_port(), "stats", "stats", "")?;

@@ -158,6 +158,32 @@ fn what_is_read_when_a_statement_runs_is_not_kept_from_its_preparation() -> Resu
     })
 }
 
+/// Servers do not let a transaction set these; and nothing of a text depends on them.
+#[test]
+fn a_statement_is_prepared_again_in_a_transaction_whatever_is_logged() -> Result<()> {
+    let test = "a_statement_is_prepared_again_in_a_transaction_whatever_is_logged";
+    on_each(test, T, |server, schema| {
+        let proxy = proxy_with(server, "max_stmts_per_connection = 1", 3)?;
+        let mut client = Twin::new(server, &proxy, schema)?;
+        let one = client.prepare("SELECT a FROM t WHERE a > ?")?;
+        let two = client.prepare("SELECT COUNT(*) FROM t WHERE a > ?")?;
+        client.query("SET sql_log_bin = 0")?;
+        if server.flavour() == Flavour::MariaDb {
+            client.query("SET gtid_domain_id = 3")?;
+        }
+        client.query("BEGIN")?;
+        client.query("DELETE FROM t WHERE a = 12345")?;
+        let before = prepared_again(&proxy)?;
+        for _ in 0..2 {
+            client.execute(one, &[Param::Int(0)])?;
+            client.execute(two, &[Param::Int(0)])?;
+        }
+        ensure!(prepared_again(&proxy)? > before, "nothing was prepared again");
+        client.query("COMMIT")?;
+        Ok(())
+    })
+}
+
 #[test]
 fn sessions_share_statements_whatever_is_read_when_they_run() -> Result<()> {
     let test = "sessions_share_statements_whatever_is_read_when_they_run";

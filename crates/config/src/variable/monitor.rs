@@ -210,7 +210,7 @@ pub(super) const VARIABLES: &[Variable] = &[
         name: "mysql-monitor_replication_lag_use_percona_heartbeat",
         default: "",
         values: Values::Text,
-        support: Support::Ignored,
+        support: Support::Setting("monitor_replication_lag_use_percona_heartbeat"),
         meaning: "pt-heartbeat table used instead of SHOW SLAVE STATUS",
     },
     Variable {

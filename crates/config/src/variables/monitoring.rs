@@ -72,6 +72,19 @@ macro_rules! monitoring {
     /// first within it brings it back.
     monitor_replication_lag_count: u32 = 1, Range::Numbers(1, 10), "", Live, "0.1.0";
 
+    /// The table of heartbeats, `schema.table`, by which lag is told in place of what replicas say
+    /// of their replication. Empty: none. Its columns are those of pt-heartbeat: `ts`, the time of
+    /// its server without `--utc`, and `server_id`. The newest row counts. A server that has none,
+    /// or that the account may not read (`SELECT`), is asked for its replication.
+    monitor_replication_lag_use_percona_heartbeat: HeartbeatTable = HeartbeatTable::default(),
+        Range::Text(129), "", Live, "0.1.0";
+
+    /// How often Trunkline notes the time in that table itself, on the only server of each writer
+    /// hostgroup that has readers. 0: never, pt-heartbeat does. The account of the monitor needs
+    /// `INSERT` and `DELETE` there, and may not write where `read_only` is set: a former primary
+    /// must not take it.
+    monitor_heartbeat_interval: u64 = 0, Range::Numbers(0, 60_000), "ms", Live, "0.1.0";
+
     /// What counts as the lag of a replica whose replication does not run.
     monitor_slave_lag_when_null: u64 = 60, Range::Numbers(0, 604_800), "s", Live, "0.1.0";
 

@@ -370,7 +370,9 @@ fn plain(tokens: &[Token<'_>]) -> Option<Act> {
         }
         [W("DEALLOCATE"), W("PREPARE"), W(name)] => Act::DeallocateSql(numbered(name, "p")?),
         [W("KILL"), N(connection)] => Act::Kill { connection: *connection, query_only: false },
-        [W("KILL"), W("QUERY"), N(connection)] => {
+        // The soft one differs in a wait for a replica only, which there is not here.
+        [W("KILL"), W("QUERY"), N(connection)]
+        | [W("KILL"), W("SOFT"), W("QUERY"), N(connection)] => {
             Act::Kill { connection: *connection, query_only: true }
         }
         _ => return None,

@@ -23,6 +23,11 @@ impl<'a> Cursor<'a> {
         self.tokens.modes()
     }
 
+    /// Whether what was read so far has no comment or quotes without an end.
+    pub(super) fn is_complete(&self) -> bool {
+        self.tokens.is_complete()
+    }
+
     /// Whether a routine of this name is known to read only.
     pub(super) fn knows(&self, routine: &TableName) -> bool {
         let routines = self.tokens.routines();

@@ -19,8 +19,8 @@ use trunkline_config::{Config, Snapshot, difference};
 use trunkline_monitor::{
     Board, ClusterNews, Knowledge, Resolution, UsersRead, greeting_for_clients, keep_asking,
     keep_checking, keep_finding, keep_following, keep_following_replicas, keep_learning,
-    keep_looking_at_rights, keep_looking_up_users, keep_measuring_lag, keep_pinging,
-    keep_reading_users, keep_resolving, keep_streaming, keep_telling, resolve,
+    keep_looking_at_rights, keep_looking_up_users, keep_measuring_lag, keep_noting_time,
+    keep_pinging, keep_reading_users, keep_resolving, keep_streaming, keep_telling, resolve,
 };
 use trunkline_protocol::packet::greeting::Greeting;
 use trunkline_proxy::{DataPlane, TlsSetup};
@@ -129,6 +129,7 @@ impl Supervisor {
         tokio::spawn(keep_asking(seen.clone(), works_with.clone(), questions));
         tokio::spawn(keep_telling(seen.clone(), works_with.clone(), catalog, names));
         let board = Arc::clone(&parts.board);
+        tokio::spawn(keep_noting_time(seen.clone(), works_with.clone()));
         tokio::spawn(keep_measuring_lag(seen.clone(), works_with.clone(), Arc::clone(&board)));
         let (causal, signals) = {
             let plane = parts.plane.read().unwrap_or_else(PoisonError::into_inner);

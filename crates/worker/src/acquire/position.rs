@@ -8,7 +8,7 @@ use trunkline_topology::{HostgroupId, Server, causal::CausalFallback};
 
 use crate::{
     causal::{hints, place::ReadPlace, session::is_elsewhere},
-    clients::client::{Awaits, Client, Phase, Purpose, Session, Stage, Statement},
+    clients::client::{Awaits, Client, Lease, Phase, Purpose, Session, Stage, Statement},
     rooms::{Core, Exchange, Lender},
     routing::route::Route,
     servers::conn::Conn,
@@ -52,6 +52,18 @@ fn begins_anew(session: &Session, statement: &Statement) -> bool {
     let chains = session.settings.state.variable("completion_type").is_some();
     let known = statement.meaning.known.as_ref();
     known.is_some_and(|known| known.analysis.goes_on_in_another(chains))
+}
+
+/// Whether nothing but open cursors of other statements holds the session there, or what its last
+/// statement left and this one does not look at: it may read elsewhere meanwhile.
+fn leaves_cursors(session: &Session, statement: &Statement, lease: &Lease) -> bool {
+    let has_other =
+        lease.pins.has_other_than(&[PinReason::Cursor, PinReason::Warnings, PinReason::FoundRows]);
+    let stmt = statement.prepared.stmt_id.and_then(|stmt_id| session.prepared.get(stmt_id));
+    let uses_cursor = statement.opens_cursor() || stmt.is_some_and(|stmt| stmt.cursor.is_some());
+    let known = statement.meaning.known.as_ref();
+    let looks_back = known.is_none_or(|known| !known.analysis.depends.is_empty());
+    statement.meaning.is_read && !has_other && !uses_cursor && !looks_back
 }
 
 impl Core {
@@ -242,11 +254,17 @@ impl Exchange {
         let lease = session.leases.iter().find(|lease| lease.conn == conn);
         let is_open = lease.is_some_and(|it| it.is_in_trans || it.pins.has(PinReason::Transaction));
         let goes_on = is_open && !begins_anew(session, statement);
+        let may_leave = !is_open && lease.is_some_and(|it| leaves_cursors(session, statement, it));
+        let to_writer = self.core.env.snapshot.settings.causal_fallback == CausalFallback::Writer;
         let route = Route::Lease(statement.target.hostgroup, conn);
         if goes_on || !statement.target.reads.is_causal() || !self.core.misses(client, &route) {
             return false;
         }
         match self.core.wait_ms(client, statement.target.hostgroup) {
+            0 if may_leave && to_writer => {
+                self.fall_back(client);
+                true
+            }
             0 => self.fail_held(client),
             wait_ms => self.core.hold_for_position(client, route, wait_ms),
         }

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use trunkline_protocol::packet::{ok::OkPacket, status};
+use trunkline_session::tracker::{PinReason, Pins};
 use trunkline_topology::{
     HostgroupId, ServerState,
     causal::{OriginId, Shown},
@@ -429,6 +430,30 @@ fn what_begins_in_place_of_a_transaction_sees_what_it_would_see_without_that() {
             let said = world.answer(reader);
             assert!(said.contains("shows what this read has to see"), "{text}: {said}");
         }
+    }
+}
+
+#[test]
+fn a_read_beside_an_open_cursor_on_a_replica_goes_to_the_writer() {
+    for (holds, is_refused) in [(PinReason::Cursor, false), (PinReason::UserVariable, true)] {
+        let mut world = shared_world("user", "lazy_transactions = \"off\"\n");
+        let (reader, writer) = (reads_on_replica(&mut world), world.log_in());
+        for lease in world.session(reader).leases.iter_mut() {
+            lease.is_in_trans = false;
+            lease.pins = Pins::default();
+            lease.pins.pin(holds);
+        }
+        writes(&mut world, writer, "0-1-6");
+        world.ask(reader, READ);
+        if is_refused {
+            let said = world.answer(reader);
+            assert!(said.contains("shows what this read has to see"), "{said}");
+            continue;
+        }
+        assert_eq!(goes_to(&mut world, reader), WRITER);
+        assert_eq!(world.session(reader).leases.iter().count(), 1, "the cursor stays");
+        shows(&mut world, 6);
+        assert_eq!(reads_from(&mut world, reader), READER);
     }
 }
 

@@ -94,12 +94,23 @@ impl Exchange {
             }
             false => self.core.settle_lease(client, conn),
         }
+        self.go_on_behind(client, conn, is_over, change);
+    }
+
+    /// What comes behind a statement: the end of its session, the rest of a change of user, or the
+    /// next command.
+    #[inline]
+    fn go_on_behind(
+        &mut self,
+        client: &mut Client,
+        conn: &mut Conn,
+        is_over: bool,
+        change: Option<Box<[u8]>>,
+    ) {
         match (is_over, change) {
             (true, _) => self.end_client(client, Some(conn)),
             (false, None) => self.after_statement(client, Some(conn)),
-            (false, Some(body)) => {
-                self.core.fx.wake(Wake::ChangeUser(client.id, body));
-            }
+            (false, Some(body)) => self.core.fx.wake(Wake::ChangeUser(client.id, body)),
         }
     }
 

@@ -13,7 +13,7 @@ use crate::{
     exchange::lost::only_looks_at,
     kill::{INTERRUPTED, KillAnswer, KillAsker},
     rooms::{Core, Exchange, Lender},
-    servers::conn::{Conn, InFlight, Owner},
+    servers::conn::{Conn, ConnPhase, InFlight, Owner},
 };
 
 impl Core {
@@ -66,6 +66,9 @@ impl Exchange {
         conn.holder.kills = conn.holder.kills.saturating_sub(1);
         if conn.list.is_resetting() {
             self.free_if_quiet(conn);
+        }
+        if matches!(conn.phase, ConnPhase::Forward(_)) && conn.holder.close_on_release {
+            self.core.fx.wake(Wake::Lost(conn.id, "its session was killed"));
         }
         if let Some(owner) = conn.holder.owner {
             self.with_client(owner, |exchange, client| exchange.go_on_synchronised(client, conn));

@@ -96,6 +96,19 @@ impl Servers {
         is_ready && commands.any(|it| it.target == target.id && it.sent_at.is_none())
     }
 
+    /// Whether a `KILL` is on its way for a connection that a client's bytes go straight through.
+    /// It stands until the server was told: as long as it does, the number is its own. It ends with
+    /// the `KILL`, and its client with it.
+    pub(super) fn forwards_until_killed(&mut self, target: ConnId) -> bool {
+        let conn = self.conns.get_mut(target);
+        let forwards = |conn: &&mut Conn| matches!(conn.phase, ConnPhase::Forward(_));
+        let Some(conn) = conn.filter(forwards).filter(|conn| conn.holder.kills > 0) else {
+            return false;
+        };
+        conn.holder.close_on_release = true;
+        true
+    }
+
     /// Whether a connection carries a `KILL`, or will.
     fn is_kill_carrier(&self, via: ConnId) -> bool {
         self.kills.commands.iter().any(|command| command.via == via)

@@ -17,13 +17,17 @@ use crate::{
 /// under different values of it are different ones.
 ///
 /// Those with an effect that can be seen were tried on MariaDB 10.11 and MySQL 9.7
-/// (`what_is_read_when_a_statement_runs_is_not_kept_from_its_preparation`, end to end).
-const WITHOUT_PART: [&str; 28] = [
+/// (`what_is_read_when_a_statement_runs_is_not_kept_from_its_preparation`, end to end). Those of the
+/// binary log were tried by what is in it.
+const WITHOUT_PART: [&str; 32] = [
     "auto_increment_increment",
     "auto_increment_offset",
     "autocommit",
+    "binlog_format",
     "cte_max_recursion_depth",
     "foreign_key_checks",
+    "gtid_domain_id",
+    "gtid_seq_no",
     "innodb_lock_wait_timeout",
     "interactive_timeout",
     "lock_wait_timeout",
@@ -39,6 +43,7 @@ const WITHOUT_PART: [&str; 28] = [
     "session_track_gtids",
     "sort_buffer_size",
     "sql_big_selects",
+    "sql_log_bin",
     "sql_notes",
     "sql_safe_updates",
     "sql_select_limit",

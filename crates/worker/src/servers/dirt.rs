@@ -57,7 +57,8 @@ pub(crate) fn dirt_of(
         || proof.hidden.has(Hidden::STAYS)
         || may_be_view
     {
-        return Some(Dirt::Ends);
+        let has_begun = runs_unseen || !is_without_schema(analysis, outcome);
+        return has_begun.then_some(Dirt::Ends);
     }
     if runs_unseen {
         return Some(Dirt::Reset(ResetReason::Routine));
@@ -71,6 +72,14 @@ pub(crate) fn dirt_of(
     // What plain statements of known tables leave, they leave whole or not at all.
     let is_partial = outcome.error.is_some() && !analysis.effects.is_empty();
     is_partial.then_some(Dirt::Reset(ResetReason::Failed))
+}
+
+/// Whether a statement got no further than its text: a name in it has no schema, and neither has
+/// the session. What runs within it, a trigger or a function, always has one.
+pub(crate) fn is_without_schema(analysis: &Analysis, outcome: &Outcome) -> bool {
+    const NO_SCHEMA: u16 = 1046;
+    let code = outcome.error.as_ref().map(|error| error.code);
+    code == Some(NO_SCHEMA) && analysis.is_one_whole_statement() && outcome.status.is_none()
 }
 
 /// Whether a statement of which no answer is heard may leave what a reset does not take back: a

@@ -11,6 +11,7 @@ use trunkline_protocol::{
     packet::track::{Change, Changes},
     response::Outcome,
 };
+use trunkline_session::tracker::runs_unseen_code;
 use trunkline_sql::{
     analysis::{Depends, StatementKind},
     recall,
@@ -24,7 +25,7 @@ use crate::{
     clients::client::{Client, Purpose, Session, Statement},
     rooms::{Core, Lender},
     routing::route::Route,
-    servers::conn::Conn,
+    servers::{conn::Conn, dirt::is_without_schema},
 };
 
 /// What is known of the value that `LAST_INSERT_ID()` gives.
@@ -45,7 +46,7 @@ const REPORTED_MAX: usize = 8;
 
 /// What a statement is told that reads an id which was lost with its connection.
 pub(crate) const INSERT_ID_LOST: &str =
-    "LAST_INSERT_ID() is unknown: the server connection of the statement that set it was lost";
+    "LAST_INSERT_ID() is unknown: the server connection of the statement that set it has ended";
 
 /// How a statement that may read the last insert id goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,6 +76,9 @@ impl Session {
         // Before an `INSERT` that fails half-way it had its session's own (`dispatch`).
         let is_half_way = is_here && outcome.error.is_some() && gives_values(known.analysis.kind);
         let insert_id = if known.may_leave_insert_id || is_half_way {
+            if is_without_schema(&known.analysis, outcome) && !runs_unseen_code(&known.analysis) {
+                return false;
+            }
             InsertId::OnConnection
         } else if id == 0 {
             return false;

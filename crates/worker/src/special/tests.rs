@@ -3,6 +3,7 @@ use trunkline_protocol::{capability::Capabilities, codec::frame::put_payload};
 use super::fast_forward::told_of;
 use crate::{
     Action, ClientId, Peer, Side,
+    kill::{KillAsker, KillRequest, KillScope},
     tests::{CLIENT_CAPABILITIES, Login, Reply, TWO_SERVERS, TestWorker},
 };
 
@@ -117,6 +118,24 @@ fn a_fast_forward_client_ends_with_its_connection_and_it_with_the_client() {
     assert!(world.is_closed(clients[0]) && !world.is_closed(clients[1]));
     world.leave(clients[1]);
     assert_eq!(world.conns(), []);
+}
+
+#[test]
+fn a_kill_of_a_fast_forward_session_reaches_its_server() {
+    for answer in [Reply::Ok, Reply::Error(1094, "Unknown thread id: 100")] {
+        let mut world = TestWorker::with(&forwarding());
+        let client = world.log_in();
+        world.ask(client, "SELECT SLEEP(60)");
+        let conn = world.conns()[0];
+        let number = world.core().clients.get(client).expect("a client").origin.number;
+        let asker = KillAsker { worker: 0, client: None, ticket: 7 };
+        let request = KillRequest { number, scope: KillScope::Session, user: None, asker };
+        world.happens(|worker| worker.kill_asked(request));
+        // Its number is its own as long as it stands.
+        assert!(world.conns().contains(&conn) && !world.is_closed(client));
+        world.reply("KILL 100", answer);
+        assert!(!world.conns().contains(&conn) && world.is_closed(client));
+    }
 }
 
 #[test]

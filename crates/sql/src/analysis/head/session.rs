@@ -165,7 +165,10 @@ fn kill(cursor: &mut Cursor<'_>, effects: &mut Effects) -> Head {
 }
 
 fn victim(cursor: &mut Cursor<'_>) -> (KillTarget, KillId) {
-    cursor.accept_any(&[b"HARD", b"SOFT"]);
+    let is_mariadb = cursor.modes().flavor_mariadb;
+    if cursor.accept_any(&[b"HARD", b"SOFT"]) && !is_mariadb {
+        return (KillTarget::Other, KillId::Other);
+    }
     let mut target = KillTarget::Connection;
     if cursor.accept(b"QUERY") {
         target = KillTarget::Query;
@@ -178,13 +181,14 @@ fn victim(cursor: &mut Cursor<'_>) -> (KillTarget, KillId) {
     let is_own = cursor.accept(b"CONNECTION_ID")
         && cursor.accept_kind(TokenKind::Open)
         && cursor.accept_kind(TokenKind::Close);
-    if is_own && cursor.peek().is_none() {
+    if is_own && cursor.peek().is_none() && cursor.is_complete() {
         return (target, KillId::Own);
     }
     let token = cursor.next().filter(|token| token.kind == TokenKind::Number);
     let digits = token.and_then(|token| std::str::from_utf8(token.text).ok());
     let number = digits.and_then(|digits| digits.parse().ok());
-    let number = number.filter(|_| cursor.peek().is_none());
+    // One that a comment without an end follows is no statement.
+    let number = number.filter(|_| cursor.peek().is_none() && cursor.is_complete());
     (target, number.map_or(KillId::Other, KillId::Number))
 }
 

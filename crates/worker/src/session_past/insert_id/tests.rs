@@ -1,5 +1,10 @@
+use trunkline_protocol::packet::ok::OkPacket;
+
 use super::*;
-use crate::{ClientId, tests::TestWorker};
+use crate::{
+    ClientId,
+    tests::{OK, ONE_CONNECTION, Reply, TestWorker},
+};
 
 const CONN: ConnId = ConnId { index: 0, generation: 1 };
 
@@ -66,6 +71,24 @@ fn what_is_only_prepared_leaves_no_id() {
     let mut statement = world.statement("INSERT INTO t (a) VALUES (1)");
     statement.command.purpose = Purpose::Prepare;
     assert!(!world.session(client).learn_insert_id(false, &statement, &replied(41)));
+}
+
+#[test]
+fn an_insert_without_a_schema_leaves_its_connection_and_the_id_as_they_were() {
+    let mut world = TestWorker::with(ONE_CONNECTION);
+    let client = world.log_in();
+    let told = OkPacket { last_insert_id: 41, affected_rows: 1, ..OK };
+    world.run(client, "INSERT INTO s.t (a) VALUES (1)", Reply::Says(told));
+    let conns = world.conns();
+    let insert = "INSERT INTO t (a) VALUES (2)";
+    let refused = Reply::Error(1046, "No database selected");
+    assert!(world.run(client, insert, refused).starts_with("error 1046"));
+    assert_eq!(world.conns(), conns);
+    assert!(world.session(client).past.knows_insert_id());
+    assert_eq!(world.session(client).last_insert_id, 41);
+    // A name that nobody knows may have a trigger.
+    world.run(client, "INSERT INTO s.t (a) VALUES (2)", Reply::Error(1062, "Duplicate entry"));
+    assert!(!world.session(client).past.knows_insert_id());
 }
 
 fn reported(base: u64, reported: &[u64]) -> InsertId {
