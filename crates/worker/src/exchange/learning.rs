@@ -320,6 +320,7 @@ impl Over<'_> {
 
 /// What the session's next statement may ask for of this one.
 /// Gives the GTID that it was told, on MariaDB, if the connection has not told that before.
+#[inline]
 fn learn_past(session: &mut Session, conn: &mut Conn, over: &Over<'_>) -> Option<Gtid> {
     let Over { statement, outcome, flavor, .. } = *over;
     let gtid = (!outcome.changes.is_empty()).then(|| conn.new_gtid(outcome)).flatten();

@@ -215,7 +215,11 @@ impl Core {
         conn.left.kept_schema = Some(conn.state.schema.name().into());
         let relay = conn.own_relay();
         let owner = Owner::Sync(client.id, Some(RESET_PROOF));
-        conn.in_flight.push_back(InFlight { owner, relay, is_statement: false });
+        conn.in_flight.push_back(InFlight {
+            owner,
+            relay: self.fx.relays.hold(relay),
+            is_statement: false,
+        });
         self.write_server(conn, |out| {
             put_payload(out, 0, RESET);
         });
