@@ -91,6 +91,11 @@ impl Need {
         !self.needs_writer && !self.wants.is_empty()
     }
 
+    /// Whether a replica may come to show all up to a moment by itself.
+    pub fn may_come_of_age(&self) -> bool {
+        !self.needs_writer && self.until_ms.is_some()
+    }
+
     /// The transactions.
     pub fn wants(&self) -> &[Want] {
         &self.wants

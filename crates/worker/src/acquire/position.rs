@@ -4,6 +4,7 @@
 use trunkline_pool::{ConnId, Only};
 use trunkline_protocol::error::ErrorKind;
 use trunkline_session::tracker::PinReason;
+use trunkline_sql::analysis::TransactionEffect;
 use trunkline_topology::{HostgroupId, Server, causal::CausalFallback};
 
 use crate::{
@@ -55,15 +56,19 @@ fn begins_anew(session: &Session, statement: &Statement) -> bool {
 }
 
 /// Whether nothing but open cursors of other statements holds the session there, or what its last
-/// statement left and this one does not look at: it may read elsewhere meanwhile.
+/// statement left and this one does not look at: it may read, or begin to, elsewhere meanwhile.
 fn leaves_cursors(session: &Session, statement: &Statement, lease: &Lease) -> bool {
     let has_other =
         lease.pins.has_other_than(&[PinReason::Cursor, PinReason::Warnings, PinReason::FoundRows]);
     let stmt = statement.prepared.stmt_id.and_then(|stmt_id| session.prepared.get(stmt_id));
     let uses_cursor = statement.opens_cursor() || stmt.is_some_and(|stmt| stmt.cursor.is_some());
-    let known = statement.meaning.known.as_ref();
-    let looks_back = known.is_none_or(|known| !known.analysis.depends.is_empty());
-    statement.meaning.is_read && !has_other && !uses_cursor && !looks_back
+    let Some(known) = statement.meaning.known.as_ref() else { return false };
+    let begins = known.analysis.is_one_whole_statement()
+        && matches!(known.analysis.transaction, TransactionEffect::Begin { .. });
+    (statement.meaning.is_read || begins)
+        && !has_other
+        && !uses_cursor
+        && known.analysis.depends.is_empty()
 }
 
 impl Core {
@@ -175,8 +180,8 @@ impl Core {
     }
 
     /// How long a read may wait for a replica, ms, what it has waited taken off; 0 where it may
-    /// not.
-    fn wait_ms(&self, client: &Client, readers: HostgroupId) -> u64 {
+    /// not. `is_held`: it has nowhere else to go.
+    fn wait_ms(&self, client: &Client, readers: HostgroupId, is_held: bool) -> u64 {
         let now_ms = self.env.now.ms();
         let Phase::Running(statement) = &client.phase else { return 0 };
         let waited_us = match statement.target.causal_since_us {
@@ -185,7 +190,9 @@ impl Core {
         };
         let session = client.session.as_ref();
         let may_wait = session.is_some_and(|session| {
-            session.settings.causal.may_wait(now_ms, self.is_missing_everywhere(session, readers))
+            let causal = &session.settings.causal;
+            causal.may_wait(now_ms, self.is_missing_everywhere(session, readers))
+                || is_held && causal.need.may_come_of_age()
         });
         match may_wait && self.servers.pool.has_online(readers, now_ms) {
             true => self.env.snapshot.settings.causal_wait_ms.saturating_sub(waited_us / 1_000),
@@ -235,7 +242,7 @@ impl Exchange {
             self.count_reached(client, has_waited);
             return false;
         }
-        match self.core.wait_ms(client, readers) {
+        match self.core.wait_ms(client, readers, false) {
             0 => self.fall_back(client),
             wait_ms => return self.core.hold_for_position(client, route, wait_ms),
         }
@@ -260,7 +267,7 @@ impl Exchange {
         if goes_on || !statement.target.reads.is_causal() || !self.core.misses(client, &route) {
             return false;
         }
-        match self.core.wait_ms(client, statement.target.hostgroup) {
+        match self.core.wait_ms(client, statement.target.hostgroup, !(may_leave && to_writer)) {
             0 if may_leave && to_writer => {
                 self.fall_back(client);
                 true

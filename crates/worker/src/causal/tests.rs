@@ -284,6 +284,19 @@ fn what_was_written_before_a_reload_that_switches_causal_reads_on_is_seen() {
     assert_eq!(reads_from(&mut world, client), WRITER);
     reached.iter().for_each(|health| health.reached.set_fresh(at_ms + 1));
     assert_eq!(reads_from(&mut world, client), READER);
+    // One that is held there waits.
+    let held = reads_on_replica(&mut world);
+    reached.iter().for_each(|health| health.reached.set_fresh(at_ms - 200));
+    for lease in world.session(held).leases.iter_mut() {
+        lease.is_in_trans = false;
+        lease.pins = Pins::default();
+        lease.pins.pin(PinReason::UserVariable);
+    }
+    world.ask(held, READ);
+    assert_eq!((world.asked(), world.answer(held)), (vec![], String::new()));
+    reached.iter().for_each(|health| health.reached.set_fresh(at_ms + 1));
+    world.pass_ms(10);
+    assert_eq!(goes_to(&mut world, held), READER);
     // Another reload that leaves all as it is asks for nothing more.
     reload(&mut world, &format!("causal_reads = \"user\"\n{WRITER_AND_READER}"));
     assert_eq!(reads_from(&mut world, client), READER);
@@ -452,6 +465,16 @@ fn a_read_beside_an_open_cursor_on_a_replica_goes_to_the_writer() {
         }
         assert_eq!(goes_to(&mut world, reader), WRITER);
         assert_eq!(world.session(reader).leases.iter().count(), 1, "the cursor stays");
+        let begin = "START TRANSACTION READ ONLY";
+        world.ask(reader, begin);
+        assert_eq!(world.address_asked(begin), WRITER);
+        world.reply(begin, Reply::Says(OkPacket { status: READ_ONLY, ..OK }));
+        assert_eq!(world.answer(reader), "ok");
+        world.ask(reader, READ);
+        assert_eq!(world.address_asked(READ), WRITER);
+        world.reply(READ, Reply::RowsIn(&["1"], READ_ONLY));
+        assert_eq!(world.answer(reader), "rows 1");
+        world.run(reader, "COMMIT", Reply::Says(OkPacket { status: status::AUTOCOMMIT, ..OK }));
         shows(&mut world, 6);
         assert_eq!(reads_from(&mut world, reader), READER);
     }

@@ -17,8 +17,8 @@ use crate::{
 /// under different values of it are different ones.
 ///
 /// Those with an effect that can be seen were tried on MariaDB 10.11 and MySQL 9.7
-/// (`what_is_read_when_a_statement_runs_is_not_kept_from_its_preparation`, end to end). Those of the
-/// binary log were tried by what is in it.
+/// (`what_is_read_when_a_statement_runs_is_not_kept_from_its_preparation`, end to end). Those of
+/// the binary log were tried by what is in it.
 const WITHOUT_PART: [&str; 32] = [
     "auto_increment_increment",
     "auto_increment_offset",
