@@ -86,14 +86,14 @@ pub(crate) fn is_without_schema(
     let code = outcome.error.as_ref().map(|error| error.code);
     let Some(known) = statement.meaning.known.as_deref() else { return false };
     let tables = &known.analysis.references.tables;
-    let names_one = |tables: &[TableUse]| matches!(tables, [only] if only.access == TableAccess::Write && only.name.schema.is_none());
+    let is_nowhere = |it: &TableUse| it.access == TableAccess::Write && it.name.schema.is_none();
     code == Some(NO_SCHEMA)
         && statement.command.purpose == Purpose::Query
         && session.settings.state.schema == Schema::None
         && known.analysis.is_one_whole_statement()
         && outcome.status.is_none()
         && !runs_unseen_code(&known.analysis)
-        && names_one(tables)
+        && matches!(tables.as_slice(), [only] if is_nowhere(only))
 }
 
 /// Whether a statement of which no answer is heard may leave what a reset does not take back: a
