@@ -20,7 +20,7 @@ const FIGURES: &str = "bench/icount/profile.md";
 /// Statements in the shorter of the two runs.
 const CALLS: u64 = 2_000;
 /// How much more the whole way may cost before it is an error, as a share.
-const TOLERANCE: f64 = 0.05;
+const TOLERANCE: f64 = 0.03;
 /// The cases, and what each is in a heading.
 const CASES: [(&str, &str); 1] = [("statement/point_select", "A point select as text")];
 

@@ -14,6 +14,12 @@ pub struct Proof {
     pub hidden: Hidden,
 }
 
+impl Default for Proof {
+    fn default() -> Self {
+        Self::NOTHING
+    }
+}
+
 impl Proof {
     /// Of a text of which nothing is known.
     pub const NOTHING: Self = Self { reads: false, hidden: Hidden::UNKNOWN };

@@ -63,6 +63,8 @@ pub struct Snapshot {
     pub names_hosts: bool,
     /// Whether somebody's transactions are repeated that are lost.
     pub replays: bool,
+    /// Whether any hostgroup says itself how its statements share connections.
+    pub pipelines: bool,
     /// Whether it is found out for somebody what became of a lost `COMMIT`.
     pub finds_outcomes: bool,
     /// Whether anybody's transactions are followed by their numbers: for causal reads, or to find
@@ -151,6 +153,7 @@ impl Snapshot {
             users: Arc::new(users.collect()),
             names_hosts: names_hosts(&config, &granted),
             replays: replays(&config),
+            pipelines: hostgroups.values().any(|group| group.pipeline != Pipeline::default()),
             follows_gtids: has_causal_reads || finds_outcomes(&config),
             finds_outcomes: finds_outcomes(&config),
             granted,
@@ -244,9 +247,14 @@ impl Snapshot {
         self.users.get(name)
     }
 
-    /// The replication group whose writer hostgroup is `id`. One hash look-up.
+    /// The replication group whose writer hostgroup is `id`. At most one hash look-up.
+    #[inline]
     pub fn writer_group(&self, id: HostgroupId) -> Option<&ReplicationGroup> {
-        self.replication.get(*self.writers.get(&id)?)
+        match &self.replication[..] {
+            // With one group, as usual, a glance is cheaper than a look-up.
+            [only] => Some(only).filter(|group| group.writer_hostgroup == id),
+            groups => groups.get(*self.writers.get(&id)?),
+        }
     }
 
     /// The cluster whose writers serve in a hostgroup.

@@ -101,6 +101,9 @@ pub struct Pool<C> {
     pub(crate) slow_start_ms: u64,
     /// Statements that near servers had no room for, not told of yet.
     pub(crate) spilled: u64,
+    /// False while certainly nobody waits, in any hostgroup. Asked with every statement, so that
+    /// no hostgroup has to be looked for.
+    may_wait: bool,
 }
 
 /// Connections to one server that are being opened at the same time.
@@ -118,6 +121,7 @@ impl<C: Copy + PartialEq> Pool<C> {
             draws: Draws::new(seed),
             slow_start_ms: 0,
             spilled: 0,
+            may_wait: false,
         }
     }
 
@@ -236,13 +240,15 @@ impl<C: Copy + PartialEq> Pool<C> {
 
     /// The queue of a hostgroup.
     pub fn waiters(&mut self, hostgroup: HostgroupId) -> &mut Waiters<C> {
+        self.may_wait = true;
         &mut self.group_mut(hostgroup).waiters
     }
 
     /// Whether anybody waits for a hostgroup.
     #[inline]
     pub fn is_waited_for(&self, hostgroup: HostgroupId) -> bool {
-        self.groups.get(&hostgroup).is_some_and(|group| !group.waiters.is_empty())
+        let is_there = |group: &Group<C>| !group.waiters.is_empty();
+        self.may_wait && self.groups.get(&hostgroup).is_some_and(is_there)
     }
 
     /// Why nobody who waits for a hostgroup is served, when that was looked at last.
@@ -253,7 +259,12 @@ impl<C: Copy + PartialEq> Pool<C> {
     /// Whether anybody waits for any hostgroup.
     #[inline]
     pub fn has_waiters(&self) -> bool {
-        self.groups.values().any(|group| !group.waiters.is_empty())
+        self.may_wait && self.groups.values().any(|group| !group.waiters.is_empty())
+    }
+
+    /// Finds out whether those who waited have all gone. To be called now and then.
+    pub fn settle_waiters(&mut self) {
+        self.may_wait = self.has_waiters();
     }
 
     /// Hostgroups where sessions wait.

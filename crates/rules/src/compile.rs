@@ -86,6 +86,13 @@ pub(crate) struct TestedColumns {
     pub(crate) protects_by_digest: bool,
 }
 
+impl TestedColumns {
+    /// Whether any column that says where a client comes from or came to is tested.
+    pub(crate) fn has_origin(self) -> bool {
+        self.client_addr || self.proxy_addr || self.proxy_port
+    }
+}
+
 impl RuleSet {
     /// Compiles the active rules of `rules`, in whatever order they come.
     ///

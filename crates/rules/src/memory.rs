@@ -74,10 +74,17 @@ struct Entry {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Numbers {
     flag: u32,
+    digest: Option<u64>,
+    /// `None` where no rule tests any of it, as usual: then it is neither copied nor compared.
+    origin: Option<Origin>,
+}
+
+/// Where a client comes from and came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Origin {
     client_addr: Option<IpAddr>,
     proxy_addr: Option<IpAddr>,
     proxy_port: Option<u16>,
-    digest: Option<u64>,
 }
 
 /// What a decision depends on; columns that no rule tests are left empty.
@@ -218,10 +225,12 @@ impl<'a> Key<'a> {
         Self {
             numbers: Numbers {
                 flag: question.flag,
-                client_addr: question.client_addr.filter(|_| tested.client_addr),
-                proxy_addr: question.proxy_addr.filter(|_| tested.proxy_addr),
-                proxy_port: question.proxy_port.filter(|_| tested.proxy_port),
                 digest: question.digest.filter(|_| looks_at_digest),
+                origin: tested.has_origin().then(|| Origin {
+                    client_addr: question.client_addr.filter(|_| tested.client_addr),
+                    proxy_addr: question.proxy_addr.filter(|_| tested.proxy_addr),
+                    proxy_port: question.proxy_port.filter(|_| tested.proxy_port),
+                }),
             },
             username: if tested.username { question.username.as_bytes() } else { b"" },
             schema: if tested.schemaname { question.schema } else { b"" },
@@ -233,21 +242,27 @@ impl<'a> Key<'a> {
         self.username.len() + self.schema.len() + self.digest_text.len()
     }
 
-    /// The digest stands for its text here.
+    /// The digest stands for its text here. What no rule tests is empty and left out.
+    #[inline]
     fn hash(&self) -> u64 {
         let mut hasher = FixedState::default().build_hasher();
         hasher.write_u64(self.numbers.digest.unwrap_or_default());
         hasher.write_u32(self.numbers.flag);
-        hasher.write(self.username);
-        hasher.write(self.schema);
-        for addr in [self.numbers.client_addr, self.numbers.proxy_addr] {
-            match addr {
-                None => {}
-                Some(IpAddr::V4(addr)) => hasher.write_u32(addr.to_bits()),
-                Some(IpAddr::V6(addr)) => hasher.write_u128(addr.to_bits()),
+        for name in [self.username, self.schema] {
+            if !name.is_empty() {
+                hasher.write(name);
             }
         }
-        hasher.write_u16(self.numbers.proxy_port.unwrap_or_default());
+        if let Some(origin) = &self.numbers.origin {
+            for addr in [origin.client_addr, origin.proxy_addr] {
+                match addr {
+                    None => {}
+                    Some(IpAddr::V4(addr)) => hasher.write_u32(addr.to_bits()),
+                    Some(IpAddr::V6(addr)) => hasher.write_u128(addr.to_bits()),
+                }
+            }
+            hasher.write_u16(origin.proxy_port.unwrap_or_default());
+        }
         hasher.finish()
     }
 

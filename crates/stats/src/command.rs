@@ -47,14 +47,40 @@ impl CommandSums {
     pub fn record(&mut self, latency_us: u64) {
         self.count += 1;
         self.time_us = self.time_us.saturating_add(latency_us);
-        // Comparing with all bounds takes no branch that could be guessed wrong.
-        let bucket = BUCKET_BOUNDS_US.iter().filter(|bound| latency_us > **bound).count();
-        if let Some(count) = self.buckets.get_mut(bucket) {
+        if let Some(count) = self.buckets.get_mut(bucket(latency_us)) {
             *count += 1;
         }
         self.latency.record(latency_us);
         self.max_us = self.max_us.max(latency_us);
     }
+}
+
+/// For each number of bits, the bounds that all numbers of so many bits are above. No two bounds
+/// have as many, so one comparison is left.
+#[expect(clippy::indexing_slicing, reason = "it would not compile")]
+const BOUNDS_BELOW: [u8; 65] = {
+    let mut below = [0; 65];
+    let mut bits = 1;
+    while bits < below.len() {
+        below[bits] = below[bits - 1];
+        let mut at = 0;
+        while at < BUCKET_BOUNDS_US.len() {
+            let bound_bits = (u64::BITS - BUCKET_BOUNDS_US[at].leading_zeros()) as usize;
+            below[bits] += (bound_bits + 1 == bits) as u8;
+            at += 1;
+        }
+        bits += 1;
+    }
+    below
+};
+
+/// The bucket of a latency, found without a branch that could be guessed wrong.
+#[inline]
+fn bucket(latency_us: u64) -> usize {
+    let bits = u64::BITS - latency_us.leading_zeros();
+    let below = BOUNDS_BELOW.get(bits as usize).copied().map_or(0, usize::from);
+    let bound = BUCKET_BOUNDS_US.get(below).copied().unwrap_or(u64::MAX);
+    below + usize::from(latency_us > bound)
 }
 
 #[cfg(test)]
@@ -78,5 +104,15 @@ mod tests {
         check(10_000_000, "cnt_10s");
         check(10_000_001, "cnt_INFs");
         check(u64::MAX, "cnt_INFs");
+    }
+
+    #[test]
+    fn every_latency_is_above_as_many_bounds_as_its_bucket_says() {
+        let near = |bound: &u64| [bound - 1, *bound, bound + 1];
+        let powers = (0..64).map(|power| 1_u64 << power);
+        for us in BUCKET_BOUNDS_US.iter().flat_map(near).chain(powers).chain([0, u64::MAX]) {
+            let above = BUCKET_BOUNDS_US.iter().filter(|bound| us > **bound).count();
+            assert_eq!(bucket(us), above, "{us}");
+        }
     }
 }

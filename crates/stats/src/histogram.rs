@@ -40,13 +40,31 @@ impl std::fmt::Debug for Histogram {
     }
 }
 
+/// Where a duration is counted, in any histogram.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Bucket(usize);
+
+impl Bucket {
+    #[inline]
+    pub(crate) fn of(us: u64) -> Self {
+        Self(bucket(us))
+    }
+}
+
 impl Histogram {
     /// Counts one duration.
     #[inline]
     pub fn record(&mut self, us: u64) {
+        self.record_in(Bucket::of(us), us);
+    }
+
+    /// Counts one duration whose bucket has been found for another histogram.
+    #[inline]
+    pub(crate) fn record_in(&mut self, bucket: Bucket, us: u64) {
+        debug_assert_eq!(bucket, Bucket::of(us));
         self.sum_us = self.sum_us.saturating_add(us);
         self.max_us = self.max_us.max(us);
-        if let Some(count) = self.counts.get_mut(bucket(us)) {
+        if let Some(count) = self.counts.get_mut(bucket.0) {
             *count += 1;
         }
     }

@@ -9,7 +9,7 @@ use crate::{
     counters::{Counters, ServerCounters},
     digest::{DigestQuery, DigestRow, DigestTable},
     errors::{ErrorSample, ErrorTable},
-    histogram::Histogram,
+    histogram::{Bucket, Histogram},
     mirror::{MirrorSample, MirrorTable},
     report::{CacheSums, CommandRow, LimitSums, Report, ServerRow, WorkerRow},
     texts::StmtTexts,
@@ -63,6 +63,13 @@ pub struct StatementSample<'a> {
     pub error: Option<u16>,
     /// Now, in seconds of Unix time.
     pub now_unix_sec: u64,
+}
+
+impl StatementSample<'_> {
+    /// How long its server took, with the way there and back, µs.
+    fn server_us(&self) -> u64 {
+        self.latency_us.saturating_sub(self.queue_us)
+    }
 }
 
 /// The numbers of one server entry on one worker.
@@ -133,9 +140,13 @@ impl WorkerStats {
         counters.rows_affected = counters.rows_affected.saturating_add(sample.rows_affected);
         counters.client_bytes_received += sample.bytes_in;
         counters.client_bytes_sent += sample.bytes_out;
-        self.latency.record(sample.latency_us);
+        // Most statements wait for nothing: their latency and their server's are the same.
+        let bucket = Bucket::of(sample.latency_us);
+        let mut server_bucket = bucket;
+        self.latency.record_in(bucket, sample.latency_us);
         if sample.queue_us > 0 {
             self.queue_wait.record(sample.queue_us);
+            server_bucket = Bucket::of(sample.server_us());
         }
         let kind = sample.kind.min(self.commands.len().saturating_sub(1));
         if let Some(command) = self.commands.get_mut(kind) {
@@ -145,8 +156,8 @@ impl WorkerStats {
             let server = self.server_stats(slot);
             server.counters.statements += 1;
             server.counters.errors += failed;
-            server.latency.record(sample.latency_us);
-            self.server_wait.record(sample.latency_us.saturating_sub(sample.queue_us));
+            server.latency.record_in(bucket, sample.latency_us);
+            self.server_wait.record_in(server_bucket, sample.server_us());
         }
         if let Some(digest) = sample.digest {
             self.digests.record(digest, sample);

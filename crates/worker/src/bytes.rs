@@ -21,20 +21,19 @@ const UNPACKED_PER_TICK: usize = 8 * PIECE_MAX;
 
 impl Core {
     /// See [`Worker::wrote`](crate::Worker::wrote).
-    pub(crate) fn on_wrote(&mut self, side: Side, len: usize) {
-        match side {
+    pub(crate) fn on_wrote(&mut self, side: Side, len: usize) -> bool {
+        let has_more = match side {
             Side::Client(id) => {
-                self.with_client(id, |core, client| core.on_client_wrote(client, len));
+                self.with_client(id, |core, client| core.on_client_wrote(client, len))
             }
-            Side::Server(id) => {
-                self.with_conn(id, |core, conn| core.on_server_wrote(conn, len));
-            }
-        }
+            Side::Server(id) => self.with_conn(id, |core, conn| core.on_server_wrote(conn, len)),
+        };
+        has_more.unwrap_or_default()
     }
 }
 
 impl Core {
-    fn on_server_wrote(&mut self, conn: &mut Conn, len: usize) {
+    fn on_server_wrote(&mut self, conn: &mut Conn, len: usize) -> bool {
         if matches!(conn.phase, ConnPhase::Login(_)) {
             // The password may be in it.
             conn.io.outbox.wipe(len);
@@ -44,9 +43,10 @@ impl Core {
             Some(packing) => packing.advance(len, &mut self.fx.buffers),
         }
         self.after_server_write(conn);
+        conn.io.packing.is_some() || !conn.io.outbox.is_empty()
     }
 
-    fn on_client_wrote(&mut self, client: &mut Client, len: usize) {
+    fn on_client_wrote(&mut self, client: &mut Client, len: usize) -> bool {
         // It rests from its answer on, not from its question.
         client.active_ms = self.env.now.ms();
         match client.io.packing.as_deref_mut() {
@@ -54,6 +54,7 @@ impl Core {
             Some(packing) => packing.advance(len, &mut self.fx.buffers),
         }
         self.after_client_write(client);
+        client.io.packing.is_some() || !client.io.outbox.is_empty()
     }
 }
 

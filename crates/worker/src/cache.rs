@@ -191,7 +191,7 @@ impl Exchange {
             }
             Found::Answer(reply) => {
                 self.answer_cached(client, &mut statement, order, &reply);
-                self.core.fx.buffers.give(statement.command.frames.into_own());
+                self.retire(statement);
             }
             Found::Wait => {
                 let awaits = Awaits::Cached(key.as_slice().into());

@@ -10,7 +10,7 @@ use trunkline_topology::HostgroupId;
 use crate::{
     Action, ClientId, KillAnswer, KillAsker, KillRequest, Side,
     action::LogLine,
-    outbox::{Buffers, Dirty},
+    outbox::{Buffers, Dirty, Relays},
     session_past::Trace,
 };
 
@@ -77,6 +77,8 @@ pub(crate) struct Effects {
     pub(crate) dirty: Dirty<Side>,
     /// Memory of outboxes that are empty, for those that fill.
     pub(crate) buffers: Buffers,
+    /// Memory of relays whose responses have ended, for those to come.
+    pub(crate) relays: Relays,
     /// The long command that is being looked at: who keeps it needs no copy.
     pub(crate) whole: Option<Arc<Vec<u8>>>,
     pub(crate) compressor: Box<dyn Compressor>,
@@ -94,6 +96,7 @@ impl Effects {
             wakes: VecDeque::new(),
             dirty: Dirty::default(),
             buffers: Buffers::default(),
+            relays: Relays::default(),
             whole: None,
             compressor,
             unpacking: VecDeque::new(),

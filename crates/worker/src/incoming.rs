@@ -281,8 +281,8 @@ impl Worker {
         self.after_conn(id, |exchange, conn| exchange.on_server_tls_failed(conn, reason))
     }
 
-    /// The kernel took `len` bytes of a socket's pending ones.
-    pub fn wrote(&mut self, side: Side, len: usize) {
+    /// The kernel took `len` bytes of a socket's pending ones. False when that was certainly all.
+    pub fn wrote(&mut self, side: Side, len: usize) -> bool {
         self.after(|worker| worker.commands.exchange.core.on_wrote(side, len))
     }
 

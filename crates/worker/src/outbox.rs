@@ -2,13 +2,15 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
+use trunkline_protocol::response::{Relay, ReplyFormat, ResponseShape};
+
 /// Buffers lent to sockets while they have bytes in flight. An idle socket holds none.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
     free: Vec<Vec<u8>>,
 }
 
-/// Buffers kept for reuse; more than that go back to the allocator.
+/// Buffers, and relays, kept for reuse; more than that go back to the allocator.
 const FREE_MAX: usize = 256;
 /// A buffer that grew beyond this is not kept, bytes.
 const KEPT_CAPACITY_MAX: usize = 64 * 1024;
@@ -25,6 +27,56 @@ impl Buffers {
         {
             buf.clear();
             self.free.push(buf);
+        }
+    }
+}
+
+/// Relays whose responses have ended, for those to come: one is not copied then when its command
+/// is sent, nor when its response has ended.
+#[derive(Debug, Default)]
+pub(crate) struct Relays {
+    #[expect(clippy::vec_box, reason = "the boxes are what is kept")]
+    free: Vec<Box<Relay>>,
+}
+
+/// A relay that has gathered more than this is not kept, bytes.
+const KEPT_RELAY_MAX: usize = 4 * 1024;
+
+impl Relays {
+    /// Puts a relay into a box.
+    #[inline]
+    pub(crate) fn hold(&mut self, relay: Relay) -> Box<Relay> {
+        match self.free.pop() {
+            Some(mut free) => {
+                *free = relay;
+                free
+            }
+            None => Box::new(relay),
+        }
+    }
+
+    /// A relay as [`Relay::new`] makes it.
+    #[inline]
+    pub(crate) fn take(
+        &mut self,
+        shape: ResponseShape,
+        server: ReplyFormat,
+        client: ReplyFormat,
+        deliver: bool,
+    ) -> Box<Relay> {
+        match self.free.pop() {
+            Some(mut free) => {
+                free.renew(shape, server, client, deliver);
+                free
+            }
+            None => Box::new(Relay::new(shape, server, client, deliver)),
+        }
+    }
+
+    /// Takes one back whose response has ended.
+    pub(crate) fn give(&mut self, relay: Box<Relay>) {
+        if self.free.len() < FREE_MAX && relay.held() <= KEPT_RELAY_MAX {
+            self.free.push(relay);
         }
     }
 }
@@ -116,6 +168,7 @@ impl Outbox {
     }
 
     /// The kernel took the first `len` pending bytes.
+    #[inline]
     pub(crate) fn advance(&mut self, len: usize, buffers: &mut Buffers) {
         debug_assert!(len <= self.pending().len());
         self.written_total += len as u64;

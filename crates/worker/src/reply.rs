@@ -2,7 +2,10 @@
 
 mod own_commands;
 
-use trunkline_protocol::{codec::frame, response::Outcome};
+use trunkline_protocol::{
+    codec::frame,
+    response::{Outcome, Relay},
+};
 
 use crate::{
     Action, Side,
@@ -114,15 +117,17 @@ impl Exchange {
         }
         // What its client has yet to take is no reason to keep the next one waiting.
         self.core.let_go_on(conn);
-        if let Some((outcome, service_us)) = self.core.end_reply(conn) {
-            let has_failed = conn.note_conditions(&outcome, true);
+        if let Some((mut relay, service_us)) = self.core.end_reply(conn) {
+            let outcome = relay.conclude();
+            let has_failed = conn.note_conditions(outcome, true);
             let answer = bytes.get(..len).unwrap_or_default();
             let is_withheld = has_failed
-                && (self.withholds_refusal(client, conn, &outcome, answer)
-                    || self.repeats_instead(client, conn, &outcome, answer));
+                && (self.withholds_refusal(client, conn, outcome, answer)
+                    || self.repeats_instead(client, conn, outcome, answer));
             if !is_withheld {
                 self.complete(client, conn, outcome, service_us);
             }
+            self.core.fx.relays.give(relay);
             self.core.kills_go_on(conn.id);
         }
         Fed::Whole(len)
@@ -138,7 +143,9 @@ impl Exchange {
             return Fed::Broken;
         };
         if fed.ended {
-            if let Some((outcome, _)) = self.core.end_reply(conn) {
+            if let Some((mut relay, _)) = self.core.end_reply(conn) {
+                let outcome = relay.take_outcome();
+                self.core.fx.relays.give(relay);
                 conn.note_conditions(&outcome, false);
                 self.answered(conn, owner, outcome);
                 self.core.kills_go_on(conn.id);
@@ -285,12 +292,13 @@ impl Core {
         true
     }
 
-    /// Takes the reply in front, which has ended, off its connection. Returns what it told, and how
+    /// Takes the reply in front, which has ended, off its connection. Returns its relay, and how
     /// long its statement took the server, µs.
-    fn end_reply(&mut self, conn: &mut Conn) -> Option<(Outcome, u64)> {
+    #[inline]
+    fn end_reply(&mut self, conn: &mut Conn) -> Option<(Box<Relay>, u64)> {
         let InFlight { relay, is_statement, .. } = conn.in_flight.pop_front()?;
         let service_us = if is_statement { self.count_answered(conn) } else { 0 };
-        Some((relay.into_outcome(), service_us))
+        Some((relay, service_us))
     }
 
     /// Stops reading from a server whose client does not keep up.

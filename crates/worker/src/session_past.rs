@@ -117,6 +117,7 @@ impl LastStatement {
     /// Takes over what a statement left that did not itself ask for what was left before. `here`
     /// is the connection that ran it, if the session had that to itself, and its turn; `is_there`:
     /// it ran the statement before, too.
+    #[inline]
     pub(crate) fn learn(
         &mut self,
         statement: &Statement,

@@ -82,18 +82,37 @@ impl Worker {
             self.commands.exchange.core.servers.are_listed(),
             "behind an event, every connection is on a list"
         );
+        // What waits for a time waits for a millisecond, and batches are more than those.
+        let now_ms = self.commands.exchange.core.env.now.ms();
+        let is_new_ms = std::mem::replace(&mut self.upkeep.ticked_ms, now_ms) != now_ms;
         self.commands.unpack_waiting();
-        self.commands.exchange.core.weigh_clients();
-        self.commands.exchange.expire_logins();
+        if is_new_ms {
+            self.commands.exchange.core.weigh_clients();
+            self.commands.exchange.expire_logins();
+        }
         self.commands.exchange.go_on_causal();
-        self.commands.expire_timers();
+        if is_new_ms {
+            self.commands.expire_timers();
+        }
         self.commands.exchange.go_on_cached();
         self.commands.exchange.pump_mirrors();
-        self.commands.exchange.expire_pauses();
-        self.expire_waiters();
+        if is_new_ms {
+            self.commands.exchange.expire_pauses();
+            self.expire_waiters();
+        }
         self.commands.exchange.core.overtake_slow();
-        self.leave_silent_servers();
+        if is_new_ms {
+            self.leave_silent_servers();
+        }
         self.commands.exchange.share_connections(&mut self.upkeep.shares);
+        if is_new_ms {
+            self.sweep();
+        }
+        self.commands.exchange.check_stop();
+    }
+
+    /// What is looked at every few milliseconds at most.
+    fn sweep(&mut self) {
         if self.commands.exchange.core.env.now.ms() >= self.upkeep.sweep_ms + SWEEP_EVERY_MS {
             self.upkeep.sweep_ms = self.commands.exchange.core.env.now.ms();
             self.commands.exchange.core.fx.log_budget = LOG_LINES_PER_SEC;
@@ -119,7 +138,6 @@ impl Worker {
             self.close_resting();
         }
         self.sweep_conns();
-        self.commands.exchange.check_stop();
     }
 
     /// Gives up connections to servers from which another one has taken over, and to those that
@@ -143,12 +161,10 @@ impl Worker {
 
     fn expire_waiters(&mut self) {
         let now_ms = self.commands.exchange.core.env.now.ms();
-        if self.upkeep.waiters_checked_ms == now_ms
-            || has_plant!(self.commands.exchange.core, QueueTimeoutForgotten)
-        {
+        if has_plant!(self.commands.exchange.core, QueueTimeoutForgotten) {
             return;
         }
-        self.upkeep.waiters_checked_ms = now_ms;
+        self.commands.exchange.core.servers.pool.settle_waiters();
         let hostgroups: Vec<_> =
             self.commands.exchange.core.servers.pool.waited_for().map(|(id, _)| id).collect();
         if !hostgroups.is_empty() {

@@ -21,7 +21,8 @@ pub(crate) struct Upkeep {
     /// Whether any client that rests wants to be ended soon.
     pub(crate) has_short_rests: bool,
     pub(crate) conns_swept_ms: u64,
-    pub(crate) waiters_checked_ms: u64,
+    /// When it last looked at what waits for a time.
+    pub(crate) ticked_ms: u64,
     /// When it last looked for servers that have gone silent.
     pub(crate) silence_checked_ms: u64,
     /// What it knows of connections that others hold and its statements wait for.

@@ -402,6 +402,7 @@ impl Relay {
     }
 
     /// OK or EOF: a result has ended, and with it the response unless another is announced.
+    #[inline]
     fn on_terminator(
         &mut self,
         packet: &Packet<'_>,

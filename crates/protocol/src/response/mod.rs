@@ -24,6 +24,7 @@ mod answer;
 mod metadata;
 mod outcome;
 mod pass;
+mod plain;
 mod relay;
 mod run;
 mod stage;

@@ -70,6 +70,30 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// Becomes that of a response which has said nothing yet. Memory for session state is kept.
+    #[inline]
+    pub(super) fn clear(&mut self) {
+        let Self {
+            status,
+            warnings,
+            affected_rows,
+            row_count,
+            matched_rows,
+            last_insert_id,
+            rows,
+            result_sets,
+            bytes,
+            error,
+            changes,
+            prepared,
+            columns,
+        } = self;
+        (*status, *warnings, *result_sets, *matched_rows) = (None, 0, 0, 0);
+        (*affected_rows, *row_count, *last_insert_id, *rows, *bytes) = (0, 0, 0, 0, 0);
+        (*error, *prepared, *columns) = (None, None, ClientColumns::Unknown);
+        changes.clear();
+    }
+
     /// Takes over what an OK or final EOF packet says.
     pub(super) fn add_ok(&mut self, ok: &OkPacket<'_>, is_eof: bool) -> Result<(), Malformed> {
         self.row_count = match is_eof {

@@ -109,14 +109,15 @@ const _: () = assert!(size_of::<Relay>() <= 264);
 impl Relay {
     /// A relay for a response of `shape`, from a server's framing to a client's. Without
     /// `deliver` the response is understood and thrown away.
+    #[inline]
     pub fn new(
         shape: ResponseShape,
         server: ReplyFormat,
         client: ReplyFormat,
         deliver: bool,
     ) -> Self {
-        Self {
-            stage: Stage::first(shape),
+        let mut relay = Self {
+            stage: Stage::Ended,
             place: Place::Start,
             head: [0; HEAD_LEN],
             head_len: 0,
@@ -131,7 +132,7 @@ impl Relay {
             refuses_file_requests: false,
             renumbers: false,
             may_open_cursor: true,
-            translates: server.extended_metadata != client.extended_metadata && deliver,
+            translates: false,
             has_definitions: true,
             interruption: None,
             carried: 0,
@@ -139,14 +140,48 @@ impl Relay {
             gathered: Vec::new(),
             columns: None,
             outcome: Outcome::default(),
-        }
+        };
+        relay.renew(shape, server, client, deliver);
+        relay
+    }
+
+    /// Becomes what [`Relay::new`] makes, where it lies: a relay is large to be copied. Memory for
+    /// packets that were split is kept.
+    #[inline]
+    pub fn renew(
+        &mut self,
+        shape: ResponseShape,
+        server: ReplyFormat,
+        client: ReplyFormat,
+        deliver: bool,
+    ) {
+        self.stage = Stage::first(shape);
+        self.place = Place::Start;
+        (self.head, self.head_len) = ([0; HEAD_LEN], 0);
+        (self.server, self.client, self.deliver) = (server, client, deliver);
+        self.told = TrackerFilter::ALL;
+        self.stmt_id = None;
+        (self.next_seq, self.file_request, self.shift) = (None, None, 0);
+        (self.refuses_file_requests, self.renumbers) = (false, false);
+        (self.may_open_cursor, self.has_definitions) = (true, true);
+        self.translates = server.extended_metadata != client.extended_metadata && deliver;
+        self.interruption = None;
+        (self.carried, self.status_before) = (0, status::AUTOCOMMIT);
+        self.gathered.clear();
+        self.columns = None;
+        self.outcome.clear();
     }
 
     /// The first packet of the response must have this number.
     #[must_use]
     pub fn numbered_from(mut self, seq: u8) -> Self {
-        self.next_seq = Some(seq);
+        self.set_number(seq);
         self
+    }
+
+    /// The response's first packet must have this number.
+    pub fn set_number(&mut self, seq: u8) {
+        self.next_seq = Some(seq);
     }
 
     /// The command loads no file of the client's: a request for one is no answer to it, and the
@@ -245,10 +280,29 @@ impl Relay {
         &self.outcome
     }
 
+    /// Ends the relay and gives what the response said.
+    #[inline]
+    pub fn conclude(&mut self) -> &Outcome {
+        if self.columns.is_some() {
+            self.outcome.columns = self.client_columns();
+        }
+        &self.outcome
+    }
+
+    /// Ends the relay and takes out what the response said.
+    pub fn take_outcome(&mut self) -> Outcome {
+        self.conclude();
+        std::mem::take(&mut self.outcome)
+    }
+
     /// Gives up the relay for what the response said.
     pub fn into_outcome(mut self) -> Outcome {
-        self.outcome.columns = self.client_columns();
-        self.outcome
+        self.take_outcome()
+    }
+
+    /// Bytes of memory that it holds beside itself for packets and session state.
+    pub fn held(&self) -> usize {
+        self.gathered.capacity() + self.outcome.changes.capacity()
     }
 
     /// The server asks for a file of the client's (LOCAL INFILE): the number that it wants the
@@ -286,13 +340,27 @@ impl Relay {
         match self.place {
             Place::Start => {
                 if self.head_len == 0 {
-                    self.pass_run(pass);
+                    self.pass_plain(pass);
                 }
                 self.begin_packet(pass)
             }
             Place::Inside { left, continued } => Ok(self.pass_payload(pass, left, continued)),
             Place::Continuation => self.begin_continuation(pass),
             Place::Gathering { len, before } => self.gather(pass, len, before),
+        }
+    }
+
+    /// Lets whole packets through that need no understanding.
+    #[inline]
+    fn pass_plain(&mut self, pass: &mut Pass<'_, '_>) {
+        if self.stage == Stage::Answer && !self.pass_column_count(pass) {
+            return;
+        }
+        loop {
+            self.pass_run(pass);
+            if self.stage != Stage::ColumnsEnd || !self.pass_columns_end(pass) {
+                return;
+            }
         }
     }
 
@@ -321,6 +389,7 @@ impl Relay {
     }
 
     /// Looks at the next packet's header and first byte, and decides how it goes on.
+    #[inline]
     fn begin_packet(&mut self, pass: &mut Pass<'_, '_>) -> Result<bool, Malformed> {
         if self.stage == Stage::Ended {
             return Ok(false);

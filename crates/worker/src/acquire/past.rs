@@ -192,7 +192,7 @@ impl Exchange {
                         put_remembered(&mut reply, past, show, format, status);
                     }
                 }
-                self.core.fx.buffers.give(statement.command.frames.into_own());
+                self.retire(statement);
                 self.core.fx.stats.counters.statements_answered += 1;
                 self.core.write_client(client, |out| out.extend_from_slice(&reply));
                 client.has_shown();

@@ -42,11 +42,13 @@ pub(crate) struct Patience {
     stuck_us: u64,
     shared: u64,
     pub(crate) resent: u64,
+    /// False while certainly nothing is behind another statement on a shared connection.
+    has_followers: bool,
 }
 
 impl Default for Patience {
     fn default() -> Self {
-        Self { stuck_us: STUCK_US_MIN, shared: 0, resent: 0 }
+        Self { stuck_us: STUCK_US_MIN, shared: 0, resent: 0, has_followers: false }
     }
 }
 
@@ -79,6 +81,7 @@ impl Client {
 impl Core {
     /// How many may be in flight on the connection that the client's statement shares; `None` when
     /// it has to be alone.
+    #[inline]
     fn depth_max(&self, client: &Client, hostgroup: HostgroupId) -> Option<usize> {
         let (Phase::Running(statement), Some(session)) = (&client.phase, client.session.as_ref())
         else {
@@ -106,7 +109,11 @@ impl Core {
         if !fits {
             return None;
         }
-        let of_hostgroup = || self.env.snapshot.hostgroup(hostgroup).map(|group| group.pipeline);
+        let snapshot = &self.env.snapshot;
+        let of_hostgroup = || match snapshot.pipelines {
+            true => snapshot.hostgroup(hostgroup).map(|group| group.pipeline),
+            false => None,
+        };
         let depth =
             match statement.target.directives.pipeline.or_else(of_hostgroup).unwrap_or_default() {
                 Pipeline::Auto if known.pace.is_short() => {
@@ -153,21 +160,28 @@ impl Core {
     /// Looks at the statements in front of shared connections.
     #[inline]
     pub(crate) fn overtake_slow(&mut self) {
+        if self.servers.sharing.patience.has_followers {
+            self.overtake_stuck();
+        }
+    }
+
+    fn overtake_stuck(&mut self) {
         let since_us = self.env.now.us.saturating_sub(self.servers.sharing.patience.stuck_us);
-        let is_stuck = |id: &ConnId| {
-            self.servers.conns.get(*id).is_some_and(|conn| {
-                conn.in_flight.len() > 1 && (1..since_us).contains(&conn.holder.busy_since_us)
-            })
-        };
         let mut stuck = Vec::new();
+        let mut has_followers = false;
         // Loops: with every batch, adapters would cost more than all the rest here.
         for (_, slot) in self.servers.pool.slots() {
             for id in slot.shared() {
-                if is_stuck(id) {
-                    stuck.push(*id);
+                let Some(conn) = self.servers.conns.get(*id) else { continue };
+                if conn.in_flight.len() > 1 {
+                    has_followers = true;
+                    if (1..since_us).contains(&conn.holder.busy_since_us) {
+                        stuck.push(*id);
+                    }
                 }
             }
         }
+        self.servers.sharing.patience.has_followers = has_followers;
         for conn in stuck {
             self.with_conn(conn, Self::leave_front_alone);
         }
@@ -258,6 +272,7 @@ impl Exchange {
         self.core.fx.stats.counters.statements_pipelined += u64::from(depth > 0);
         self.core.fx.stats.counters.shared_depth += depth as u64;
         self.send_statement(client, conn, Stage::Shared(conn.id));
+        self.core.servers.sharing.patience.has_followers |= conn.in_flight.len() > 1;
         if has_plant!(self.core, ReplyToNeighbour)
             && let [.., last, own] = conn.in_flight.make_contiguous()
             && matches!((last.owner, own.owner), (Owner::Client(_), Owner::Client(_)))

@@ -78,6 +78,7 @@ impl Exchange {
     }
 
     /// Sets a statement on its route.
+    #[inline]
     pub(crate) fn run_on_route(
         &mut self,
         client: &mut Client,

@@ -497,7 +497,7 @@ pub(crate) struct CommandSent {
 }
 
 /// What a statement is, and what is proven of it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Meaning {
     /// Text and analysis, for commands that have a text.
     pub(crate) known: Option<Rc<Known>>,
@@ -514,7 +514,7 @@ pub(crate) struct Meaning {
 }
 
 /// What a statement has to do with prepared ones.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Preparation {
     /// The client's prepared statement that it makes, runs or fetches from.
     pub(crate) stmt_id: Option<u32>,
@@ -535,7 +535,7 @@ pub(crate) struct Preparation {
 }
 
 /// Where a statement is to run.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Target {
     /// What rules and hints ask for.
     pub(crate) directives: Directives,
@@ -555,7 +555,7 @@ pub(crate) struct Target {
 }
 
 /// What a statement does beside being answered.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Beside {
     /// What is stored of its answer.
     pub(crate) fill: Option<Box<CacheFill>>,
@@ -584,42 +584,10 @@ impl Statement {
     pub(crate) fn new(command: CommandSent, retries_left: u32) -> Self {
         Self {
             command,
-            meaning: Meaning {
-                known: None,
-                definition: None,
-                is_read: false,
-                proof: Proof::NOTHING,
-                validity: None,
-                is_recalled: false,
-            },
-            prepared: Preparation {
-                stmt_id: None,
-                entry: None,
-                came: None,
-                server_stmt: 0,
-                runs_last: false,
-                in_views: Contents::NOTHING,
-                is_own: false,
-                prepare_error: None,
-            },
-            target: Target {
-                directives: Directives::default(),
-                hostgroup: HostgroupId::default(),
-                pinned_server: None,
-                reads: ReadPlace::Anywhere,
-                retries_left,
-                lost_unsent: 0,
-                was_lost: false,
-                never_share: false,
-                causal_since_us: 0,
-            },
-            beside: Beside {
-                fill: None,
-                mirrored: None,
-                copy_of: None,
-                noted: None,
-                upload: Upload::None,
-            },
+            meaning: Meaning::default(),
+            prepared: Preparation::default(),
+            target: Target { retries_left, ..Target::default() },
+            beside: Beside::default(),
             sent: Sent::default(),
             ending: None,
             deadline_ms: 0,

@@ -6,10 +6,14 @@ use trunkline_protocol::response::ResponseShape;
 
 use crate::{
     clients::Clients,
-    clients::client::{Client, CommandSent, Phase, Purpose, Statement},
+    clients::client::{
+        Beside, Client, CommandSent, Meaning, Phase, Preparation, Purpose, Sent, Stage, Statement,
+        Target,
+    },
     clients::frames::Frames,
     clients::frames::is_split,
     compressed::answer_seq,
+    outbox::Buffers,
     rooms::Core,
     special::local_infile::Upload,
 };
@@ -22,35 +26,62 @@ impl Core {
         shape: ResponseShape,
         purpose: Purpose,
     ) -> Box<Statement> {
-        let copy = match self.fx.whole.as_ref().filter(|whole| is_same(whole, frames)) {
-            Some(whole) => Frames::Whole(Arc::clone(whole)),
+        let mut statement = self.clients.spare_statements.pop().unwrap_or_else(Statement::blank);
+        statement.target.retries_left = self.env.snapshot.settings.query_retries_on_failure;
+        let command = &mut statement.command;
+        match self.fx.whole.as_ref().filter(|whole| is_same(whole, frames)) {
+            Some(whole) => command.frames = Frames::Whole(Arc::clone(whole)),
             None => {
-                let mut copy = self.fx.buffers.take();
-                copy.extend_from_slice(frames);
-                Frames::Own(copy)
+                let own = command.frames.own();
+                if own.capacity() == 0 {
+                    *own = self.fx.buffers.take();
+                }
+                own.extend_from_slice(frames);
             }
-        };
-        let answer_seq = match is_split(&copy) {
-            true => answer_seq(&copy),
+        }
+        command.answer_seq = match is_split(frames) {
+            true => answer_seq(frames),
             false => 1,
         };
+        (command.shape, command.purpose) = (shape, purpose);
+        command.begun_us = self.env.now.us;
+        statement
+    }
+}
+
+/// A longer buffer of a command goes to whoever needs one next, bytes.
+const KEPT_FRAMES_MAX: usize = 4 * 1024;
+
+impl Statement {
+    fn blank() -> Box<Self> {
         let command = CommandSent {
-            frames: copy,
+            frames: Frames::default(),
             attributes: None,
-            answer_seq,
-            shape,
-            purpose,
-            begun_us: self.env.now.us,
+            answer_seq: 1,
+            shape: ResponseShape::Query,
+            purpose: Purpose::Other,
+            begun_us: 0,
         };
-        let retries = self.env.snapshot.settings.query_retries_on_failure;
-        let statement = Statement::new(command, retries);
-        match self.clients.spare_statements.pop() {
-            Some(mut spare) => {
-                *spare = statement;
-                spare
-            }
-            None => Box::new(statement),
+        Box::new(Self::new(command, 0))
+    }
+
+    /// Becomes one of which nothing is known, for the next command, and lets go of all memory
+    /// outside of it but a small buffer. It is not overwritten by a new one: that is large to be
+    /// copied, and would look for memory to be freed once more.
+    pub(crate) fn clear(&mut self, buffers: &mut Buffers) {
+        let Self { command, meaning, prepared, ending, target, deadline_ms, beside, stage, sent } =
+            self;
+        match &mut command.frames {
+            Frames::Own(own) if own.capacity() <= KEPT_FRAMES_MAX => own.clear(),
+            frames => buffers.give(std::mem::take(frames).into_own()),
         }
+        command.attributes = None;
+        *meaning = Meaning::default();
+        *prepared = Preparation::default();
+        *target = Target::default();
+        *beside = Beside::default();
+        (*ending, *deadline_ms, *stage) = (None, 0, Stage::Queued);
+        *sent = Sent::default();
     }
 }
 
@@ -87,5 +118,26 @@ impl Client {
     pub(crate) fn is_uploading(&self) -> bool {
         matches!(&self.phase, Phase::Running(statement)
                 if matches!(statement.beside.upload, Upload::Sending { .. }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_statement_that_is_cleared_is_as_good_as_new() {
+        let mut statement = Statement::blank();
+        statement.command.frames.own().extend_from_slice(b"frames");
+        statement.command.attributes = Some(Box::default());
+        (statement.meaning.is_read, statement.meaning.is_recalled) = (true, true);
+        (statement.prepared.stmt_id, statement.prepared.runs_last) = (Some(1), true);
+        (statement.target.was_lost, statement.target.never_share) = (true, true);
+        (statement.target.lost_unsent, statement.target.causal_since_us) = (1, 1);
+        statement.beside.upload = Upload::Done;
+        (statement.deadline_ms, statement.stage) = (1, Stage::Returning);
+        statement.sent.sent_us = 1;
+        statement.clear(&mut Buffers::default());
+        assert_eq!(format!("{statement:?}"), format!("{:?}", Statement::blank()));
     }
 }

@@ -80,6 +80,7 @@ impl Env {
 
 impl Commands {
     /// Bytes of an idle client.
+    #[inline]
     pub(crate) fn commands_read(&mut self, client: &mut Client, bytes: &[u8]) {
         if client.io.inbox.is_empty() {
             // The usual case: one whole command, read straight from the driver's buffer.
@@ -185,12 +186,15 @@ impl Commands {
                         has_more = !has_more;
                         client.has_more(has_more);
                     }
-                    match is_split {
-                        true => self.command(client, frames, &joined_payload(frames)),
-                        false => {
-                            self.command(client, frames, frames.get(HEADER_LEN..).unwrap_or(&[]))
+                    let joined;
+                    let payload = match is_split {
+                        true => {
+                            joined = joined_payload(frames);
+                            &joined[..]
                         }
-                    }
+                        false => frames.get(HEADER_LEN..).unwrap_or(&[]),
+                    };
+                    self.command(client, frames, payload);
                 }
             }
         }
@@ -201,6 +205,7 @@ impl Commands {
     }
 
     /// One whole command of an idle client.
+    #[inline]
     fn command(&mut self, client: &mut Client, frames: &[u8], payload: &[u8]) {
         client.recent_commands = client.recent_commands.saturating_add(1);
         let Some(session) = client.session.as_mut() else {
@@ -236,6 +241,7 @@ impl Commands {
         self.run_command(client, frames, payload);
     }
 
+    #[inline]
     fn run_command(&mut self, client: &mut Client, frames: &[u8], payload: &[u8]) {
         let command = match Command::decode(payload) {
             Ok(command) => command,
@@ -366,7 +372,7 @@ impl Commands {
                     rewritten_text.as_deref().unwrap_or(text),
                 ));
         if is_answered {
-            return self.exchange.core.fx.buffers.give(statement.command.frames.into_own());
+            return self.exchange.retire(statement);
         }
         self.submit(client, route, statement, text_len);
     }

@@ -10,6 +10,7 @@ impl Commands {
     /// Answers a statement from the cache, or sets it on its route, now or when the time has come
     /// that it is held back for. `text_len` is the length of its text, which is the end of its
     /// frames.
+    #[inline]
     pub(super) fn submit(
         &mut self,
         client: &mut Client,

@@ -117,7 +117,11 @@ impl Core {
         let text = begun.access.text();
         let relay = conn.own_relay();
         let owner = Owner::Sync(client.id, Some(text_hash(text)));
-        conn.in_flight.push_back(InFlight { owner, relay, is_statement: false });
+        conn.in_flight.push_back(InFlight {
+            owner,
+            relay: self.fx.relays.hold(relay),
+            is_statement: false,
+        });
         let takes_attributes = conn.server.takes_attributes;
         self.fx.stats.counters.transactions_begun_late += 1;
         self.write_server(conn, |out| put_own_query(out, text, takes_attributes));

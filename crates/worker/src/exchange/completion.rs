@@ -34,7 +34,7 @@ impl Exchange {
         &mut self,
         client: &mut Client,
         conn: &mut Conn,
-        outcome: Outcome,
+        outcome: &Outcome,
         service_us: u64,
     ) {
         let mut statement = match std::mem::replace(&mut client.phase, Phase::Idle) {
@@ -45,23 +45,21 @@ impl Exchange {
             }
         };
         if statement.beside.noted.as_deref().is_some_and(|noted| noted.is_repeated) {
-            return self.complete_repeated(client, conn, statement, &outcome);
+            return self.complete_repeated(client, conn, statement, outcome);
         }
         let error = statement.prepared.prepare_error.take();
         let was_run = error.is_none();
-        let outcome = match error {
-            Some(error) => self.core.answer_prepare_error(client, *error),
-            None => outcome,
-        };
+        let refused = error.map(|error| self.core.answer_prepare_error(client, *error));
+        let outcome = refused.as_ref().unwrap_or(outcome);
         if statement.ending == Some(Ending::Withheld) {
             self.core.answer_timed_out(client);
         }
-        self.account(client, conn, &statement, &outcome);
-        self.core.learn(client, conn, &statement, &outcome, was_run);
-        remember_told(client, &statement, &outcome, was_run);
-        self.finish_purpose(client, conn, &statement, &outcome, was_run);
+        self.account(client, conn, &statement, outcome);
+        self.core.learn(client, conn, &statement, outcome, was_run);
+        remember_told(client, &statement, outcome, was_run);
+        self.finish_purpose(client, conn, &statement, outcome, was_run);
         if statement.beside.noted.is_some() {
-            self.core.keep(client, conn, &mut statement, &outcome);
+            self.core.keep(client, conn, &mut statement, outcome);
         }
         if let (Some(Ending::Withheld), Some(stmt_id)) =
             (statement.ending, statement.prepared.stmt_id)
@@ -70,18 +68,18 @@ impl Exchange {
             self.core.close_cursor(client, stmt_id, Some(conn));
         }
         let is_shared = matches!(statement.stage, Stage::Shared(_));
-        let is_tainted = is_shared && reports_change(&outcome);
-        let lasts = is_tainted && reports_lasting(&outcome);
+        let is_tainted = is_shared && reports_change(outcome);
+        let lasts = is_tainted && reports_lasting(outcome);
         if was_run {
             let is_good = outcome.error.is_none() && outcome.warnings == 0 && !is_tainted;
             statement.observe_pace(service_us, is_good);
         }
         let took_us = self.core.env.now.us.saturating_sub(statement.sent.sent_us);
-        self.finish_copies(conn, &mut statement, &outcome, was_run);
+        self.finish_copies(conn, &mut statement, outcome, was_run);
         if is_shared {
-            keep_warnings_of_shared(client, conn, &statement, &outcome);
+            keep_warnings_of_shared(client, conn, &statement, outcome);
         }
-        let is_over = ends_session(client, conn, &statement, &outcome);
+        let is_over = ends_session(client, conn, &statement, outcome);
         statement.meaning.definition = None;
         let change = statement.command.purpose.body_of_change();
         self.retire(statement);
@@ -138,22 +136,15 @@ impl Exchange {
         if statement.beside.fill.is_some() {
             self.core.drop_fill(&mut statement);
         }
-        statement.beside.mirrored = None;
-        statement.beside.copy_of = None;
-        statement.beside.noted = None;
         self.orphan_definition(&mut statement);
-        self.core.fx.buffers.give(std::mem::take(&mut statement.command.frames).into_own());
-        statement.meaning.known = None;
-        statement.prepared.prepare_error = None;
-        statement.command.attributes = None;
-        statement.prepared.entry = None;
-        statement.prepared.came = None;
+        statement.clear(&mut self.core.fx.buffers);
         if self.core.clients.spare_statements.len() < SPARE_STATEMENTS_MAX {
             self.core.clients.spare_statements.push(statement);
         }
     }
 
     /// What follows a statement, however it ended. `lent`: the connection that is lent, if one is.
+    #[inline]
     pub(crate) fn after_statement(&mut self, client: &mut Client, lent: Option<&mut Conn>) {
         if client.is_mirror {
             return self.core.clients.copies.over.push(client.id);

@@ -34,7 +34,7 @@ impl Core {
                 Relay::new(ResponseShape::Single, conn.server.format, conn.server.format, false);
             conn.in_flight.push_back(InFlight {
                 owner: Owner::Cleanse,
-                relay,
+                relay: self.fx.relays.hold(relay),
                 is_statement: false,
             });
             self.write_server(conn, |out| {

@@ -26,7 +26,7 @@ use crate::{
     },
     rooms::Core,
     servers::conn::Conn,
-    servers::dirt::{Dirt, dirt_of},
+    servers::dirt::{Dirt, dirt_of, is_without_schema},
     servers::trackers::ask_trackers,
     session_past::keeps_conditions,
     statement::proof::proof_of,
@@ -97,7 +97,8 @@ impl Core {
         }
         self.learn_schema(conn, &over);
         learn_last(session, conn, &over);
-        if let Some(dirt) = self.dirt_left(&over) {
+        let has_begun = !is_without_schema(session, statement, outcome);
+        if let Some(dirt) = self.dirt_left(&over).filter(|_| has_begun) {
             conn.soil(dirt);
             if !session.soiled.contains(&conn.id) {
                 session.soiled.push(conn.id);
@@ -319,6 +320,7 @@ impl Over<'_> {
 
 /// What the session's next statement may ask for of this one.
 /// Gives the GTID that it was told, on MariaDB, if the connection has not told that before.
+#[inline]
 fn learn_past(session: &mut Session, conn: &mut Conn, over: &Over<'_>) -> Option<Gtid> {
     let Over { statement, outcome, flavor, .. } = *over;
     let gtid = (!outcome.changes.is_empty()).then(|| conn.new_gtid(outcome)).flatten();

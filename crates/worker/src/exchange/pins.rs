@@ -127,6 +127,7 @@ pub(super) fn may_roll_back(error: &ServerError) -> bool {
 
 /// Whether a transaction is open after a command with this purpose, or a savepoint may be. Asked
 /// before the session knows of the reply.
+#[inline]
 pub(super) fn is_in_transaction(
     session: &Session,
     conn: ConnId,
@@ -349,6 +350,7 @@ pub(super) fn ends_connection(code: u16) -> bool {
 
 /// Whether a session ends with this answer, which its client is told before. Where the server
 /// closes the connection behind it, nobody else gets that.
+#[inline]
 pub(super) fn ends_session(
     client: &Client,
     conn: &mut Conn,

@@ -51,7 +51,7 @@ impl Exchange {
         error: ClientError,
     ) {
         conn.discard_execution(client, error.into());
-        self.complete(client, conn, Outcome::default(), 0);
+        self.complete(client, conn, &Outcome::default(), 0);
     }
 }
 

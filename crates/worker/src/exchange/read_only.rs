@@ -29,7 +29,11 @@ impl Core {
         let left = left.and_then(|conn| session.leave(conn));
         let relay = conn.own_relay();
         let owner = Owner::Sync(client.id, None);
-        conn.in_flight.push_back(InFlight { owner, relay, is_statement: false });
+        conn.in_flight.push_back(InFlight {
+            owner,
+            relay: self.fx.relays.hold(relay),
+            is_statement: false,
+        });
         let takes_attributes = conn.server.takes_attributes;
         self.fx.stats.counters.transactions_moved += 1;
         self.write_server(conn, |out| put_own_query(out, BEGIN, takes_attributes));

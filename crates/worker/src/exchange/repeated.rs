@@ -119,7 +119,11 @@ impl Core {
         let relay =
             Relay::new(ResponseShape::Single, conn.server.format, ReplyFormat::PLAIN, false)
                 .numbered_from(1);
-        conn.in_flight.push_back(InFlight { owner: Owner::Again, relay, is_statement: false });
+        conn.in_flight.push_back(InFlight {
+            owner: Owner::Again,
+            relay: self.fx.relays.hold(relay),
+            is_statement: false,
+        });
         let takes_attributes = conn.server.takes_attributes;
         let out = conn.io.outbox.buf(&mut self.fx.buffers);
         put_own_query(out, text.as_bytes(), takes_attributes);

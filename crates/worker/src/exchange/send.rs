@@ -367,20 +367,20 @@ impl Core {
     /// What passes the answer to a statement on to its session, or to nobody unless it `delivers`.
     #[inline]
     fn relay_of(
-        &self,
+        &mut self,
         statement: &Statement,
         session: &mut Session,
         conn: &Conn,
         delivers: bool,
         is_shared: bool,
-    ) -> Relay {
+    ) -> Box<Relay> {
         let is_repeated = |noted: &Noted| noted.is_repeated;
         let delivers = delivers && !statement.beside.noted.as_deref().is_some_and(is_repeated);
-        let mut relay =
-            Relay::new(statement.command.shape, conn.server.format, session.login.format, delivers);
+        let (shape, own) = (statement.command.shape, session.login.format);
+        let mut relay = self.fx.relays.take(shape, conn.server.format, own, delivers);
         // A server may refuse a command of many packets before it has read them all.
         if let Some((header, _, [])) = split_packet(&statement.command.frames) {
-            relay = relay.numbered_from(header.seq.wrapping_add(1));
+            relay.set_number(header.seq.wrapping_add(1));
         }
         let mut told = session.settings.told.clone();
         if self.env.snapshot.follows_gtids {
@@ -529,7 +529,7 @@ impl Core {
                     .numbered_from(1);
             conn.in_flight.push_back(InFlight {
                 owner: Owner::Sync(client.id, set),
-                relay,
+                relay: self.fx.relays.hold(relay),
                 is_statement: false,
             });
         };
@@ -597,7 +597,11 @@ impl Core {
         let relay =
             Relay::new(ResponseShape::Single, conn.server.format, conn.server.format, false)
                 .numbered_from(1);
-        conn.in_flight.push_back(InFlight { owner: Owner::Setup, relay, is_statement: false });
+        conn.in_flight.push_back(InFlight {
+            owner: Owner::Setup,
+            relay: self.fx.relays.hold(relay),
+            is_statement: false,
+        });
         self.write_server(conn, |out| {
             let start = begin_packet(out, 0);
             out.push(0x1B);

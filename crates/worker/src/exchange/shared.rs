@@ -110,6 +110,7 @@ impl Core {
 impl Exchange {
     /// A statement on a shared connection has been answered: with the last one it is free.
     /// `took_us` is what it took with its wait behind others; `None` when nobody waited for it.
+    #[inline]
     pub(super) fn settle_shared(&mut self, conn: &mut Conn, took_us: Option<u64>) {
         debug_assert!(conn.list == ConnState::Shared);
         let is_quiet = conn.in_flight.is_empty();
@@ -129,7 +130,7 @@ impl Exchange {
             self.core.park_until_kills_done(conn);
         } else if is_quiet {
             self.core.freed(conn);
-        } else if !self.core.servers.pool.waiters(conn.server.hostgroup).is_empty() {
+        } else if self.core.servers.pool.is_waited_for(conn.server.hostgroup) {
             self.core.fx.wake(Wake::Shared(conn.id));
         }
     }

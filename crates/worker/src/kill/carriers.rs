@@ -188,7 +188,11 @@ impl Core {
         let sent_at = via.io.outbox.position();
         let (format, takes_attributes) = (via.server.format, via.server.takes_attributes);
         let relay = Relay::new(ResponseShape::Query, format, format, false);
-        via.in_flight.push_back(InFlight { owner: Owner::Kill(id), relay, is_statement: false });
+        via.in_flight.push_back(InFlight {
+            owner: Owner::Kill(id),
+            relay: self.fx.relays.hold(relay),
+            is_statement: false,
+        });
         self.write_server(via, |out| {
             put_own_query(out, text, takes_attributes);
         });

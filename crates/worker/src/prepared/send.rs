@@ -142,7 +142,7 @@ impl Core {
         }
         conn.in_flight.push_back(InFlight {
             owner: Owner::Prepare(client.id),
-            relay,
+            relay: self.fx.relays.hold(relay),
             is_statement: false,
         });
         let out = conn.io.outbox.buf(&mut self.fx.buffers);
@@ -161,10 +161,14 @@ impl Core {
     }
 
     /// Appends `COM_STMT_CLOSE` for each statement that waits for it. Nobody answers.
+    #[inline]
     pub(crate) fn close_surplus(&mut self, conn: &mut Conn) {
-        if !conn.stmts.has_closing() {
-            return;
+        if conn.stmts.has_closing() {
+            self.close_those_waiting(conn);
         }
+    }
+
+    fn close_those_waiting(&mut self, conn: &mut Conn) {
         let mut count = 0;
         let out = conn.io.outbox.buf(&mut self.fx.buffers);
         for stmt_id in conn.stmts.drain_closing() {
@@ -220,6 +224,7 @@ pub(crate) fn is_sent_as_it_came(statement: &Statement, takes_attributes: bool) 
 }
 
 /// Appends a statement to a connection's outbox, under the server's id where it has one.
+#[inline]
 pub(crate) fn put_statement(
     out: &mut Vec<u8>,
     statement: &mut Statement,

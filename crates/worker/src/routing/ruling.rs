@@ -43,6 +43,7 @@ impl Ruling {
     /// hostgroup, unless the rule's `apply` ended the evaluation. A rule's answer goes before the
     /// firewall's. `judged`: what the firewall looks at, and the flag that the rules have reached
     /// for it, if that is another one.
+    #[inline]
     pub(super) fn of(
         snapshot: &Snapshot,
         asker: &Asker<'_>,

@@ -85,6 +85,7 @@ impl Transactions {
 /// default hostgroup is the writer, `statement` is `None` for a command without a text, `reads`
 /// whether it is proven to have no effects, and `is_online` says whether a hostgroup has a server
 /// that takes statements.
+#[inline]
 pub fn split(
     group: Option<&ReplicationGroup>,
     statement: Option<&Analysis>,

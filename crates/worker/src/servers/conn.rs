@@ -301,10 +301,13 @@ pub(crate) enum ConnPhase {
 #[derive(Debug)]
 pub(crate) struct InFlight {
     pub(crate) owner: Owner,
-    pub(crate) relay: Relay,
+    pub(crate) relay: Box<Relay>,
     /// Whether it is a client's command, which counts in the server's in-flight figure.
     pub(crate) is_statement: bool,
 }
+
+// Each connection that has taken a command has room for some of them.
+const _: () = assert!(size_of::<InFlight>() <= 40);
 
 /// Who gets an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,13 +10,15 @@ use std::sync::Arc;
 use trunkline_catalog::{Hidden, Proof};
 use trunkline_pool::{ConnId, ConnState};
 use trunkline_protocol::{codec::frame::put_payload, response::Outcome};
-use trunkline_session::tracker::{Trust, has_others_names, ran_before_error, runs_unseen_code};
-use trunkline_sql::analysis::{Analysis, Depends, Effect, StatementKind};
+use trunkline_session::tracker::{
+    Schema, Trust, has_others_names, ran_before_error, runs_unseen_code,
+};
+use trunkline_sql::analysis::{Analysis, Depends, Effect, StatementKind, TableAccess, TableUse};
 use trunkline_stats::ResetReason;
 
 use crate::{
     ClientId,
-    clients::client::{Client, Phase, Purpose, Statement},
+    clients::client::{Client, Phase, Purpose, Session, Statement},
     rooms::{Core, Lender},
     servers::conn::{Conn, InFlight, Owner},
     servers::trackers::Behind,
@@ -57,8 +59,7 @@ pub(crate) fn dirt_of(
         || proof.hidden.has(Hidden::STAYS)
         || may_be_view
     {
-        let has_begun = runs_unseen || !is_without_schema(analysis, outcome);
-        return has_begun.then_some(Dirt::Ends);
+        return Some(Dirt::Ends);
     }
     if runs_unseen {
         return Some(Dirt::Reset(ResetReason::Routine));
@@ -74,12 +75,25 @@ pub(crate) fn dirt_of(
     is_partial.then_some(Dirt::Reset(ResetReason::Failed))
 }
 
-/// Whether a statement got no further than its text: a name in it has no schema, and neither has
-/// the session. What runs within it, a trigger or a function, always has one.
-pub(crate) fn is_without_schema(analysis: &Analysis, outcome: &Outcome) -> bool {
+/// Whether a write got no further than its name: it has no schema, and neither has the session. By
+/// the error alone that is not proven, as a trigger or a function may give any.
+pub(crate) fn is_without_schema(
+    session: &Session,
+    statement: &Statement,
+    outcome: &Outcome,
+) -> bool {
     const NO_SCHEMA: u16 = 1046;
     let code = outcome.error.as_ref().map(|error| error.code);
-    code == Some(NO_SCHEMA) && analysis.is_one_whole_statement() && outcome.status.is_none()
+    let Some(known) = statement.meaning.known.as_deref() else { return false };
+    let tables = &known.analysis.references.tables;
+    let is_nowhere = |it: &TableUse| it.access == TableAccess::Write && it.name.schema.is_none();
+    code == Some(NO_SCHEMA)
+        && statement.command.purpose == Purpose::Query
+        && session.settings.state.schema == Schema::None
+        && known.analysis.is_one_whole_statement()
+        && outcome.status.is_none()
+        && !runs_unseen_code(&known.analysis)
+        && matches!(tables.as_slice(), [only] if is_nowhere(only))
 }
 
 /// Whether a statement of which no answer is heard may leave what a reset does not take back: a
@@ -201,7 +215,11 @@ impl Core {
         conn.left.kept_schema = Some(conn.state.schema.name().into());
         let relay = conn.own_relay();
         let owner = Owner::Sync(client.id, Some(RESET_PROOF));
-        conn.in_flight.push_back(InFlight { owner, relay, is_statement: false });
+        conn.in_flight.push_back(InFlight {
+            owner,
+            relay: self.fx.relays.hold(relay),
+            is_statement: false,
+        });
         self.write_server(conn, |out| {
             put_payload(out, 0, RESET);
         });

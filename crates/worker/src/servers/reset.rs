@@ -68,7 +68,11 @@ impl Core {
         }
         conn.left.conditions_turn = None;
         let relay = conn.own_relay();
-        conn.in_flight.push_back(InFlight { owner: Owner::Reset, relay, is_statement: false });
+        conn.in_flight.push_back(InFlight {
+            owner: Owner::Reset,
+            relay: self.fx.relays.hold(relay),
+            is_statement: false,
+        });
         self.fx.stats.counters.server_connections_reset += 1;
         self.servers.set_state(conn, ConnState::Resetting);
         self.write_server(conn, |out| {

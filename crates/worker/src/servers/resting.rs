@@ -118,7 +118,11 @@ impl Core {
     /// Sends a `COM_PING` to a connection that is on no list; it is offered when that is answered.
     pub(crate) fn ping(&mut self, conn: &mut Conn) {
         let relay = conn.own_relay();
-        conn.in_flight.push_back(InFlight { owner: Owner::Ping, relay, is_statement: false });
+        conn.in_flight.push_back(InFlight {
+            owner: Owner::Ping,
+            relay: self.fx.relays.hold(relay),
+            is_statement: false,
+        });
         self.servers.set_state(conn, ConnState::Pinging);
         self.write_server(conn, |out| {
             put_payload(out, 0, &[0x0E]);

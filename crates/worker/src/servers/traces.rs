@@ -108,7 +108,11 @@ impl Core {
         let captured = warnings::captured_format(conn.server.format);
         let relay = Relay::new(ResponseShape::Query, conn.server.format, captured, captures);
         let owner = Owner::Trace(client, trace);
-        conn.in_flight.push_back(InFlight { owner, relay, is_statement: false });
+        conn.in_flight.push_back(InFlight {
+            owner,
+            relay: self.fx.relays.hold(relay),
+            is_statement: false,
+        });
         self.fx.stats.counters.traces_fetched += 1;
         self.write_server(conn, |out| {
             put_own_query(out, text, takes_attributes);

@@ -181,7 +181,11 @@ impl Core {
         if conn.io.packing.is_none() {
             relay = relay.numbered_from(1);
         }
-        conn.in_flight.push_back(InFlight { owner, relay, is_statement: false });
+        conn.in_flight.push_back(InFlight {
+            owner,
+            relay: self.fx.relays.hold(relay),
+            is_statement: false,
+        });
         let takes_attributes = conn.server.takes_attributes;
         self.write_server(conn, |out| {
             put_own_query(out, text, takes_attributes);

@@ -94,7 +94,11 @@ impl Core {
         );
         let Some(text) = again.map(<[u8]>::to_vec) else { return };
         let relay = Relay::new(ResponseShape::Query, conn.server.format, conn.server.format, false);
-        conn.in_flight.push_back(InFlight { owner: Owner::Again, relay, is_statement: false });
+        conn.in_flight.push_back(InFlight {
+            owner: Owner::Again,
+            relay: self.fx.relays.hold(relay),
+            is_statement: false,
+        });
         let takes_attributes = conn.server.takes_attributes;
         self.fx.stats.counters.traces_fetched += 1;
         self.write_server(conn, |out| put_own_query(out, &text, takes_attributes));

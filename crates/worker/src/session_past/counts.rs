@@ -537,7 +537,11 @@ impl Core {
         for text in session.past.counting(max) {
             let relay =
                 Relay::new(ResponseShape::Query, conn.server.format, conn.server.format, false);
-            conn.in_flight.push_back(InFlight { owner: Owner::Again, relay, is_statement: false });
+            conn.in_flight.push_back(InFlight {
+                owner: Owner::Again,
+                relay: self.fx.relays.hold(relay),
+                is_statement: false,
+            });
             let out = conn.io.outbox.buf(&mut self.fx.buffers);
             put_own_query(out, &text, takes_attributes);
         }

@@ -11,7 +11,6 @@ use trunkline_protocol::{
     packet::track::{Change, Changes},
     response::Outcome,
 };
-use trunkline_session::tracker::runs_unseen_code;
 use trunkline_sql::{
     analysis::{Depends, StatementKind},
     recall,
@@ -76,7 +75,7 @@ impl Session {
         // Before an `INSERT` that fails half-way it had its session's own (`dispatch`).
         let is_half_way = is_here && outcome.error.is_some() && gives_values(known.analysis.kind);
         let insert_id = if known.may_leave_insert_id || is_half_way {
-            if is_without_schema(&known.analysis, outcome) && !runs_unseen_code(&known.analysis) {
+            if is_without_schema(self, statement, outcome) {
                 return false;
             }
             InsertId::OnConnection

@@ -97,8 +97,9 @@ impl<S: Stream> Shell<S> {
             match result {
                 Ok(len) => {
                     socket.is_full = len < wanted;
-                    self.worker.wrote(side, len);
-                    if len < wanted {
+                    let has_more = self.worker.wrote(side, len);
+                    // The usual case is over here; one that closes is looked at once more.
+                    if len < wanted || !has_more && !socket.is_closing {
                         return;
                     }
                 }

@@ -98,7 +98,14 @@ impl Core {
     }
 
     /// See [`Worker::let_leave`](crate::Worker::let_leave).
+    #[inline]
     pub(crate) fn on_let_leave(&mut self) {
+        if !self.clients.leaving.is_empty() {
+            self.give_those_away_who_rest();
+        }
+    }
+
+    fn give_those_away_who_rest(&mut self) {
         let mut left = 0;
         while let Some((id, to)) = self.clients.leaving.get(left).copied() {
             match self.with_client(id, Self::rests).unwrap_or_default() {

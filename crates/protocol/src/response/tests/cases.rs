@@ -119,6 +119,51 @@ fn every_response_means_the_same_in_every_pair_of_framings_however_it_is_split()
 }
 
 #[test]
+fn what_is_let_through_at_a_glance_is_understood_as_byte_by_byte() {
+    let told = |relay: &mut Relay, bytes: &[u8], len: usize| {
+        let mut out = Vec::new();
+        for chunk in bytes.chunks(len) {
+            relay.feed(chunk, &mut out).expect("well-formed");
+        }
+        (out, relay.take_outcome())
+    };
+    for (shape, events) in samples() {
+        for (server, client) in FORMATS.iter().flat_map(|one| FORMATS.map(|other| (*one, other))) {
+            // What an EOF says that no server sent depends on how far can be looked ahead.
+            if server.deprecate_eof && !client.deprecate_eof {
+                continue;
+            }
+            let bytes = Server::encode(&events, server);
+            let mut relay = Relay::new(shape, server, client, true).numbered_from(1);
+            let whole = told(&mut relay, &bytes, bytes.len());
+            // As it is used for one response after the other.
+            relay.renew(shape, server, client, true);
+            relay.set_number(1);
+            assert_eq!(told(&mut relay, &bytes, 1), whole, "{events:?}");
+        }
+    }
+}
+
+#[test]
+fn a_relay_that_is_renewed_is_as_good_as_new() {
+    let mut relay = Relay::new(ResponseShape::Query, FORMATS[0], FORMATS[0], false);
+    let new = |format| format!("{:?}", Relay::new(ResponseShape::Prepare, format, format, true));
+    for (shape, events) in samples() {
+        relay.renew(shape, FORMATS[0], FORMATS[3], true);
+        relay.renumber_from(7);
+        relay.refuse_file_requests();
+        relay.set_without_cursor();
+        relay.set_status(status::IN_TRANS);
+        let bytes = Server::encode(&events, FORMATS[0]);
+        for chunk in bytes.get(..bytes.len() - 1).unwrap_or_default().chunks(3) {
+            let _ = relay.feed(chunk, &mut Vec::new());
+        }
+        relay.renew(ResponseShape::Prepare, FORMATS[2], FORMATS[2], true);
+        assert_eq!(format!("{relay:?}"), new(FORMATS[2]), "{events:?}");
+    }
+}
+
+#[test]
 fn a_response_never_takes_bytes_of_the_next_and_discarding_writes_nothing() {
     for (shape, events) in samples() {
         for server in FORMATS {
