@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use trunkline_budget::Purse;
 use trunkline_catalog::Catalog;
-use trunkline_config::Snapshot;
+use trunkline_config::{CausalPlan, Snapshot};
 use trunkline_pool::ConnId;
 use trunkline_protocol::{codec::compressed::Compressor, packet::greeting::Greeting};
 use trunkline_stats::{DigestQuery, DigestRow, Inventory, Report, SessionList, SessionQuery};
@@ -51,6 +51,10 @@ impl Worker {
         greeting: Arc<Greeting>,
         compressor: Box<dyn Compressor>,
     ) -> Self {
+        // Nothing was written here before.
+        for since in snapshot.causal.begun_since(&CausalPlan::default()) {
+            since.begin(0);
+        }
         let stats = new_stats(&snapshot.settings, options.seed);
         let statements = Statements::new(&snapshot);
         let router = Router::new(&snapshot, options);

@@ -9,9 +9,11 @@ use trunkline_topology::{
 };
 
 use crate::{
-    ClientId,
+    ClientId, Worker, WorkerOptions,
     servers::unheard::UNDER_WAY_MS,
-    tests::{Login, MYSQL, OK, Reply, Setup, TestWorker, WRITER_AND_READER, tells_gtid},
+    tests::{
+        Login, MYSQL, NoCompressor, OK, Reply, Setup, TestWorker, WRITER_AND_READER, tells_gtid,
+    },
 };
 
 const WRITER: &str = "127.0.0.1:3306";
@@ -300,6 +302,24 @@ fn what_was_written_before_a_reload_that_switches_causal_reads_on_is_seen() {
     // Another reload that leaves all as it is asks for nothing more.
     reload(&mut world, &format!("causal_reads = \"user\"\n{WRITER_AND_READER}"));
     assert_eq!(reads_from(&mut world, client), READER);
+}
+
+#[test]
+fn a_worker_that_begins_with_a_reloaded_configuration_has_begun_with_it() {
+    let former = crate::tests::snapshot(WRITER_AND_READER);
+    let no_files = |path: &str| Err::<String, _>(format!("{path} is not there"));
+    let text = format!("causal_reads = \"session\"\n{WRITER_AND_READER}");
+    let config = trunkline_config::parse(&text, "test.toml", &no_files).expect("a configuration");
+    let snapshot = Arc::new(config.snapshot(Some(&former)));
+    let readers = snapshot.causal.readers(HostgroupId(20)).expect("readers");
+    let since = readers.since.clone().expect("a moment");
+    assert_eq!(since.moment_ms(1), None);
+    let mut world = TestWorker::new();
+    let env = &world.core().env;
+    let (shared, greeting) = (Arc::clone(&env.shared), Arc::clone(&env.greeting));
+    let options = WorkerOptions { index: 0, workers: 1, seed: 1 };
+    drop(Worker::new(options, snapshot, shared, greeting, Box::new(NoCompressor)));
+    assert_eq!(since.moment_ms(1), Some(0));
 }
 
 #[test]
