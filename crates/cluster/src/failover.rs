@@ -12,8 +12,10 @@
 //! time is a parameter.
 
 pub mod elect;
+mod past;
 #[cfg(test)]
 mod tests;
+mod unsure;
 mod watch;
 
 use std::collections::BTreeMap;
@@ -25,6 +27,7 @@ use crate::{
 };
 
 use elect::{Elected, NotElected};
+pub use past::Past;
 pub use watch::{Mode, Verdict, Watch};
 
 /// How long a server may take to apply what it has received, ms: there is nobody else.
@@ -104,6 +107,8 @@ enum State {
     Electing { since_ms: u64 },
     /// One step is under way.
     Doing(Doing),
+    /// Whether the elected server was promoted is to be found out, when it answers.
+    Unsure { not_before_ms: u64 },
     /// Steps behind the promotion are under way.
     Afterwards(Afterwards),
     /// It is over.
@@ -165,6 +170,8 @@ pub struct Failover {
     undo: Option<Undo>,
     /// The lost writer answers the monitor again.
     is_back: bool,
+    /// Whether the elected server was promoted was not to be found out at once.
+    is_unsure: bool,
     #[cfg(feature = "plants")]
     pub(crate) plant: Option<crate::plants::Plant>,
 }
@@ -182,6 +189,7 @@ impl Failover {
             is_closed: false,
             undo: None,
             is_back: false,
+            is_unsure: false,
             #[cfg(feature = "plants")]
             plant: None,
         }
@@ -279,7 +287,11 @@ impl Failover {
                 self.is_back = true;
             }
             // Behind that, it is fenced.
-            State::Waiting | State::Doing(_) | State::Afterwards(_) | State::Ended => {}
+            State::Waiting
+            | State::Doing(_)
+            | State::Unsure { .. }
+            | State::Afterwards(_)
+            | State::Ended => {}
         }
     }
 
@@ -287,7 +299,7 @@ impl Failover {
     pub fn overtaken(&mut self, why: &str, out: &mut Vec<Order>) {
         let undo = Undo { why: why.to_owned(), is_stuck: true };
         match &self.state {
-            State::Electing { .. } => self.fail(undo, out),
+            State::Electing { .. } | State::Unsure { .. } => self.fail(undo, out),
             State::Doing(Doing {
                 action: Action::Finish | Action::Fence | Action::FenceByScript | Action::Note,
                 ..
@@ -323,7 +335,10 @@ impl Failover {
                 self.state = self.next_behind(now_ms, step, result, afterwards, out);
             }
             // An answer of an earlier step is none.
-            state @ (State::Waiting | State::Electing { .. } | State::Ended) => self.state = state,
+            state @ (State::Waiting
+            | State::Electing { .. }
+            | State::Unsure { .. }
+            | State::Ended) => self.state = state,
         }
     }
 
@@ -363,8 +378,19 @@ impl Failover {
         out: &mut Vec<Order>,
     ) {
         let Doing { host, action, since_ms, .. } = doing;
-        let told = result.as_ref().map(|it| it.said.clone()).map_err(|it| it.why.clone());
-        self.tell(action.name(), host, now_ms.saturating_sub(since_ms), told, out);
+        let told = match (&action, &result) {
+            (_, Ok(done)) => Ok(done.said.clone()),
+            (Action::LookWhetherWritable, Err(failure)) => Err(format!(
+                "stuck: whether it was promoted is not known: {}. The server that takes writes \
+                 becomes the writer",
+                failure.why
+            )),
+            (_, Err(failure)) => Err(failure.why.clone()),
+        };
+        // That it can't be looked at is told once.
+        if told.is_ok() || !self.is_unsure {
+            self.tell(action.name(), host, now_ms.saturating_sub(since_ms), told, out);
+        }
         let Some(new) = self.elected.as_ref().map(|it| it.new) else {
             return self.fail(Undo { why: "nobody is elected".to_owned(), is_stuck: true }, out);
         };
@@ -417,21 +443,7 @@ impl Failover {
                 let why = format!("it can't be promoted: {}", failure.why);
                 self.undo(now_ms, Undo { why, is_stuck: true }, out);
             }
-            (Action::LookWhetherWritable, Ok(done)) if !done.value.is_empty() => {
-                self.promoted(now_ms, new, out);
-            }
-            (Action::LookWhetherWritable, Ok(_)) => {
-                let why = "the promotion was not done".to_owned();
-                self.undo(now_ms, Undo { why, is_stuck: true }, out);
-            }
-            (Action::LookWhetherWritable, Err(failure)) => {
-                let why = format!(
-                    "whether it was promoted is not known: {}. The server that takes writes becomes \
-                     the writer",
-                    failure.why
-                );
-                self.fail(Undo { why, is_stuck: true }, out);
-            }
+            (Action::LookWhetherWritable, result) => self.looked(now_ms, result, out),
             // An inverse has ended, well or not.
             (Action::Reattach, _) => {
                 let why = "it was undone".to_owned();

@@ -46,6 +46,9 @@ pub struct Policy {
     pub begins_as_listed: bool,
     /// Whether more servers are looked for.
     pub discovers: bool,
+    /// Whether proxies replace a lost writer by themselves: one that was lost when another server
+    /// took its place does not become the writer again by taking writes.
+    pub fails_over: bool,
 }
 
 /// How roles are found out.
@@ -82,6 +85,7 @@ impl Default for Policy {
             kind: Kind::Replication,
             begins_as_listed: false,
             discovers: true,
+            fails_over: false,
         }
     }
 }
@@ -361,7 +365,7 @@ impl Cluster {
             Input::Fence(host) => {
                 if let Some(host) = self.hosts.get_mut(&host) {
                     host.marks.is_fenced = host.is_writable() != Some(false);
-                    host.marks.is_replaced = host.marks.is_fenced;
+                    host.marks.is_replaced = host.marks.is_fenced || !host.has_source();
                 }
             }
             Input::Replaced(host) => {

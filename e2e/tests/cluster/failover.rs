@@ -449,3 +449,36 @@ fn a_failover_that_is_cut_short_is_undone_by_the_next_process_and_begins_anew() 
     result.with_context(|| proxy.log())?;
     wait_role(&proxy, old, "reader").with_context(|| proxy.log())
 }
+
+#[test]
+fn nobody_is_promoted_for_a_writer_whose_successor_another_one_made_and_is_lost_too() -> Result<()>
+{
+    let flavour = Flavour::MariaDb;
+    if !is_available(flavour, "nobody_is_promoted_for_a_writer_whose_successor") {
+        return Ok(());
+    }
+    let (_replication, servers) = stand(flavour, 2)?;
+    let [old, new, other] = &servers[..] else { anyhow::bail!("not three servers") };
+    let settings = "state_file = \"{folder}/state\"\n";
+    let proxy = start_auto(settings, "failover = \"auto\"\n", &servers)?;
+    roles_known(&proxy, &servers)?;
+    // Another proxy, or a person, gets as far as the promotion, and clients write there.
+    old.sql("SET GLOBAL read_only = 1")?;
+    new.sql(Words::of(flavour).promote)?;
+    wait_role(&proxy, new, "writer")?;
+    client(&proxy, "")?.sql("INSERT INTO mark.number (client, n) VALUES (1, 1)")?;
+    for server in [old, new] {
+        server.kill_hard()?;
+    }
+    proxy.kill_and_restart(&[])?;
+    let stuck = format!("stuck: {} wrote last, and the replicas have not followed", new.address());
+    wait_until("it is told", SOON, || Ok(proxy.log().contains(&stuck).then_some(())))
+        .with_context(|| proxy.log())?;
+    ensure!(other.value("SELECT @@global.read_only")? == Some("1".to_owned()));
+    // Its successor is back: nothing was lost.
+    new.restart()?;
+    new.sql("SET GLOBAL read_only = 0")?;
+    wait_role(&proxy, new, "writer").with_context(|| proxy.log())?;
+    ensure!(numbers(new)?.contains(&(1, 1)));
+    Ok(())
+}

@@ -116,18 +116,21 @@ struct Runner<'a> {
 pub fn elect(election: &Election, members: &[Surveyed]) -> Result<Elected, NotElected> {
     let stuck = |why: String| NotElected { why, is_stuck: true };
     let wait = |why: String| NotElected { why, is_stuck: false };
-    if let Some(last) = election.last_writer.filter(|last| *last != election.old) {
+    let below: Vec<(HostId, &Survey)> = members
+        .iter()
+        .filter_map(|member| Some((member.host, member.survey.as_ref().ok()?)))
+        .filter(|(_, survey)| is_below(election, survey))
+        .collect();
+    // One that replicates from the lost one is compared like any other.
+    let is_unheard = |last: &HostId| below.iter().all(|(host, _)| host != last);
+    let last = election.last_writer.filter(|last| *last != election.old);
+    if let Some(last) = last.filter(is_unheard) {
         return Err(stuck(format!(
             "{} wrote last, and the replicas have not followed it: bring it back, or promote a \
              server yourself",
             election.name(last)
         )));
     }
-    let below: Vec<(HostId, &Survey)> = members
-        .iter()
-        .filter_map(|member| Some((member.host, member.survey.as_ref().ok()?)))
-        .filter(|(_, survey)| is_below(election, survey))
-        .collect();
     let mut passed_over = Vec::new();
     let mut runners = Vec::new();
     for member in members.iter().filter(|member| member.host != election.old) {

@@ -141,6 +141,9 @@ fn nobody_is_elected_for_a_writer_that_had_a_successor() {
     refused(&replaced, good(), "server 7 wrote last");
     let same = Election { last_writer: Some(OLD), ..election() };
     assert_eq!(run(&same, good()), Ok(2));
+    // It replicates from the lost one by now: what it has written is known.
+    let below = Election { last_writer: Some(HostId(2)), ..election() };
+    assert_eq!(run(&below, good()), Ok(2));
 }
 
 #[test]
@@ -323,10 +326,58 @@ fn a_promotion_without_an_answer_is_looked_at() {
     assert_eq!(stage.done(ok("yes")), [OPENED, "3 repoint"]);
     let mut stage = Stage::promoting();
     stage.done(error(true));
-    assert_eq!(stage.done(error(true)), ["Release", "stuck"]);
+    assert_eq!(stage.done(ok("")), ["2 undo promote"]);
     let mut stage = Stage::promoting();
     assert_eq!(stage.done(error(false)), ["2 undo promote"]);
     assert_eq!(stage.done(ok("")), ["Release", "stuck"]);
+}
+
+/// One that does not know whether the elected server was promoted.
+fn unsure() -> Stage {
+    let mut stage = Stage::promoting();
+    stage.done(error(true));
+    assert_eq!(stage.done(error(true)), ["Release"]);
+    assert!(stage.failover.is_unsure() && !stage.failover.has_ended());
+    stage
+}
+
+impl Stage {
+    /// The elected server answers the monitor.
+    fn reached(&mut self) -> Vec<String> {
+        self.failover.reached(self.now_ms, &mut self.out);
+        self.orders()
+    }
+}
+
+#[test]
+fn a_failover_stays_while_it_is_not_known_whether_it_has_promoted_a_server() {
+    let mut stage = unsure();
+    assert!(stage.reached().is_empty(), "it was looked at just now");
+    stage.now_ms += 2_000;
+    assert_eq!(stage.reached(), ["2 look"]);
+    stage.failover.done(stage.now_ms, stage.failover.step, error(true), &mut stage.out);
+    assert!(stage.out.is_empty(), "that is told once: {:?}", stage.out);
+    stage.now_ms += 2_000;
+    assert_eq!(stage.reached(), ["2 look"]);
+    assert_eq!(stage.done(ok("yes")), [OPENED, "3 repoint"]);
+    assert_eq!(stage.done(ok("")), ["2 settle"]);
+    assert_eq!(stage.done(ok("")), ["done, 0 failed"]);
+
+    // It has begun anew: whether it was promoted before nobody knows.
+    let mut stage = unsure();
+    stage.now_ms += 2_000;
+    stage.reached();
+    assert_eq!(stage.done(ok("")), ["stuck"]);
+
+    let mut stage = unsure();
+    stage.failover.returned("it answers", &mut stage.out);
+    assert!(stage.orders().is_empty(), "read-only, for all that is known");
+    stage.failover.overtaken("another one takes writes", &mut stage.out);
+    assert_eq!(stage.orders(), ["stuck"]);
+
+    let mut stage = unsure();
+    stage.failover.abandon("an operator has decided", &mut stage.out);
+    assert_eq!(stage.orders(), ["stuck"]);
 }
 
 #[test]

@@ -168,6 +168,7 @@ impl Cluster {
         let rivals = self.rivals().filter(|id| *id != writer && !candidates.contains(id)).count();
         match candidates.as_slice() {
             [successor] if rivals == 0 => {
+                self.shut_out_lost(writer);
                 let evidence = format!("it takes writes and replicates from no member; {why}");
                 self.set_writer(Some(*successor), evidence, out);
             }
@@ -204,11 +205,30 @@ impl Cluster {
             [] => {}
             [writer] if !self.hosts.get(writer).is_some_and(Host::is_writable_now) => {}
             [writer] => {
+                if let Some(last) = self.last_writer.filter(|last| last != writer) {
+                    self.shut_out_lost(last);
+                }
                 let why = "it takes writes and replicates from no member".to_owned();
                 self.set_writer(Some(*writer), why, out);
             }
             several => self.tell_conflict(several.to_vec(), out),
         }
+    }
+
+    /// Somebody has replaced a writer that did not say that it takes no writes any more: it may
+    /// come back without knowing it, while its successor is lost too.
+    fn shut_out_lost(&mut self, former: HostId) {
+        if !self.policy.fails_over || matches!(self.incumbent(former), Incumbent::ReadOnly) {
+            return;
+        }
+        if let Some(host) = self.hosts.get_mut(&former) {
+            host.marks.is_replaced = true;
+        }
+    }
+
+    /// Whether a member was lost as the writer and replaced, and does not replicate since.
+    pub fn is_replaced(&self, id: HostId) -> bool {
+        self.hosts.get(&id).is_some_and(|host| host.marks.is_replaced)
     }
 
     pub(super) fn set_writer(

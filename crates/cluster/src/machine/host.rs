@@ -110,6 +110,8 @@ pub(super) struct Host {
     pub(super) asked_ms: u64,
     /// When it was asked for the facts that are known, ms.
     pub(super) told_ms: u64,
+    /// Since when it has told of the sources that it has, by the questions, ms.
+    pub(super) sources_ms: u64,
     /// Since when it has said each time that it is connected to no source, by the questions, ms.
     unheard_ms: Option<u64>,
     misses: Misses,
@@ -149,6 +151,10 @@ impl Change {
     }
 }
 
+fn receives(facts: &Facts) -> bool {
+    facts.sources.iter().any(|source| source.receives != Thread::Stopped)
+}
+
 impl Host {
     pub(super) fn new(now_ms: u64, endpoint: Endpoint) -> Self {
         Self {
@@ -158,6 +164,7 @@ impl Host {
             facts: None,
             asked_ms: 0,
             told_ms: 0,
+            sources_ms: 0,
             unheard_ms: None,
             misses: Misses::default(),
             traffic_ms: None,
@@ -206,6 +213,10 @@ impl Host {
         let mut changes: Vec<_> = self.answers("it answers questions").into_iter().collect();
         self.trouble = None;
         self.told_ms = self.asked_ms;
+        let known = self.facts.iter().flat_map(|facts| &facts.sources);
+        if !known.map(|it| &it.endpoint).eq(facts.sources.iter().map(|it| &it.endpoint)) {
+            self.sources_ms = self.asked_ms;
+        }
         let hears = facts.sources.iter().any(|source| source.receives == Thread::Connected);
         self.unheard_ms = (!hears).then(|| self.unheard_ms.unwrap_or(self.asked_ms));
         match facts.is_writable {
@@ -214,8 +225,7 @@ impl Host {
                 self.writable_ms = None;
                 self.marks.is_told = false;
                 // It may begin to take writes again while its successor is down.
-                self.marks.is_replaced &=
-                    facts.sources.iter().all(|source| source.receives == Thread::Stopped);
+                self.marks.is_replaced &= !receives(&facts);
                 if std::mem::take(&mut self.marks.is_fenced) {
                     changes.push(Change::Unfenced);
                 }
@@ -223,6 +233,11 @@ impl Host {
         }
         self.facts = Some(facts);
         changes
+    }
+
+    /// Whether it replicates from anybody, or tries to, as far as it has told.
+    pub(super) fn has_source(&self) -> bool {
+        self.facts.as_ref().is_some_and(receives)
     }
 
     /// It has not told.

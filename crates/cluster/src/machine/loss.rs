@@ -1,7 +1,7 @@
 //! Whether the writer is lost, for the monitor, for traffic, and for its replicas.
 
 use super::{Cluster, Host, HostId, Reach};
-use crate::facts::Thread;
+use crate::facts::{Endpoint, Thread};
 
 /// What is known of a writer that may be lost.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,9 +79,56 @@ impl Cluster {
                 self.hosts.get(&other).map(|host| host.endpoint.clone()).unwrap_or_default();
             return doubt(format!("{}:{} takes writes", other.host, other.port));
         }
+        if let Some(Endpoint { host, port }) = self.silent_rival(writer) {
+            return doubt(format!("{host}:{port} took writes when it was asked last"));
+        }
+        if self.hosts.values().any(|host| host.reach == Reach::Unknown) {
+            return doubt("not all members have been asked yet".to_owned());
+        }
+        if let Some((follower, other)) = self.follower_of_another(writer, host) {
+            return doubt(format!("{follower} replicates from {other} since, and not from it"));
+        }
         let how = if refuses { "it refuses connections" } else { "it does not answer" };
         let why = format!("{how}, and {miss_it} of {all} replicas have lost it");
         Loss::Certain { writer, refuses, why }
+    }
+
+    /// A member that does not answer, and took writes when it did: somebody may have promoted it,
+    /// and it was lost before it was chosen. It may have gone on replicating.
+    fn silent_rival(&self, writer: HostId) -> Option<Endpoint> {
+        let is_rival = |host: &Host| {
+            let is_kept_out = host.marks.is_fenced || host.marks.is_replaced || host.marks.is_away;
+            host.is_related()
+                && host.reach != Reach::Up
+                && host.is_writable() == Some(true)
+                && host.marks.alias_of.is_none()
+                && !is_kept_out
+        };
+        let mut others = self.hosts.iter().filter(|(id, _)| **id != writer);
+        others.find(|(_, host)| is_rival(host)).map(|(_, host)| host.endpoint.clone())
+    }
+
+    /// A replica that was repointed since the writer was lost, for all that is known, and to whom:
+    /// somebody may have promoted that one. Not if it replicates from the lost one itself, or was
+    /// lost before.
+    fn follower_of_another(&self, lost: HostId, host: &Host) -> Option<(String, String)> {
+        let name = |host: &Host| format!("{}:{}", host.endpoint.host, host.endpoint.port);
+        let since_ms = host.missing_since_ms();
+        for (id, replica) in &self.hosts {
+            let is_one = replica.marks.alias_of.is_none() && !replica.marks.is_away;
+            let is_repointed = replica.reach == Reach::Up && replica.sources_ms >= since_ms;
+            let source = self.source_of(*id).filter(|_| *id != lost && is_one && is_repointed);
+            let Some(source) = source.filter(|source| *source != lost) else { continue };
+            let Some(above) = self.hosts.get(&source) else { continue };
+            let is_kept_out = above.marks.is_fenced || above.marks.is_replaced;
+            let is_below = above.reach == Reach::Up
+                && above.has_source()
+                && self.source_of(source) == Some(lost);
+            if !is_kept_out && !is_below {
+                return Some((name(replica), name(above)));
+            }
+        }
+        None
     }
 
     /// The writer, or who wrote last, if it does not answer.

@@ -507,7 +507,15 @@ fn policy(settings: &Settings, entry: &ClusterEntry) -> (Policy, u64) {
     let begins_as_listed = entry.begins_as_listed();
     let (interval_ms, timeout_ms) = entry.check_ms.unwrap_or((interval_ms, timeout_ms));
     let (urgent_ms, discovers) = (URGENT_MS, entry.discovers());
-    let policy = Policy { interval_ms, urgent_ms, writer_reads, kind, begins_as_listed, discovers };
+    let policy = Policy {
+        interval_ms,
+        urgent_ms,
+        writer_reads,
+        kind,
+        begins_as_listed,
+        discovers,
+        fails_over: failing::mode_of(entry) == trunkline_cluster::failover::Mode::Auto,
+    };
     (policy, timeout_ms)
 }
 

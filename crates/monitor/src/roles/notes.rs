@@ -3,6 +3,7 @@
 use std::{fs, io, path::Path};
 
 use serde::{Deserialize, Serialize};
+use trunkline_cluster::failover::Past;
 use trunkline_net::private;
 
 /// The version of the file.
@@ -10,19 +11,39 @@ const FORMAT: u32 = 1;
 /// The most bytes of the file.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
-/// The last failover of a cluster.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// Who writes in a cluster, and the last failover.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(super) struct Note {
     /// The cluster.
     pub(super) cluster: String,
-    /// Who was made the writer, or was about to be.
+    /// Who writes, or was about to.
     pub(super) writer: String,
-    /// Who had been it.
+    /// Who was lost before; empty where nobody was, or writes again.
     pub(super) lost: String,
-    /// The transactions that the new writer had.
+    /// The transactions that the new writer had at the failover.
     pub(super) position: String,
-    /// When, in seconds since 1970.
+    /// When that was, in seconds since 1970; 0 where this proxy has begun none.
     pub(super) unix_sec: u64,
+    /// Whether somebody else has promoted the writer: another proxy, or a person.
+    #[serde(default)]
+    pub(super) is_followed: bool,
+    /// Whether the lost one has replicated since.
+    #[serde(default)]
+    pub(super) is_back: bool,
+}
+
+impl Note {
+    /// What the decision goes by.
+    pub(super) fn past(&self) -> Past<String> {
+        let lost = Some(self.lost.clone()).filter(|lost| !lost.is_empty());
+        Past { writer: self.writer.clone(), lost, is_back: self.is_back, is_own: !self.is_followed }
+    }
+
+    /// With another past.
+    pub(super) fn with(self, past: Past<String>) -> Self {
+        let Past { writer, lost, is_back, is_own } = past;
+        Self { writer, lost: lost.unwrap_or_default(), is_followed: !is_own, is_back, ..self }
+    }
 }
 
 /// A failover or a switchover that has begun and not ended: the elected server may receive nothing
@@ -141,6 +162,24 @@ impl Notes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_writes_is_noted_whoever_has_promoted_it() {
+        let own = r#"{"cluster": "shop", "writer": "db2:3306", "lost": "db1:3306",
+            "position": "0-1-5", "unix_sec": 7}"#;
+        let own: Note = serde_json::from_str(own).expect("of an earlier version");
+        let lost = Some("db1:3306".to_owned());
+        let past = Past { writer: "db2:3306".to_owned(), lost, is_back: false, is_own: true };
+        assert_eq!(own.past(), past);
+        let db3 = Some("db3:3306".to_owned());
+        let followed = Past::look(Some(&past), db3, |_| Some(true)).expect("another one");
+        let next = own.clone().with(followed.clone());
+        assert_eq!((next.past(), next.unix_sec), (followed, 7));
+        assert_eq!((next.lost.as_str(), next.is_followed), ("db2:3306", true));
+        let first = Past { writer: own.writer, lost: None, is_back: false, is_own: false };
+        let first = Note::default().with(first);
+        assert_eq!((first.lost.as_str(), first.unix_sec), ("", 0));
+    }
 
     #[test]
     fn what_has_begun_is_known_to_the_next_process_until_it_ends() {

@@ -74,8 +74,16 @@ pub(super) struct Nature {
     pub(super) rng: Rng,
     with_trace: bool,
     pub(super) outcome: Outcome,
-    /// Who was promoted for the loss of whom since somebody put the servers in order.
-    promotions: Vec<(usize, usize)>,
+    /// Promotions since somebody put the servers in order.
+    promotions: Vec<Promotion>,
+}
+
+/// A server was promoted.
+struct Promotion {
+    new: usize,
+    old: usize,
+    /// Which proxies know of it: the one that did it, and those that the server has told.
+    known_by: [bool; 2],
 }
 
 pub(super) fn endpoint(server: usize) -> Endpoint {
@@ -191,17 +199,50 @@ impl Nature {
         }
     }
 
-    /// A server was promoted for another one.
-    pub(super) fn promoted(&mut self, new: usize, old: usize) {
+    /// A proxy was told by a server that it takes writes.
+    pub(super) fn told_writable(&mut self, proxy: usize, id: usize) {
+        for promotion in self.promotions.iter_mut().filter(|it| it.new == id) {
+            if let Some(knows) = promotion.known_by.get_mut(proxy) {
+                *knows = true;
+            }
+        }
+    }
+
+    /// Whether a proxy can find out that a server was promoted: it has been told or has done it,
+    /// the server answers it, or one does that replicates from it.
+    ///
+    /// If not, all that is left of the promotion is what another proxy has noted, whose claims have
+    /// ended with its connections. `docs/manual/failover.md` says that a second server may be
+    /// promoted then.
+    fn can_know(&self, proxy: usize, promotion: &Promotion) -> bool {
+        let new = promotion.new;
+        let follows = |id: usize| self.server(id).is_some_and(|it| it.source == Some(new));
+        promotion.known_by.get(proxy) == Some(&true)
+            || self.ids().any(|id| self.answers(proxy, id) && (id == new || follows(id)))
+    }
+
+    /// A proxy has promoted a server in the place of another one.
+    pub(super) fn promoted(&mut self, proxy: usize, new: usize, old: usize) {
         self.note("promoted", || format!("{new} for {old}"));
-        let other = self.promotions.iter().find(|(it, lost)| *lost == old && *it != new).copied();
         let is_writable = |id: usize| self.server(id).is_some_and(|it| it.is_writable);
-        if let Some((first, _)) = other.filter(|(first, _)| is_writable(*first)) {
-            self.violate(Breach::TwoWriters, format!("{first} and {new}, for {old}"));
+        let is_other = |it: &&Promotion| it.old == old && it.new != new && is_writable(it.new);
+        let other = self.promotions.iter().find(is_other);
+        let other = other.map(|other| (other.new, self.can_know(proxy, other)));
+        match other {
+            Some((first, true)) => {
+                self.violate(Breach::TwoWriters, format!("{first} and {new}, for {old}"));
+            }
+            Some((first, false)) => {
+                self.note("second promotions, the first known to a lost proxy only", || {
+                    format!("{first} and {new}, for {old}")
+                });
+            }
+            None => {}
         }
         // A server that was promoted may be lost itself.
-        self.promotions.retain(|(_, lost)| *lost != new);
-        self.promotions.push((new, old));
+        self.promotions.retain(|it| it.old != new);
+        let known_by = [proxy == 0, proxy == 1];
+        self.promotions.push(Promotion { new, old, known_by });
     }
 
     /// Lets time pass.
@@ -251,9 +292,15 @@ impl Nature {
 
     fn crash(&mut self, id: usize) {
         self.note("crashed", || id.to_string());
+        self.end(id);
+    }
+
+    /// A server ends, and with it whatever has gone on there, also if it begins anew at once.
+    pub(super) fn end(&mut self, id: usize) {
         self.change(id, |it| {
             (it.is_running, it.lock) = (false, None);
-            it.connected_since_ms = None;
+            (it.connected_since_ms, it.writable_since_ms) = (None, None);
+            it.there_since_ms = [None; 2];
         });
     }
 

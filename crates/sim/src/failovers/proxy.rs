@@ -9,7 +9,7 @@ use trunkline_cluster::{
     Cluster, Guidance, HostId, Input, Listed, Miss, Output, Policy, Reach, Standing,
     facts::Facts,
     failover::{
-        Failover, Mode, Order, Outcome, Plan, Verdict, Watch,
+        Failover, Mode, Order, Outcome, Past, Plan, Verdict, Watch,
         elect::{Elected, Election, NotElected, elect},
     },
     switchover::{
@@ -60,11 +60,11 @@ pub(super) struct Proxy {
     told: BTreeMap<usize, Log>,
     mail: Vec<(u64, Letter)>,
     writer: Option<usize>,
-    /// Who was lost last; it outlives the process.
-    noted: Option<usize>,
-    /// Who has written since; it outlives the process, too.
-    noted_writer: Option<usize>,
+    /// Who writes, and who was lost before; it outlives the process.
+    past: Option<Past<usize>>,
     has_rejoined: bool,
+    /// Servers whose last question came to nothing, for this process.
+    unheard: BTreeSet<usize>,
     fenced: BTreeSet<usize>,
     has_script: bool,
     promote_unreachable: bool,
@@ -95,9 +95,9 @@ impl Proxy {
             told: BTreeMap::new(),
             mail: Vec::new(),
             writer: None,
-            noted: None,
-            noted_writer: None,
+            past: None,
             has_rejoined: false,
+            unheard: BTreeSet::new(),
             fenced: BTreeSet::new(),
             has_script: rng.chance(1, 3),
             promote_unreachable: rng.chance(1, 4),
@@ -114,12 +114,13 @@ impl Proxy {
 
     /// Begins, knowing nothing but what was noted.
     fn begin(&mut self, nature: &Nature) {
-        let policy = Policy { interval_ms: 200, ..Policy::default() };
+        let policy = Policy { interval_ms: 200, fails_over: true, ..Policy::default() };
         self.cluster = Cluster::new(policy, None);
         self.watch = Watch::default();
         self.run = None;
         self.runs += 1;
         self.writer = None;
+        self.unheard.clear();
         self.mail.retain(|(_, letter)| matches!(letter, Letter::Step { .. }));
         let mut out = Vec::new();
         for id in nature.ids() {
@@ -127,7 +128,8 @@ impl Proxy {
             let (host, endpoint) = (host_of(id), endpoint(id));
             self.cluster.on(nature.now_ms, Input::Member { host, listed, endpoint }, &mut out);
         }
-        if let Some(lost) = self.noted {
+        let past = self.past.as_ref().filter(|past| !past.is_back);
+        if let Some(lost) = past.and_then(|past| past.lost) {
             self.cluster.on(nature.now_ms, Input::Fence(host_of(lost)), &mut out);
         }
     }
@@ -164,6 +166,9 @@ impl Proxy {
         }
         self.deliver(nature);
         self.look(nature);
+        if self.run.is_none() {
+            self.note_writer();
+        }
         self.rejoin(nature);
         if let Some(writer) = self.writer.filter(|_| self.rng.chance(1, 2)) {
             nature.write(self.id, writer);
@@ -200,6 +205,15 @@ impl Proxy {
                 }
                 _ if self.back_ms.is_some() => {}
                 Letter::Answer { host, asked_ms, answer } => {
+                    let id = server_of(host);
+                    match &answer {
+                        Ok(facts) if facts.is_writable => nature.told_writable(self.id, id),
+                        Ok(_) | Err(_) => {}
+                    }
+                    match answer.is_ok() {
+                        true => self.unheard.remove(&id),
+                        false => self.unheard.insert(id),
+                    };
                     self.on(nature, Input::Answer { host, asked_ms, answer });
                 }
                 Letter::Done { run, step, result } if run == self.runs => {
@@ -226,10 +240,6 @@ impl Proxy {
             match output {
                 Output::SetWriter(writer) => {
                     self.writer = writer.map(server_of);
-                    if self.noted.is_some() && self.writer.is_some() {
-                        self.noted_writer = self.writer;
-                        self.noted = self.noted.filter(|lost| self.writer != Some(*lost));
-                    }
                     nature.note("writers set", || format!("{}: {writer:?}", self.id));
                 }
                 Output::Drain => self.writer = None,
@@ -246,12 +256,21 @@ impl Proxy {
         }
     }
 
+    /// Notes who writes, as `monitor::roles` does.
+    fn note_writer(&mut self) {
+        let is_replaced = |server: &usize| Some(self.cluster.is_replaced(host_of(*server)));
+        let past = Past::look(self.past.as_ref(), self.writer, is_replaced);
+        self.past = past.or(self.past.take());
+    }
+
     /// As `monitor::roles` looks whether the writer is lost.
     fn look(&mut self, nature: &mut Nature) {
         if let Some(run) = &self.run {
             let (old, new) = (run.plan().old, run.chosen().map(|it| it.new));
+            let is_unsure = run.is_unsure();
             let mut others = self.cluster.contenders();
-            if let Some(other) = others.find(|it| *it != old && Some(*it) != new) {
+            let is_other = |it: &HostId| (is_unsure || *it != old) && Some(*it) != new;
+            if let Some(other) = others.find(is_other) {
                 drop(others);
                 let why = format!("{other:?} takes writes");
                 self.with_run(nature, |run, _, orders| run.overtaken(&why, orders));
@@ -260,6 +279,9 @@ impl Proxy {
             drop(others);
             if self.cluster.reach(old) == Reach::Up {
                 self.with_run(nature, |run, _, orders| run.returned("it answers", orders));
+            }
+            if new.is_some_and(|new| self.cluster.reach(new) == Reach::Up) {
+                self.with_run(nature, |run, now_ms, orders| run.reached(now_ms, orders));
             }
             return;
         }
@@ -293,6 +315,9 @@ impl Proxy {
     }
 
     /// A failover begins: the writer must not be there for a replica that answers.
+    ///
+    /// One whose last question came to nothing has no say, though it is there: it is one of those
+    /// that are silent, of which there may be less than half (`docs/manual/failover.md`).
     fn judge_beginning(&self, nature: &mut Nature, old: usize) {
         let now_ms = nature.now_ms;
         let is_long = |since_ms: Option<u64>| since_ms.is_some_and(|it| it + STEADY_MS < now_ms);
@@ -304,6 +329,7 @@ impl Proxy {
         let hears = |id: &usize| {
             nature.server(*id).is_some_and(|it| {
                 it.source == Some(old)
+                    && !self.unheard.contains(id)
                     && is_long(it.connected_since_ms)
                     && it.there_since_ms.get(self.id).is_some_and(|since_ms| is_long(*since_ms))
             })
@@ -367,8 +393,8 @@ impl Proxy {
     ) {
         let (now_ms, run) = (nature.now_ms, self.runs);
         if action == Action::Note {
-            self.noted = self.run.as_ref().map(|run| server_of(run.plan().old));
-            self.noted_writer = Some(server_of(host));
+            let lost = self.run.as_ref().map(|run| server_of(run.plan().old));
+            self.past = Some(Past { writer: server_of(host), lost, is_back: false, is_own: true });
             self.has_rejoined = false;
             let result = Ok(Done::default());
             return self.send(now_ms, 20, Letter::Done { run, step, result });
@@ -421,7 +447,7 @@ impl Proxy {
         }
         nature.note("fenced by the script", || id.to_string());
         self.fenced.insert(id);
-        nature.change(id, |it| (it.is_running, it.lock) = (false, None));
+        nature.end(id);
         Ok(done("script"))
     }
 
@@ -482,7 +508,7 @@ impl Proxy {
     /// A server takes writes: it must have what the others had, and the old one must not go on.
     fn judge_promotion(&mut self, nature: &mut Nature, new: usize) {
         let Some(old) = self.run.as_ref().map(|run| server_of(run.plan().old)) else { return };
-        nature.promoted(new, old);
+        nature.promoted(self.id, new, old);
         let has = nature.server(new).map(|it| it.executed.clone()).unwrap_or_default();
         if let Some((id, log)) = self.told.iter().find(|(_, log)| !has.has(log)) {
             let evidence = format!("{new} has {}, and {id} told {}", has.text(), log.text());
@@ -570,7 +596,7 @@ impl Proxy {
             members.push(Surveyed { host: host_of(id), survey: Ok(survey), is_near: true });
         }
         let known = self.cluster.facts(old).map(|facts| facts.gtid.clone()).unwrap_or_default();
-        let last_writer = self.noted_writer.map(host_of);
+        let last_writer = self.past.as_ref().map(|past| host_of(past.writer));
         let election = Election { old, known, last_writer, ..Election::default() };
         #[cfg(feature = "plants")]
         if self.plant == Some(Plant::PromoteBehind) {
@@ -581,7 +607,9 @@ impl Proxy {
 
     /// A lost writer that is back becomes a replica.
     fn rejoin(&mut self, nature: &mut Nature) {
-        let Some(lost) = self.noted.filter(|_| !self.has_rejoined && self.run.is_none()) else {
+        let own = self.past.as_ref().filter(|past| past.is_own);
+        let lost = own.and_then(|past| past.lost);
+        let Some(lost) = lost.filter(|_| !self.has_rejoined && self.run.is_none()) else {
             return;
         };
         let host = host_of(lost);

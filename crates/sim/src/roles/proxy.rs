@@ -75,6 +75,8 @@ impl Proxy {
             },
             begins_as_listed: nature.kind == Kind::ReadOnly,
             discovers: nature.kind != Kind::ReadOnly,
+            // Whoever promotes servers there is a person.
+            fails_over: false,
         };
         let timeout_ms = rng.between(100, 800);
         let mut proxy = Self {

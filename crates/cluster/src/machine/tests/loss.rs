@@ -162,6 +162,95 @@ fn a_replaced_writer_that_comes_back_is_no_writer_while_its_successor_is_down() 
     assert_eq!(stage.writer(), Some(2));
 }
 
+/// Somebody else, such as another proxy, promotes 2 while 1 is silent.
+fn replaced_by_another(policy: Policy) -> Stage {
+    let mut stage = Stage::of_three();
+    stage.cluster.set_policy(policy);
+    stage.timed_out(1, 3);
+    stage.loses(&[3]);
+    stage.told(2, writable(2));
+    assert_eq!(stage.writer(), Some(2));
+    stage.refused(2, 3);
+    stage.told(1, writable(1));
+    stage
+}
+
+#[test]
+fn a_writer_that_another_proxy_has_replaced_is_none_while_its_successor_is_down() {
+    let mut stage = replaced_by_another(Policy { fails_over: true, ..Policy::default() });
+    assert_eq!(stage.writer(), Some(2), "it lacks what its successor has written");
+    assert!(stage.cluster.is_replaced(HostId(1)));
+    stage.on(Input::Unfence(HostId(1)));
+    assert_eq!(stage.writer(), Some(1), "a person has decided");
+    // Where a person promotes servers, the one that is opened is the one that is meant.
+    assert_eq!(replaced_by_another(Policy::default()).writer(), Some(1));
+}
+
+#[test]
+fn a_successor_that_was_lost_before_it_was_chosen_is_not_forgotten() {
+    // The process has just begun: 1 says nothing, so that it is not certain yet who writes.
+    let mut stage = Stage::new(Policy::default(), &[(1, false), (2, false), (3, false)]);
+    stage.told(3, replica(3, 1, Thread::Connecting));
+    stage.told(2, writable(2));
+    stage.refused(2, 3);
+    stage.timed_out(1, 3);
+    stage.told(3, replica(3, 1, Thread::Connecting));
+    assert_eq!(stage.writer(), None);
+    stage.expect("doubtful", "took writes when it was asked last");
+    // Its replication was begun again.
+    stage.told(2, Facts { is_writable: true, ..replica(2, 1, Thread::Connecting) });
+    stage.refused(2, 3);
+    stage.expect("doubtful", "took writes when it was asked last");
+    // It was read-only again before it was lost: somebody has thought better of it.
+    stage.told(2, read_only(2));
+    stage.refused(2, 3);
+    stage.told(3, replica(3, 1, Thread::Connecting));
+    stage.expect("certain", "1 of 1 replicas have lost it");
+}
+
+#[test]
+fn a_process_that_begins_asks_all_members_before_it_takes_the_writer_for_lost() {
+    let mut stage = Stage::new(Policy::default(), &[(1, false), (2, false), (3, false)]);
+    stage.told(2, replica(2, 1, Thread::Connecting));
+    stage.refused(1, 3);
+    stage.loses(&[2]);
+    stage.expect("doubtful", "not all members have been asked yet");
+    stage.told(3, replica(3, 1, Thread::Connecting));
+    stage.expect("certain", "2 of 2 replicas have lost it");
+}
+
+#[test]
+fn a_replica_that_follows_another_server_since_shows_that_somebody_has_promoted_it() {
+    let lost = |before: &[(u32, u32)]| {
+        let members = [(1, false), (2, false), (3, false), (4, false)];
+        let mut stage = Stage::new(Policy::default(), &members);
+        stage.told(1, writable(1));
+        for id in [2, 3, 4] {
+            stage.told(id, replica(id, 1, Thread::Connected));
+        }
+        for (id, source) in before {
+            stage.told(*id, replica(*id, *source, Thread::Connected));
+        }
+        stage.refused(1, 3);
+        stage.refused(2, 3);
+        stage.loses(&[4]);
+        stage.told(3, replica(3, 2, Thread::Connecting));
+        stage
+    };
+    // Both the successor and the proxy that has promoted it are lost.
+    lost(&[]).expect("doubtful", "replicates from");
+    // It did so before: the one between is lost, too.
+    lost(&[(3, 2)]).expect("certain", "1 of 1 replicas have lost it");
+    // The one between answers, and replicates from the lost one.
+    let mut stage = lost(&[]);
+    stage.told(2, replica(2, 1, Thread::Connecting));
+    stage.expect("certain", "2 of 2 replicas have lost it");
+    // It is known that it was lost before.
+    let mut stage = lost(&[]);
+    stage.on(Input::Replaced(HostId(2)));
+    stage.expect("certain", "1 of 1 replicas have lost it");
+}
+
 #[test]
 fn replicas_whose_replication_was_broken_before_are_no_witnesses() {
     let mut stage = Stage::of_three();

@@ -10,6 +10,7 @@ const OF_LISTS: Policy = Policy {
     kind: Kind::ReadOnly,
     begins_as_listed: true,
     discovers: false,
+    fails_over: false,
 };
 
 fn group(writers_max: u32, writer_reads: WriterReads) -> Policy {

@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use trunkline_cluster::{
     EventKind, Guidance, HostId, Input, Reach,
     failover::{
-        Failover, Mode, Order, Outcome, Plan, Verdict, Watch,
+        Failover, Mode, Order, Outcome, Past, Plan, Verdict, Watch,
         elect::{Elected, Election, NotElected, elect},
     },
     switchover::{Action, Done, Failure, Row},
@@ -56,7 +56,7 @@ pub(super) struct Failing {
     asks: bool,
     /// Steps that begin when roles are set.
     due: Vec<(u32, HostId, Action, u64)>,
-    /// The last failover, as it was noted.
+    /// Who writes, and the last failover, as it was noted.
     last: Option<Note>,
     /// Whether that was looked up.
     is_begun: bool,
@@ -77,11 +77,7 @@ impl Failing {
     /// Takes over a configuration.
     pub(super) fn renew(&mut self, snapshot: &Snapshot, entry: &ClusterEntry) {
         let settings = &snapshot.settings;
-        self.mode = match (entry.kind, entry.failover) {
-            (ClusterKind::Replication, Word::Advise) => Mode::Advise,
-            (ClusterKind::Replication, Word::Auto) => Mode::Auto,
-            (_, Word::Off | Word::Advise | Word::Auto) => Mode::Off,
-        };
+        self.mode = mode_of(entry);
         self.candidates.clone_from(&entry.candidates);
         self.script.clone_from(&settings.fence_script);
         self.script_ms = settings.script_time_max;
@@ -94,9 +90,10 @@ impl Failing {
         self.mode
     }
 
-    /// The server that was lost when the cluster failed over last.
+    /// The server that was lost when this proxy failed the cluster over last.
     pub(super) fn lost_by_failover(&self) -> Option<&str> {
-        self.last.as_ref().map(|note| note.lost.as_str())
+        let own = self.last.as_ref().filter(|note| !note.is_followed);
+        own.map(|note| note.lost.as_str())
     }
 
     /// Whether one is under way.
@@ -111,6 +108,15 @@ impl Failing {
             promote_unreachable: self.promote_unreachable,
             is_advice: self.mode == Mode::Advise,
         }
+    }
+}
+
+/// What is done when the writer of a cluster is lost.
+pub(super) fn mode_of(entry: &ClusterEntry) -> Mode {
+    match (entry.kind, entry.failover) {
+        (ClusterKind::Replication, Word::Advise) => Mode::Advise,
+        (ClusterKind::Replication, Word::Auto) => Mode::Auto,
+        (_, Word::Off | Word::Advise | Word::Auto) => Mode::Off,
     }
 }
 
@@ -129,7 +135,8 @@ impl Following {
             let passed_ms = unix_sec().saturating_sub(note.unix_sec).saturating_mul(1_000);
             let left_ms = self.failing.block_ms.saturating_sub(passed_ms);
             self.failing.watch.block(now_ms, left_ms);
-            self.failing.lost_before = Some(note.lost.clone()).filter(|it| !it.is_empty());
+            let lost = Some(note.lost.clone()).filter(|it| !it.is_empty() && !note.is_back);
+            self.failing.lost_before = lost;
         }
         self.fence_lost(now_ms);
     }
@@ -165,18 +172,29 @@ impl Following {
         members.find(|it| it.address.to_string() == address).map(|it| HostId(it.number))
     }
 
-    /// Notes who writes by now, where a failover was noted: it may have been changed since.
+    /// Notes who writes by now, whoever has made it the writer.
     fn note_writer(&mut self, aids: &Aids) {
-        let writer = self.cluster.writer().filter(|_| !self.cluster.is_guided());
-        let Some(address) = writer.map(|writer| self.address(writer)) else { return };
-        let is_other = |note: &&mut Note| note.writer != address && !address.is_empty();
-        let Some(note) = self.failing.last.as_mut().filter(is_other) else { return };
-        note.writer = address;
-        if note.lost == note.writer {
-            note.lost.clear();
+        let last = self.failing.last.as_ref();
+        if self.failing.mode == Mode::Off && last.is_none() || self.cluster.is_guided() {
+            return;
         }
-        if let Err(error) = aids.note(note.clone()) {
-            tracing::warn!("{error}");
+        let writer = self.cluster.writer().map(|writer| self.address(writer));
+        let writer = writer.filter(|address| !address.is_empty());
+        let lost_before = self.failing.lost_before.as_ref();
+        let is_replaced = |address: &String| {
+            // One that is to be fenced as soon as it is a member has not been looked at.
+            let is_known = lost_before != Some(address);
+            let host = self.host_at(address).filter(|_| is_known)?;
+            self.cluster.facts(host).map(|_| self.cluster.is_replaced(host))
+        };
+        let past = last.map(Note::past);
+        let Some(past) = Past::look(past.as_ref(), writer, is_replaced) else { return };
+        let cluster = self.configured.entry.name.clone();
+        let last = self.failing.last.take();
+        let note = last.unwrap_or_else(|| Note { cluster, ..Note::default() }).with(past);
+        self.failing.last = Some(note.clone());
+        if let Err(error) = aids.note(note) {
+            tracing::warn!("who writes is not noted: {error}");
         }
     }
 
@@ -196,6 +214,7 @@ impl Following {
                 let why = "the writer answers again";
                 self.with_failover(now_ms, |run, orders| run.failover.returned(why, orders));
             }
+            self.look_at_elected(now_ms);
             return;
         }
         let is_busy = self.switching.is_under_way() || self.mending.is_under_way;
@@ -228,11 +247,22 @@ impl Following {
         }
     }
 
-    /// A member that somebody else has made take writes.
+    /// Has the elected server looked at, where it is not known whether it was promoted.
+    fn look_at_elected(&mut self, now_ms: u64) {
+        let run = self.failing.run.as_ref().filter(|run| run.failover.is_unsure());
+        let elected = run.and_then(|run| run.failover.chosen());
+        if elected.is_some_and(|elected| self.cluster.reach(elected.new) == Reach::Up) {
+            self.with_failover(now_ms, |run, orders| run.failover.reached(now_ms, orders));
+        }
+    }
+
+    /// A member that somebody else has made take writes; or the lost writer, where it is not known
+    /// whether another one was promoted.
     fn overtaken_by(&self) -> Option<HostId> {
-        let run = self.failing.run.as_ref()?;
-        let (old, new) = (run.failover.plan().old, run.failover.chosen().map(|it| it.new));
-        self.cluster.contenders().find(|it| *it != old && Some(*it) != new)
+        let failover = &self.failing.run.as_ref()?.failover;
+        let (old, new) = (failover.plan().old, failover.chosen().map(|it| it.new));
+        let is_other = |it: &HostId| (failover.is_unsure() || *it != old) && Some(*it) != new;
+        self.cluster.contenders().find(is_other)
     }
 
     fn with_failover(&mut self, now_ms: u64, work: impl FnOnce(&mut Run, &mut Vec<Order>)) {
@@ -452,6 +482,8 @@ impl Following {
             lost: self.address(run.failover.plan().old),
             position: run.failover.position().to_owned(),
             unix_sec: unix_sec(),
+            is_followed: false,
+            is_back: false,
         };
         self.note_begun(note.position.clone(), aids);
         self.failing.last = Some(note.clone());
@@ -510,6 +542,10 @@ impl Following {
     /// An operator allows another failover.
     pub(in super::super) fn clear_failover(&mut self, now_ms: u64, aids: &Aids) -> String {
         let blocked_sec = self.failing.watch.blocked_ms(now_ms).div_ceil(1_000);
+        if self.failing.run.as_ref().is_some_and(|run| run.failover.is_unsure()) {
+            let why = "CLEAR FAILOVER has ended it";
+            self.with_failover(now_ms, |run, orders| run.failover.abandon(why, orders));
+        }
         self.failing.watch.clear();
         self.failing.lost_before = None;
         let name = self.configured.entry.name.clone();
