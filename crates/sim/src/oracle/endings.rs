@@ -455,17 +455,25 @@ impl Look<'_, '_> {
         lost.any(|lost_us| lost_us <= at_us) || self.index.any_lost(turn_us, at_us)
     }
 
-    /// A statement of another user had waited for half of the time that it may.
+    /// A statement of another user, or a login that tries a schema, had waited for half of the time
+    /// that it may.
     fn gave_way(&self, at_us: Micros) -> bool {
         let waits = self.index.facts().settings.iter().map(|setting| setting.queue_wait_max_us / 2);
         let half_us = waits.min().unwrap_or_default();
+        let has_waited = |from_us: Micros, until_us: Option<Micros>| {
+            let until_us = until_us.unwrap_or(at_us).min(at_us);
+            until_us.saturating_sub(from_us) + SLACK_US >= half_us
+        };
         let others = self.index.sessions().map(|(_, session)| session);
-        let mut exchanges = others
-            .filter(|session| session.user != self.session.user)
-            .flat_map(|session| &session.exchanges);
-        exchanges.any(|exchange| {
-            let until_us = exchange.answered_us().unwrap_or(at_us).min(at_us);
-            until_us.saturating_sub(exchange.sent_us) + SLACK_US >= half_us
+        let mut others = others.filter(|session| session.user != self.session.user);
+        others.any(|session| {
+            let logged_in_us = match session.login {
+                LoginOutcome::Pending => None,
+                LoginOutcome::Accepted(at_us) | LoginOutcome::Refused(at_us, _) => Some(at_us),
+            };
+            let mut exchanges = session.exchanges.iter();
+            has_waited(session.begun_us, logged_in_us)
+                || exchanges.any(|it| has_waited(it.sent_us, it.answered_us()))
         })
     }
 

@@ -295,8 +295,13 @@ impl Exchange {
         match parts.nth(index) {
             Some(Part::Error(error)) => Known::Failed(error),
             Some(_) => Known::Done,
-            None if error_of(reply).is_some_and(is_of_connection) => Known::Unknown,
-            None => Known::Skipped,
+            None => match error_of(reply) {
+                Some(error) if is_of_connection(error) => Known::Unknown,
+                // Of rows that were executed at once, and of a text, some may have run before their
+                // transaction was lost with all of them.
+                Some(error) if error.is_lost_transaction() => Known::Failed(error),
+                Some(_) | None => Known::Skipped,
+            },
         }
     }
 }

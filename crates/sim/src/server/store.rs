@@ -55,11 +55,13 @@ impl Store {
         }
     }
 
-    /// A generated id; it is used up whether the insert is committed or not.
-    fn generate(&mut self, schema: Schema) -> u64 {
+    /// A generated id, or the one that was asked for if that is not 0; it is used up whether the
+    /// insert is committed or not.
+    fn generate(&mut self, schema: Schema, asked: u64) -> u64 {
         let next = self.next_id.entry(schema).or_insert(1);
-        *next += 1;
-        *next - 1
+        let id = if asked == 0 { *next } else { asked };
+        *next = (*next).max(id + 1);
+        id
     }
 }
 
@@ -136,10 +138,10 @@ impl Data for View<'_> {
         | Write::Update { key, .. }
         | Write::Delete { key }) = write
         else {
-            let Write::Log { v } = write else {
+            let Write::Log { v, id } = write else {
                 return Ok(Written::default());
             };
-            let id = self.store.generate(schema);
+            let id = self.store.generate(schema, id);
             self.put(schema, Change::Log { id, v });
             return Ok(Written { affected: 1, insert_id: id });
         };

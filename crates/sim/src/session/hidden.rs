@@ -28,14 +28,14 @@ impl ModelSession {
         match statement.act {
             Act::ReadAudited => {
                 let schema = self.enter(schema, "audited")?;
-                self.apply(schema, Write::Log { v }, data)?;
+                self.apply(schema, Write::Log { v, id: 0 }, data)?;
                 let tag = Some(v.to_string());
                 Ok(one_row(TAG_AND_V, vec![tag.clone(), tag]))
             }
             Act::InsertMarked(name) => {
                 let schema = self.enter(schema, &format!("marked{name}"))?;
                 self.set_user(name, v);
-                self.apply(schema, Write::Log { v }, data)?;
+                self.apply(schema, Write::Log { v, id: 0 }, data)?;
                 Ok(inserted())
             }
             Act::InsertRefused(name) => {
@@ -49,7 +49,7 @@ impl ModelSession {
                     return Err(refused("taken"));
                 }
                 *self.named_locks.entry(lock).or_default() += 1;
-                self.apply(schema, Write::Log { v }, data)?;
+                self.apply(schema, Write::Log { v, id: 0 }, data)?;
                 Ok(inserted())
             }
             Act::InsertAssigning { key, name } => {

@@ -61,6 +61,8 @@ pub enum Write {
     Log {
         /// Value.
         v: u64,
+        /// The id that it gets; 0 for the next one.
+        id: u64,
     },
     /// A new row of `kv`; with `ignore` a key that is there is a warning.
     Insert {
@@ -155,6 +157,8 @@ pub struct ModelSession {
     /// `SET TRANSACTION` for the next one: what it says of reading only, if anything.
     next: Option<Option<bool>>,
     last_insert_id: u64,
+    /// `insert_id`: what the next row gets; 0 for the next free one.
+    insert_id: u64,
     warnings: Vec<Warning>,
     /// The last statement left the warnings itself.
     has_fresh_warnings: bool,
@@ -193,6 +197,7 @@ impl ModelSession {
             transaction: None,
             next: None,
             last_insert_id: 0,
+            insert_id: 0,
             warnings: Vec::new(),
             has_fresh_warnings: false,
             found_rows: 0,

@@ -330,7 +330,7 @@ impl ModelSession {
     ) -> Result<Answer, Failure> {
         let v = statement.value();
         let (table, write) = match statement.act {
-            Act::Insert => ("log", Write::Log { v }),
+            Act::Insert => ("log", Write::Log { v, id: std::mem::take(&mut self.insert_id) }),
             Act::InsertKey { key } => ("kv", Write::Insert { key, v, ignore: false }),
             Act::InsertIgnore { key } => ("kv", Write::Insert { key, v, ignore: true }),
             Act::Put { key } => ("kv", Write::Replace { key, v }),

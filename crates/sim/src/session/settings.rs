@@ -57,6 +57,7 @@ impl ModelSession {
                 self.trackers.state();
             }
             Setting::LastInsertId(id) => self.set_last_insert_id(*id),
+            Setting::InsertId(id) => self.insert_id = *id,
             Setting::LastInsertIdOfTable(id) => {
                 self.set_last_insert_id(*id);
                 self.found_rows = 1;

@@ -417,6 +417,8 @@ pub enum Setting {
     },
     /// `last_insert_id`: the proxy brings it over.
     LastInsertId(u64),
+    /// `insert_id`: what the next row gets. The proxy's, as it repeats a transaction.
+    InsertId(u64),
     /// `last_insert_id`, selected from a table of its own: that clears what the last statement left
     /// on MariaDB.
     LastInsertIdOfTable(u64),

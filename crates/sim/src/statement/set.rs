@@ -91,8 +91,10 @@ fn setting(tokens: &[Token<'_>]) -> Option<Setting> {
         }
         _ => {}
     }
-    if let ("last_insert_id", [N(id)]) = (name, value) {
-        return Some(Setting::LastInsertId(*id));
+    match (name, value) {
+        ("last_insert_id", [N(id)]) => return Some(Setting::LastInsertId(*id)),
+        ("insert_id", [N(id)]) => return Some(Setting::InsertId(*id)),
+        _ => {}
     }
     if let ("last_insert_id", [W("LAST_INSERT_ID"), S(b'('), S(b')')]) = (name, value) {
         return Some(Setting::LastInsertIdAsItIs);

@@ -243,6 +243,7 @@ fn put_settings(out: &mut String, settings: &[Setting], flavor: Flavor) {
             Setting::LastInsertId(id) => {
                 put(out, format_args!("@@SESSION.last_insert_id = {id}"));
             }
+            Setting::InsertId(id) => put(out, format_args!("insert_id = {id}")),
             Setting::LastInsertIdOfTable(id) => put(
                 out,
                 format_args!("@@SESSION.last_insert_id = (SELECT {id} FROM (SELECT 1) AS t)"),

@@ -174,6 +174,7 @@ fn what_the_proxy_says_is_understood() {
             .get(1),
         Some(&Setting::LastInsertIdOfTable(7))
     );
+    assert_eq!(settings("SET insert_id=7"), [Setting::InsertId(7)]);
 }
 
 fn analysed(act: Act) -> Analysis {
