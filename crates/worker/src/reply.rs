@@ -92,9 +92,7 @@ impl Exchange {
                     bytes = bytes.get(len..).unwrap_or_default();
                     self.file_asked(conn, seq);
                 }
-                Fed::Broken => {
-                    return self.server_broke(conn, "sent an answer that can't be understood");
-                }
+                Fed::Broken => return self.broken_off(conn, bytes),
             }
         }
     }
@@ -156,6 +154,16 @@ impl Exchange {
             return conn.fed(fed.consumed);
         }
         Fed::Whole(fed.consumed)
+    }
+
+    /// Bytes that are no part of the answer that is awaited: they can't be understood, or say why
+    /// the server ends the connection, and have met a command on its way. What no command asked for
+    /// begins with the number 0.
+    fn broken_off(&mut self, conn: &mut Conn, bytes: &[u8]) {
+        match frame::split_packet(bytes) {
+            Some((header, _, _)) if header.seq == 0 => self.unsolicited(conn, bytes),
+            _ => self.server_broke(conn, "sent an answer that can't be understood"),
+        }
     }
 
     /// Bytes that no command asked for: a server says why it ends the connection.

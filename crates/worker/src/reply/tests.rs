@@ -86,6 +86,20 @@ fn a_server_that_says_why_it_ends_an_idle_connection_is_heard() {
 }
 
 #[test]
+fn a_server_that_says_why_it_ends_a_connection_is_heard_behind_a_command_on_its_way() {
+    let mut world = TestWorker::new();
+    let client = world.log_in();
+    world.ask(client, "INSERT INTO s.t VALUES (1)");
+    let conn = world.conn_asked("INSERT INTO s.t VALUES (1)");
+    let mut bytes = Vec::new();
+    put_payload(&mut bytes, 0, b"\xFF\x87\x07#70100Connection was killed");
+    world.say(conn, &bytes);
+    let answer = world.answer(client);
+    assert!(answer.starts_with("error 2013") && answer.contains("1927 Connection"), "{answer}");
+    assert_eq!(world.core().fx.stats.counters.server_protocol_errors, 0);
+}
+
+#[test]
 fn a_server_that_speaks_without_being_asked_breaks_the_protocol() {
     let mut world = TestWorker::new();
     let client = world.log_in();
