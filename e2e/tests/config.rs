@@ -1,5 +1,6 @@
 //! The configuration file: what a reload changes, and what a wrong file does not.
 
+use std::fs;
 use std::process::Command;
 
 use anyhow::Result;
@@ -120,6 +121,19 @@ fn check_says_what_serve_would() -> Result<()> {
     assert!(said.contains("t.toml:1"), "{said}");
     let (ok, said) = check("")?;
     assert!(!ok && said.contains("[[server]]"), "{said}");
+    Ok(())
+}
+
+#[test]
+fn a_configuration_of_proxysql_is_served_from_a_folder() -> Result<()> {
+    let folder = TempFolder::new("cnf")?;
+    let file = folder.path().join("proxysql.cnf");
+    fs::write(&file, "mysql_users=( { username=\"u\"; password=\"p\"; } )\n")?;
+    let output =
+        Command::new(trunkline_binary()?).args(["serve", "--config"]).arg(&file).output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("serve --datadir FOLDER"), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use std::{
 };
 
 use trunkline_admin::{
-    import::Imported,
+    import::{Format, Imported},
     service::{self, Start},
 };
 use trunkline_config::Config;
@@ -17,7 +17,7 @@ use trunkline_topology::Secret;
 use crate::{
     cli::ServeArgs,
     config_file::{ConfigFile, Read},
-    import::rows_of,
+    import::{format_of, rows_of},
 };
 
 /// What the process reads, and reads again.
@@ -74,6 +74,12 @@ impl Origin {
 /// Every error as one line.
 pub(super) fn read(args: &ServeArgs) -> Result<(Origin, Read, Option<Database>), Vec<String>> {
     match (&args.data_dir, &args.config) {
+        (None, Some(path)) if format_of(path) == Format::Cnf => Err(vec![format!(
+            "{name} is a configuration of ProxySQL: serve it from a folder of its own, as in \
+             `trunkline serve --datadir FOLDER --config {name}`; `trunkline check {name}` shows what \
+             would be taken over",
+            name = path.display()
+        )]),
         (None, Some(path)) => {
             let file = ConfigFile::new(path);
             let mut read = file.read()?;
