@@ -551,7 +551,9 @@ fn is_true_everywhere(
             })
     };
     let is_own = match error.code {
-        9001 => is_wait_true(index, error, from_us, until_us),
+        9001 => {
+            is_wait_true(index, error, from_us, until_us) || missed_write(index, error, until_us)
+        }
         1040 => has(CauseKind::ClientsFull),
         1226 => has(CauseKind::UserFull),
         1045 => has(CauseKind::AccountRefused),
@@ -616,6 +618,16 @@ fn is_wait_true(index: &Index<'_>, error: &Refused, from_us: Micros, until_us: M
     // An unknown text names no cause.
     let said = WAITS.iter().find(|(words, _)| error.message.contains(words));
     said.is_some_and(|(_, kinds)| kinds.iter().any(has)) || is_queue_full(index, error, until_us)
+}
+
+/// A session that is held on a replica had to see what somebody has written.
+fn missed_write(index: &Index<'_>, error: &Refused, at_us: Micros) -> bool {
+    let writes = |exchange: &Exchange| {
+        let mut said = exchange.statements.iter();
+        exchange.sent_us < at_us && said.any(|said| said.access == Access::Write)
+    };
+    error.message.contains("shows what this read has to see")
+        && index.sessions().any(|(_, session)| session.exchanges.iter().any(writes))
 }
 
 /// As many statements as the error says are under way, and as many as the limit that it names.
