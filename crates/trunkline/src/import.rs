@@ -40,13 +40,23 @@ pub fn rows_of(path: &Path) -> Result<Imported, Vec<String>> {
 
 /// The language in which what a file of this kind holds is written.
 pub fn format_of(path: &Path) -> Format {
-    let bytes = fs::read(path).unwrap_or_default();
-    let is_database = bytes.starts_with(foreign::MAGIC);
-    let text = Secret::new(String::from_utf8_lossy(&bytes).into_owned());
-    match is_database || is_cnf(path, text.expose()) {
+    match fs::read(path).is_ok_and(|bytes| is_foreign(path, bytes)) {
         true => Format::Cnf,
         false => Format::Toml,
     }
+}
+
+/// Whether a file with these bytes is one of ProxySQL's. There may be passwords in it: they are
+/// wiped.
+fn is_foreign(path: &Path, bytes: Vec<u8>) -> bool {
+    if bytes.starts_with(foreign::MAGIC) {
+        return true;
+    }
+    let text = String::from_utf8(bytes).unwrap_or_else(|error| {
+        let bytes = Secret::new(error.into_bytes());
+        String::from_utf8_lossy(bytes.expose()).into_owned()
+    });
+    is_cnf(path, Secret::new(text).expose())
 }
 
 /// Whether a file is one of ProxySQL's, by its name or by what is in it: no key of Trunkline's own
@@ -63,15 +73,8 @@ fn is_cnf(path: &Path, text: &str) -> bool {
 /// # Errors
 /// Every error as one line that names the file.
 pub fn read_any(file: &ConfigFile) -> Result<Read, Vec<String>> {
-    let is_own = match fs::read(file.path()) {
-        Ok(bytes) if bytes.starts_with(foreign::MAGIC) => false,
-        Ok(bytes) => {
-            let text = Secret::new(String::from_utf8_lossy(&bytes).into_owned());
-            !is_cnf(file.path(), text.expose())
-        }
-        // That it can't be read is said below.
-        Err(_) => true,
-    };
+    // That it can't be read is said below.
+    let is_own = !fs::read(file.path()).is_ok_and(|bytes| is_foreign(file.path(), bytes));
     if is_own {
         return file.read();
     }
