@@ -74,21 +74,28 @@ impl Origin {
 /// Every error as one line.
 pub(super) fn read(args: &ServeArgs) -> Result<(Origin, Read, Option<Database>), Vec<String>> {
     match (&args.data_dir, &args.config) {
-        (None, Some(path)) if format_of(path) == Format::Cnf => Err(vec![format!(
-            "{name} is a configuration of ProxySQL: serve it from a folder of its own, as in \
-             `trunkline serve --datadir FOLDER --config {name}`; `trunkline check {name}` shows what \
-             would be taken over",
-            name = path.display()
-        )]),
         (None, Some(path)) => {
             let file = ConfigFile::new(path);
-            let mut read = file.read()?;
+            let mut read = file.read().map_err(|errors| unread(path, errors))?;
             let database = shown(path, &mut read)?;
             Ok((Origin::File(file), read, database))
         }
         (Some(folder), first) => open(folder, first.as_deref(), args.initial),
         (None, None) => Err(vec!["one of --config and --datadir is needed".to_owned()]),
     }
+}
+
+/// Why a file can't be served: one of ProxySQL's has no errors of its own, but another language.
+fn unread(path: &Path, errors: Vec<String>) -> Vec<String> {
+    if format_of(path) != Format::Cnf {
+        return errors;
+    }
+    let name = path.display();
+    vec![format!(
+        "{name} is a configuration of ProxySQL: serve it from a folder of its own, as in `trunkline \
+         serve --datadir FOLDER --config {name}`; `trunkline check {name}` shows what would be taken \
+         over"
+    )]
 }
 
 /// What the admin port shows of a file, when the file asks for that port, for the API or for the
