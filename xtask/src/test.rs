@@ -151,10 +151,19 @@ impl Failures {
     fn read(&mut self, line: &str) {
         self.is_telling |= line == "failures:";
         self.is_telling &= !line.starts_with("test result: ");
-        if self.is_telling && self.lines.len() < FAILURE_LINES {
+        if self.is_telling && !is_frame(line) && self.lines.len() < FAILURE_LINES {
             self.lines.push(line.to_owned());
         }
     }
+}
+
+/// Is it of a backtrace (`  17: name` and `   at file`)? Where those are asked for, an error's own
+/// words would be lost among them.
+fn is_frame(line: &str) -> bool {
+    let text = line.trim_start();
+    let is_number = |(number, _): (&str, &str)| number.parse::<u32>().is_ok();
+    text.len() < line.len()
+        && (text.starts_with("at ") || text.split_once(": ").is_some_and(is_number))
 }
 
 #[cfg(test)]
@@ -167,7 +176,8 @@ mod tests {
         let output = "running 2 tests\n\nSKIPPED: a: no MySQL\ntest a ... ok\n\
             test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; \
             finished in 0.05s\n\
-            test b ... FAILED\nfailures:\n---- b stdout ----\nno row\nfailures:\n    b\n\
+            test b ... FAILED\nfailures:\n---- b stdout ----\nno row\n   9: std::run\n      \
+            at ./lib.rs:2:1\nfailures:\n    b\n\
             test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out\n";
         output.lines().for_each(|line| tally.read(line));
         let skipped = vec!["a: no MySQL".to_owned()];
