@@ -3,17 +3,16 @@
 use std::{rc::Rc, sync::Arc};
 
 use trunkline_protocol::capability::Capabilities;
-use trunkline_sql::token::Modes;
 
 use crate::{
     Action, ClientId,
     clients::client::{Client, Phase},
     commands::command::long_command_end,
     rooms::{Commands, Lender},
+    routing::ruled::RulesAsk,
     statement::{
-        analysis::Known,
         proof::AwaitNames,
-        study::{LongCommand, Studied, StudiedText, Study},
+        study::{Found, LongCommand, Studied, StudiedText, Study},
     },
 };
 
@@ -40,9 +39,7 @@ impl Commands {
         match waiting.studied {
             None => self.command_again(client, &waiting.frames),
             // In the modes that it was read in. Where others hold now, it is read again.
-            Some((command, modes, known)) => {
-                self.long_command_again(client, command, modes, known);
-            }
+            Some((command, found)) => self.long_command_again(client, command, found),
         }
         self.exchange.core.wake_commands(client);
     }
@@ -60,6 +57,12 @@ impl Commands {
         self.exchange.core.fx.stats.counters.commands += 1;
         client.io.inbox = inbox.split_off(end);
         let frames = std::mem::take(inbox);
+        let session = client.session.as_ref();
+        let chance = self.router.next_chance();
+        let rules = session.and_then(|session| {
+            let snapshot = &self.exchange.core.env.snapshot;
+            RulesAsk::of(snapshot, &client.origin.peer, session, chance)
+        });
         let statements = &mut self.exchange.statements;
         statements.studies += 1;
         let (ticket, len) = (statements.studies, frames.len());
@@ -73,6 +76,7 @@ impl Commands {
             takes_attributes: client.has_capability(Capabilities::QUERY_ATTRIBUTES),
             modes,
             method: statements.analyses.method(),
+            rules: rules.map(Box::new),
         };
         self.exchange.core.fx.act(Action::Study(Box::new(study)));
         true
@@ -87,8 +91,9 @@ impl Commands {
         client.phase = Phase::Idle;
         match studied.known {
             Some(known) => {
-                let known = Rc::new(*known);
-                self.long_command_again(client, studied.command, studied.modes, known);
+                let Studied { modes, ruled, command, .. } = studied;
+                let found = Found { modes, known: Rc::new(*known), ruled };
+                self.long_command_again(client, command, found);
             }
             None => self.command_again(client, &studied.command.frames),
         }
@@ -97,25 +102,19 @@ impl Commands {
     }
 
     /// A command whose long text is known goes on.
-    fn long_command_again(
-        &mut self,
-        client: &mut Client,
-        command: LongCommand,
-        modes: Modes,
-        known: Rc<Known>,
-    ) {
+    fn long_command_again(&mut self, client: &mut Client, command: LongCommand, found: Found) {
         let takes_attributes = client.has_capability(Capabilities::QUERY_ATTRIBUTES);
         let text = command.text(takes_attributes).unwrap_or_default();
         let analyses = &mut self.exchange.statements.analyses;
-        analyses.set_studied(Some(StudiedText::new(text, modes, Rc::clone(&known))));
+        analyses.set_studied(StudiedText::new(text, found));
         self.exchange.core.fx.whole = Some(Arc::clone(&command.frames));
         self.payload_again(client, &command.frames, command.payload());
         self.exchange.core.fx.whole = None;
-        self.exchange.statements.analyses.set_studied(None);
-        if let Phase::AwaitNames(waiting) = &mut client.phase
+        let studied = self.exchange.statements.analyses.take_studied();
+        if let (Phase::AwaitNames(waiting), Some(studied)) = (&mut client.phase, studied)
             && waiting.study.is_none()
         {
-            waiting.studied = Some((command, modes, known));
+            waiting.studied = Some((command, studied.found));
         }
     }
 }

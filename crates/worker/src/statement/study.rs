@@ -9,6 +9,7 @@ use trunkline_sql::token::Modes;
 use crate::{
     ClientId,
     clients::frames::{is_split, joined_payload},
+    routing::ruled::{Ruled, RulesAsk},
     statement::analysis::{Analyses, Known, Method},
 };
 use trunkline_protocol::codec::frame::HEADER_LEN;
@@ -29,6 +30,8 @@ pub struct Study {
     pub(crate) takes_attributes: bool,
     pub(crate) modes: Modes,
     pub(crate) method: Method,
+    /// What the rules are asked; `None` where there are none.
+    pub(crate) rules: Option<Box<RulesAsk>>,
 }
 
 impl Study {
@@ -47,6 +50,8 @@ pub struct Studied {
     pub(crate) modes: Modes,
     /// What the text is; `None` for a command without a text that can be read.
     pub(crate) known: Option<Box<Known>>,
+    /// What rules say of it.
+    pub(crate) ruled: Option<Box<Ruled>>,
 }
 
 /// A command in its packets, and in one piece.
@@ -95,7 +100,7 @@ pub struct Student {
 impl Student {
     /// Reads a command's text. Takes time in proportion to its length.
     pub fn study(&mut self, study: Study) -> Studied {
-        let Study { client, ticket, frames, takes_attributes, modes, method } = study;
+        let Study { client, ticket, frames, takes_attributes, modes, method, rules } = study;
         let command = LongCommand::new(frames);
         let analyses = match &mut self.analyses {
             Some(analyses) => {
@@ -104,9 +109,33 @@ impl Student {
             }
             none => none.insert(Analyses::of(method)),
         };
+        let mut know = |text: &[u8]| Box::new(analyses.know(text, &modes).copy());
         let text = command.text(takes_attributes);
-        let known = text.map(|text| Box::new(analyses.know(text, &modes).copy()));
-        Studied { client, ticket, command, modes, known }
+        let known = text.map(&mut know);
+        let ruled = match (rules, text, &known) {
+            (Some(rules), Some(text), Some(known)) => {
+                Some(Box::new(rules.answer(known, text, &mut know)))
+            }
+            _ => None,
+        };
+        Studied { client, ticket, command, modes, known, ruled }
+    }
+}
+
+/// What was found out of a command's long text.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) modes: Modes,
+    /// What it is, read in these modes.
+    pub(crate) known: Rc<Known>,
+    /// What rules say of it, until that is taken.
+    pub(crate) ruled: Option<Box<Ruled>>,
+}
+
+impl Found {
+    /// Bytes of memory that it takes, as far as they grow with the text.
+    pub(crate) fn held(&self) -> usize {
+        self.ruled.as_ref().map_or(0, |ruled| ruled.held())
     }
 }
 
@@ -115,18 +144,29 @@ pub(crate) struct StudiedText {
     /// Where the text is: another one of the same length is none of its.
     address: usize,
     len: usize,
-    modes: Modes,
-    pub(crate) known: Rc<Known>,
+    pub(crate) found: Found,
 }
 
 impl StudiedText {
-    pub(crate) fn new(text: &[u8], modes: Modes, known: Rc<Known>) -> Self {
-        Self { address: text.as_ptr().addr(), len: text.len(), modes, known }
+    pub(crate) fn new(text: &[u8], found: Found) -> Self {
+        Self { address: text.as_ptr().addr(), len: text.len(), found }
+    }
+
+    fn is_text(&self, text: &[u8]) -> bool {
+        self.address == text.as_ptr().addr() && self.len == text.len()
     }
 
     /// Whether this is the text, read in these modes.
     pub(crate) fn is_of(&self, text: &[u8], modes: &Modes) -> bool {
-        self.address == text.as_ptr().addr() && self.len == text.len() && self.modes == *modes
+        self.is_text(text) && self.found.modes == *modes
+    }
+
+    /// What rules say of the text, once.
+    pub(crate) fn take_ruled(&mut self, text: &[u8]) -> Option<Box<Ruled>> {
+        match self.is_text(text) {
+            true => self.found.ruled.take(),
+            false => None,
+        }
     }
 }
 

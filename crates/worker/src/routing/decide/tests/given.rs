@@ -251,7 +251,7 @@ impl Given {
             proxy_addr: None,
             proxy_port: None,
         };
-        let question = asker.question(&snapshot.settings, known, text.as_bytes(), 0);
+        let question = asker.question(snapshot.settings.query_digests, known, text.as_bytes(), 0);
         let (_, decision) = snapshot.rules.explain(&question);
         match self.aim {
             Aim::Copy(_) => Ruling::of_copy(&decision),
