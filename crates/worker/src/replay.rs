@@ -137,7 +137,7 @@ impl Differs {
 #[derive(Debug)]
 pub(crate) struct Said {
     pub(crate) frames: Vec<u8>,
-    pub(crate) attributes: Option<Box<[u8]>>,
+    pub(crate) attributes: Option<Arc<[u8]>>,
     pub(crate) purpose: Purpose,
     pub(crate) shape: ResponseShape,
     pub(crate) answer_seq: u8,

@@ -24,7 +24,6 @@ use crate::{
     rooms::{Core, Exchange, Lender},
     servers::Servers,
     servers::conn::{Conn, Owner},
-    session_past::FoundRows,
 };
 
 /// A longer command has a connection of its own, bytes.

@@ -487,7 +487,7 @@ pub(crate) struct CommandSent {
     /// The command, packet headers and all, in the form of clients without query attributes.
     pub(crate) frames: Frames,
     /// Its query attributes: what precedes the text, or all that follows the statement id.
-    pub(crate) attributes: Option<Box<[u8]>>,
+    pub(crate) attributes: Option<Arc<[u8]>>,
     /// The number that its client awaits the answer with.
     pub(crate) answer_seq: u8,
     pub(crate) shape: ResponseShape,
@@ -577,6 +577,8 @@ pub(crate) struct Sent {
     /// Its first byte's position in the server connection's stream, to know whether any was
     /// written.
     pub(crate) sent_at: u64,
+    /// The connection on which what goes ahead of it within its transaction has been sent.
+    pub(crate) ahead: Option<ConnId>,
 }
 
 impl Statement {

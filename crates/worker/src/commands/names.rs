@@ -1,8 +1,12 @@
 //! Commands whose names have become known go on.
 
-use std::{rc::Rc, sync::Arc};
+use std::rc::Rc;
 
-use trunkline_protocol::capability::Capabilities;
+use trunkline_protocol::{
+    capability::Capabilities,
+    codec::frame::HEADER_LEN,
+    command::{code, execute::STMT_ID_AT},
+};
 
 use crate::{
     Action, ClientId,
@@ -12,9 +16,29 @@ use crate::{
     routing::ruled::RulesAsk,
     statement::{
         proof::AwaitNames,
-        study::{Found, LongCommand, Studied, StudiedText, Study},
+        study::{Executed, Found, LongCommand, Studied, StudiedText, Study},
     },
 };
+
+/// Whether a command is a `COM_STMT_EXECUTE` or `COM_STMT_BULK_EXECUTE`.
+fn is_execution(frames: &[u8]) -> bool {
+    matches!(frames.get(HEADER_LEN), Some(&(code::STMT_EXECUTE | code::STMT_BULK_EXECUTE)))
+}
+
+/// What a command is an execution of, if it is one of a statement that there is.
+fn executed_by(client: &Client, frames: &[u8]) -> Option<Executed> {
+    if !is_execution(frames) {
+        return None;
+    }
+    let stmt_id = frames.get(STMT_ID_AT..)?.first_chunk().map(|id| u32::from_le_bytes(*id))?;
+    let prepared = &client.session.as_ref()?.prepared;
+    let stmt = prepared.get(prepared.resolve(stmt_id)?)?;
+    let params = stmt.entry.params;
+    let mut long: Vec<usize> = stmt.long.iter().flat_map(|long| long.parameters()).collect();
+    long.sort_unstable();
+    long.dedup();
+    Some(Executed { params, long })
+}
 
 impl Commands {
     /// See [`Worker::catalog_told`](crate::Worker::catalog_told).
@@ -52,7 +76,11 @@ impl Commands {
         let (Some(end), false) = (long_command_end(inbox, payload_max), is_lost) else {
             return false;
         };
-        let Some(modes) = self.exchange.core.modes(client) else { return false };
+        let executed = executed_by(client, inbox);
+        let is_unreadable = executed.is_none() && is_execution(inbox);
+        let Some(modes) = self.exchange.core.modes(client).filter(|_| !is_unreadable) else {
+            return false;
+        };
         client.recent_commands = client.recent_commands.saturating_add(1);
         self.exchange.core.fx.stats.counters.commands += 1;
         client.io.inbox = inbox.split_off(end);
@@ -74,6 +102,7 @@ impl Commands {
             ticket,
             frames,
             takes_attributes: client.has_capability(Capabilities::QUERY_ATTRIBUTES),
+            executed,
             modes,
             method: statements.analyses.method(),
             rules: rules.map(Box::new),
@@ -89,32 +118,34 @@ impl Commands {
             return;
         }
         client.phase = Phase::Idle;
-        match studied.known {
-            Some(known) => {
-                let Studied { modes, ruled, command, .. } = studied;
-                let found = Found { modes, known: Rc::new(*known), ruled };
-                self.long_command_again(client, command, found);
-            }
-            None => self.command_again(client, &studied.command.frames),
-        }
+        let Studied { command, modes, known, ruled, .. } = studied;
+        let found = known.map(|known| Found { modes, known: Rc::new(*known), ruled });
+        self.long_command_again(client, command, found);
         self.exchange.core.clients.weigh(client);
         self.exchange.core.wake_commands(client);
     }
 
-    /// A command whose long text is known goes on.
-    fn long_command_again(&mut self, client: &mut Client, command: LongCommand, found: Found) {
+    /// A long command that has been read goes on.
+    fn long_command_again(
+        &mut self,
+        client: &mut Client,
+        command: LongCommand,
+        found: Option<Found>,
+    ) {
         let takes_attributes = client.has_capability(Capabilities::QUERY_ATTRIBUTES);
         let text = command.text(takes_attributes).unwrap_or_default();
         let analyses = &mut self.exchange.statements.analyses;
-        analyses.set_studied(StudiedText::new(text, found));
-        self.exchange.core.fx.whole = Some(Arc::clone(&command.frames));
-        self.payload_again(client, &command.frames, command.payload());
+        if let Some(found) = found {
+            analyses.set_studied(StudiedText::new(text, found));
+        }
+        self.exchange.core.fx.whole = Some(command.whole.clone());
+        self.payload_again(client, &command.whole.frames, command.payload());
         self.exchange.core.fx.whole = None;
         let studied = self.exchange.statements.analyses.take_studied();
-        if let (Phase::AwaitNames(waiting), Some(studied)) = (&mut client.phase, studied)
+        if let Phase::AwaitNames(waiting) = &mut client.phase
             && waiting.study.is_none()
         {
-            waiting.studied = Some((command, studied.found));
+            waiting.studied = Some((command, studied.map(|studied| studied.found)));
         }
     }
 }

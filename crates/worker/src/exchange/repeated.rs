@@ -91,7 +91,7 @@ impl Core {
         let is_wanted = self.env.wants_replay(session);
         if let Some(noted) = statement.beside.noted.as_mut().filter(|noted| noted.is_repeated) {
             noted.digest.restart(conn.server.format);
-            return self.give_insert_id(client, conn);
+            return;
         }
         let begins = || fit::begins(statement) || session.settings.state.is_autocommit_off();
         let is_noted = !is_shared
@@ -108,8 +108,15 @@ impl Core {
         });
     }
 
-    /// Before an insert that has generated its id: the server is to give it the same one.
-    fn give_insert_id(&mut self, client: &Client, conn: &mut Conn) {
+    /// Before an insert that is repeated and has generated its id: the server is to give it the same
+    /// one.
+    #[cold]
+    pub(super) fn give_insert_id(&mut self, client: &Client, conn: &mut Conn) {
+        let is_repeated = matches!(&client.phase, Phase::Running(statement)
+            if statement.beside.noted.as_ref().is_some_and(|noted| noted.is_repeated));
+        if !is_repeated {
+            return;
+        }
         let kept = client.session.as_ref().and_then(|session| session.transaction.kept.as_deref());
         let Some((kept, run)) = kept.and_then(|kept| Some((kept, kept.run.as_ref()?))) else {
             return;

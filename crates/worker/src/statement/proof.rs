@@ -126,8 +126,8 @@ impl Validity {
 pub(crate) struct AwaitNames {
     /// The command, packet headers and all; none while it is being studied.
     pub(crate) frames: Vec<u8>,
-    /// The long command that it is, and what its text is, where that is known already.
-    pub(crate) studied: Option<(LongCommand, Found)>,
+    /// The long command that it is, and what its text is, if it has one.
+    pub(crate) studied: Option<(LongCommand, Option<Found>)>,
     /// The command is being studied, under this number, and takes so many bytes of memory.
     pub(crate) study: Option<(u64, usize)>,
 }
