@@ -79,7 +79,7 @@ pub(super) fn check(index: &Index<'_>, found: &mut Vec<Violation>) {
 fn turn_max_us(index: &Index<'_>, from_us: Micros, until_us: Micros) -> Micros {
     let of_setting = |setting: &Setting| {
         let waits = setting.queue_wait_max_us * (2 + Micros::from(setting.retries_max));
-        waits + setting.limit_wait_us
+        waits + setting.limit_wait_us + setting.outcome_max_us
     };
     let settings = index.facts().settings_between(from_us, until_us);
     settings.map(of_setting).max().unwrap_or(0) + index.facts().statement_max_us + SLACK_US
@@ -432,7 +432,7 @@ impl Look<'_, '_> {
 
     /// The connection that served it, or the session before it, is gone.
     fn is_lost(&self, error: &Refused, at_us: Micros) -> bool {
-        if error.code != 2013 && !error.is_lost_transaction() {
+        if error.code != 2013 && !error.is_lost_transaction() && !error.says_undone() {
             return false;
         }
         // A server's nonsense shows when the connection is used next, however late that is.

@@ -164,6 +164,11 @@ fn is_committed(index: &Index<'_>, place: &Place<'_>) -> bool {
     effects(index, place).any(|ran| matches!(ran.effect, Effect::Committed | Effect::Lost))
 }
 
+/// Whether its server had forgotten it at some time: whoever looked for it then did not find it.
+fn was_away(index: &Index<'_>, place: &Place<'_>) -> bool {
+    effects(index, place).all(|ran| ran.was_lost)
+}
+
 fn autocommitted(index: &Index<'_>, place: &Place<'_>, found: &mut Vec<Violation>) {
     if place.said.access != Access::Write {
         return;
@@ -186,9 +191,16 @@ fn autocommitted(index: &Index<'_>, place: &Place<'_>, found: &mut Vec<Violation
             // A fast-forward client gets what its server sends, also what only looks like an error.
             let is_nonsense =
                 is_forwarded(index, place.session, at_us) && has_garbage(index, at_us);
-            if is_committed(index, place) && !is_nonsense {
+            let was_away = error.says_undone() && was_away(index, place);
+            if is_committed(index, place) && !is_nonsense && !was_away {
                 let evidence = format!("failed with {}, and is committed", error.code);
                 found.push(place.breach(Breach::WriteUncalledFor, at_us, evidence));
+            }
+        }
+        Known::Failed(error) if error.says_done() => {
+            if !is_committed(index, place) {
+                let evidence = "it was said to be done, and is not".to_owned();
+                found.push(place.breach(Breach::WriteLost, at_us, evidence));
             }
         }
         Known::Failed(_) | Known::Skipped | Known::Unknown => {}
@@ -240,11 +252,13 @@ fn unit(index: &Index<'_>, places: &[Place<'_>], found: &mut Vec<Violation>) {
                 let known = place.exchange.known(place.part);
                 matches!(known, Known::Failed(error) if error.is_lost_transaction())
             };
-            for place in places.iter().filter(is_undone).filter(|it| is_committed(index, it)) {
+            let is_there =
+                |place: &&Place<'_>| is_committed(index, place) && !was_away(index, place);
+            for place in places.iter().filter(is_undone).filter(is_there) {
                 let evidence = "it was said to be rolled back, and it is committed".to_owned();
                 found.push(place.breach(Breach::WriteUncalledFor, place.at_us(), evidence));
             }
-            for place in writes.iter().filter(|place| is_committed(index, place)) {
+            for place in writes.iter().copied().filter(is_there) {
                 let evidence = "its transaction was rolled back, and it is committed".to_owned();
                 found.push(place.breach(Breach::WriteUncalledFor, place.at_us(), evidence));
             }
