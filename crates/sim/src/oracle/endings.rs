@@ -20,7 +20,7 @@ use trunkline_protocol::error::ErrorKind;
 
 use super::{
     Breach, Violation,
-    facts::{CauseKind, Setting},
+    facts::{CauseKind, Execution, Setting},
     history::{Access, ClientHistory, EndedBy, Exchange, LoginOutcome, SessionHistory},
     index::Index,
     kills::{is_killed, is_session_killed},
@@ -447,6 +447,12 @@ impl Look<'_, '_> {
             return self.gave_way(at_us);
         }
         let before = self.session.exchanges.get(..=self.number).unwrap_or_default();
+        // The proxy gives up the connection of a transaction whose server takes no writes.
+        let refuses = |ran: &Execution| ran.error == Some(1290) && ran.at_us <= at_us;
+        if error.message.contains("--read-only") {
+            let mut said = before.iter().flat_map(|exchange| &exchange.statements);
+            return said.any(|said| self.index.ran(said.tag).any(refuses));
+        }
         let said = before.iter().flat_map(|exchange| &exchange.statements);
         let links = said.flat_map(|said| self.index.ran(said.tag)).map(|ran| ran.link);
         let mut lost = links.filter_map(|link| self.index.lost(link));

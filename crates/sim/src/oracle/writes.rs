@@ -90,15 +90,22 @@ fn ran_once(index: &Index<'_>, place: &Place<'_>, found: &mut Vec<Violation>) {
 }
 
 /// How often a statement was carried out. Of a transaction that may be repeated, what was rolled
-/// back with its connection does not count, and what changes nothing counts once a connection.
+/// back with its connection does not count, nor what its server has forgotten before somebody looked
+/// for it; what changes nothing counts once a connection. A `BEGIN` whose answer has not come may
+/// have begun one.
 fn times(index: &Index<'_>, place: &Place<'_>) -> usize {
     let repeats = index.facts().settings.iter().any(|setting| setting.repeats);
-    if !repeats || place.said.unit.is_none() {
+    let is_outside = place.said.unit.is_none() && place.exchange.answered_us().is_some();
+    if !repeats || is_outside {
         return index.ran_at(place.said.tag).len();
     }
     let ran: Vec<&Execution> = index.ran(place.said.tag).collect();
-    let is_there =
-        |ran: &&&Execution| matches!(ran.effect, Effect::Committed | Effect::Lost | Effect::Open);
+    let looks = index.facts().settings.iter().any(|setting| setting.outcome_max_us > 0);
+    let is_there = |ran: &&&Execution| match ran.effect {
+        Effect::Committed | Effect::Open => true,
+        Effect::Lost => !looks,
+        Effect::None | Effect::RolledBack => false,
+    };
     let on_one = ran.iter().map(|one| ran.iter().filter(|it| it.link == one.link).count());
     on_one.max().unwrap_or_default().max(ran.iter().filter(is_there).count())
 }

@@ -103,6 +103,11 @@ impl Host {
         }
     }
 
+    /// The number that it has given last.
+    pub(super) fn numbers_so_far(&self) -> u64 {
+        self.next_number
+    }
+
     /// It has begun anew, and numbers its connections from the first on.
     pub(super) fn number_anew(&mut self) {
         self.next_number = first_number(self.id);

@@ -19,7 +19,9 @@ impl Cluster {
         let Some(server) = self.hosts.get(host.0) else {
             return false;
         };
-        let Some(victim) = server.numbers.get(&number).copied() else {
+        // Who asks has the next number, and looks at that.
+        let counts_on = server.numbers_so_far() >= number;
+        let Some(victim) = server.numbers.get(&number).filter(|_| counts_on).copied() else {
             return false;
         };
         self.kill(victim, false, now)
