@@ -156,6 +156,29 @@ fn what_is_repeated_waits_until_its_id_is_given() {
 }
 
 #[test]
+fn an_id_of_a_repetition_that_is_given_up_is_not_the_sessions() {
+    let mut world = with("");
+    let client = world.log_in();
+    let generated = |last_insert_id| {
+        Reply::Says(OkPacket { status: FLAGS, affected_rows: 1, last_insert_id, ..OK })
+    };
+    world.run(client, "BEGIN", IN_TRANS);
+    world.run(client, INSERT, generated(7));
+    world.run(client, SELECT, Reply::RowsIn(&["x"], FLAGS));
+    lose_idle(&mut world);
+    world.reply("BEGIN", IN_TRANS);
+    world.reply(INSERT, generated(8));
+    // It begins anew, to have the same id, and sees something else.
+    world.reply("BEGIN", IN_TRANS);
+    world.reply("SET insert_id=7", Reply::Ok);
+    world.reply(INSERT, Reply::Error(1062, "Duplicate"));
+    let answer = world.answered(client, "COMMIT");
+    assert!(answer.starts_with("error 1213"), "{answer}");
+    let session = world.session(client);
+    assert_eq!((session.last_insert_id, session.past.knows_insert_id()), (7, true));
+}
+
+#[test]
 fn a_repetition_that_is_lost_begins_anew_so_often() {
     let (mut world, client) = in_transaction("transaction_replay_attempts = 2");
     lose_idle(&mut world);
