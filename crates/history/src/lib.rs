@@ -15,7 +15,7 @@ mod frame;
 mod observer;
 mod sketch;
 
-pub use files::{History, Resolution, bytes_of, visit};
+pub use files::{History, Resolution, bytes_of, visit, visit_while};
 pub use frame::{DIGESTS_MAX, DigestLine, Frame, Mark, SERVERS_MAX, ServerLine, Sums};
 pub use observer::Observer;
 pub use sketch::Sketch;
