@@ -7,6 +7,7 @@ use trunkline_testkit::{
     SqlClient, TempFolder, Trunkline, error_code, trunkline_binary, wait_until,
 };
 
+use crate::admin::http::request;
 use crate::backends::{self, Config, PASSWORD, TIMEOUT, proxy_for, wait_metric};
 use crate::wire::Wire;
 
@@ -108,6 +109,14 @@ fn proxysqls_tables_of_the_past_are_filled() -> Result<()> {
         ensure!(admin.value(sql)?.as_deref() == Some("1"), "{sql}");
         ensure!(stats.value(sql)?.as_deref() == Some("1"), "of statistics: {sql}");
     }
+    // The same for charts, over HTTP.
+    admin.sql("SET trunkline-http_api_stats_token = 'some'")?;
+    admin.sql("LOAD TRUNKLINE VARIABLES TO RUNTIME")?;
+    let path = "GET /api/v1/history?last=600&points=1";
+    ensure!(request(&proxy, path, "other", "")?.0 == 401);
+    let (status, lines) = request(&proxy, path, "some", "")?;
+    let rate = lines.pointer("/points/0/1").and_then(serde_json::Value::as_f64);
+    ensure!(status == 200 && rate.is_some_and(|rate| rate > 0.0), "{status}: {lines}");
     let denied = admin.sql("DELETE FROM stats_history.mysql_connections");
     ensure!(denied.is_err_and(|error| error_code(&error).is_some()));
     admin.sql("SAVE MYSQL DIGEST TO DISK")?;

@@ -1,8 +1,9 @@
-//! What is shown of the history: ProxySQL's tables of `stats_history`.
+//! What is shown of the history: ProxySQL's tables of `stats_history`, and lines for charts.
 //!
 //! Reading order: [`recorded_figures`] (what a frame has of the process), [`tables`] (frames to
-//! rows).
+//! rows), [`lines`] (periods to JSON).
 
+pub(crate) mod lines;
 pub(crate) mod tables;
 
 use trunkline_stats::Report;

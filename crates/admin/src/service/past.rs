@@ -1,21 +1,54 @@
-//! Fills the tables of `stats_history` that a statement names, from the files of the history.
+//! What is read of the files of the history: the tables of `stats_history` that a statement names,
+//! and lines for charts.
 
 use std::{
     io,
     time::{Duration, Instant},
 };
 
+use axum::http::StatusCode;
 use tokio::time::timeout;
 use trunkline_store::{Access, SqlError, Store, tables::Schema};
 
 use super::{AdminService, Refused, load::unix_sec, target::Target};
-use crate::past::tables::{self, PastTable, Unread};
+use crate::past::{
+    lines::Asked,
+    tables::{self, PastTable, Unread},
+};
 
 /// Seconds between two samples when a variable says nothing else.
 const INTERVAL: u64 = 60;
+/// How long who asks for lines waits for a turn.
+const LINES_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// Why there are no lines.
+#[derive(Debug)]
+pub(crate) enum NoLines {
+    /// No history is kept.
+    None,
+    /// Others read it.
+    Busy,
+    /// The files can't be read.
+    Unread(String),
+}
+
+impl NoLines {
+    /// The status of HTTP, and the text.
+    pub(crate) fn told(self) -> (StatusCode, String) {
+        match self {
+            Self::None => {
+                (StatusCode::NOT_FOUND, "no history is kept (history_size_mb, state_file)".into())
+            }
+            Self::Busy => (StatusCode::SERVICE_UNAVAILABLE, "others read the history".into()),
+            Self::Unread(error) => {
+                (StatusCode::INTERNAL_SERVER_ERROR, format!("the history can't be read: {error}"))
+            }
+        }
+    }
+}
 
 impl AdminService {
-    /// Fills them within the time of the user's statement. Users of statistics have the files read
+    /// Fills tables within the time of the user's statement. Users of statistics have the files read
     /// one after the other.
     pub(super) async fn fill_past(&self, target: &Target, lower: &str) -> Result<(), Refused> {
         let named = tables::named(lower);
@@ -50,6 +83,18 @@ impl AdminService {
         };
         let fill = move |store: &mut Store| Ok(store.fill(Schema::StatsHistory, &filled)?);
         target.store.with(fill).await
+    }
+
+    /// Lines of the history as JSON, for who looks at charts: one after the other.
+    pub(crate) async fn past_lines(&self, asked: Asked) -> Result<serde_json::Value, NoLines> {
+        let folder = self.runtime.history_folder().ok_or(NoLines::None)?;
+        let _turn = self.turn(LINES_TIME_MAX).await.ok_or(NoLines::Busy)?;
+        let read = move || asked.read(&folder, unix_sec());
+        match tokio::task::spawn_blocking(read).await {
+            Ok(Ok(lines)) => Ok(lines),
+            Ok(Err(error)) => Err(NoLines::Unread(error.to_string())),
+            Err(_) => Err(NoLines::Unread("it was not finished".to_owned())),
+        }
     }
 
     async fn turn(&self, within: Duration) -> Option<tokio::sync::MutexGuard<'_, ()>> {
