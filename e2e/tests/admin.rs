@@ -3,7 +3,7 @@
 mod bad_input;
 mod commands;
 mod crowd;
-mod http;
+pub(crate) mod http;
 mod load;
 mod logs;
 mod scripts;

@@ -152,6 +152,21 @@ export type Digests = {
   found?: number;
 };
 
+/** Statements and errors a second, p50, p95 and p99 (µs). */
+export type Five = (number | null)[];
+/**
+ * Lines of the past. Points are: end (ms), rate, errors, p50, p95, p99, clients, waiting, refused;
+ * null where nothing is known. Lines of digests have a point for each of them.
+ */
+export type History = {
+  from: number;
+  to: number;
+  step: number;
+  known: number;
+  points: (number | null)[][];
+  digests: Record<string, Five[]>;
+};
+
 /** An answer that is none. */
 export class Failed extends Error {
   constructor(
@@ -216,6 +231,8 @@ export const api = {
     ask<Done>("/console/statement", { sql, expect_version: expectVersion }),
   digests: (order: string, search: string) =>
     ask<Digests>(`/console/digests?order=${order}&search=${encodeURIComponent(search)}`),
+  history: (last: number, points: number, digests: string[] = []) =>
+    ask<History>(`/console/history?last=${last}&points=${points}&digests=${digests.join(",")}`),
   audit: () => ask<{ lines: Record<string, unknown>[] }>("/console/audit"),
 };
 

@@ -179,16 +179,18 @@ function colour(name: string): string {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-/** `hh:mm:ss` of seconds since 1970. */
-function clock(unixSec: number): string {
-  return moment(unixSec).slice(11);
+/** Seconds since 1970, as far as it matters in a chart over so many seconds. */
+function clock(unixSec: number, over: number): string {
+  const text = moment(unixSec);
+  return over <= 3_600 ? text.slice(11) : over <= 86_400 ? text.slice(11, 16) : text.slice(5, 16);
 }
 
 export type Line = { name: string; colour: string; fill?: boolean };
 
-/** Lines over the last minutes. `data` has the times first, in s. */
+/** Lines over the last seconds. `data` has the times first, in s. */
 export function Chart(props: {
   label: string;
+  seconds: number;
   lines: Line[];
   data: (number | null)[][];
   show: (value: number | null) => string;
@@ -198,6 +200,8 @@ export function Chart(props: {
   const chart = useRef<uPlot | undefined>(undefined);
   const show = useRef(props.show);
   show.current = props.show;
+  const over = useRef(props.seconds);
+  over.current = props.seconds;
   useLayoutEffect(() => {
     const box = place.current;
     if (!box) return;
@@ -215,11 +219,11 @@ export function Chart(props: {
         cursor: { y: false, drag: { x: false, y: false } },
         scales: { y: { range: (_, __, most) => [0, most > 0 ? most * 1.1 : 1] } },
         axes: [
-          { ...axis, values: (_, times) => times.map((time) => clock(time)) },
+          { ...axis, values: (_, times) => times.map((time) => clock(time, over.current)) },
           { ...axis, size: 62, values: (_, values) => values.map((value) => show.current(value)) },
         ],
         series: [
-          { label: "time", value: (_: uPlot, time: number | null) => (time === null ? "–" : clock(time)) },
+          { label: "time", value: (_: uPlot, time: number | null) => (time === null ? "–" : clock(time, over.current)) },
           ...props.lines.map((line) => ({
             label: line.name,
             stroke: colour(line.colour),

@@ -161,6 +161,37 @@ async function statements(page) {
   await other.close();
 }
 
+/** Seconds that the history knows of the last hour, as the page is told. */
+async function known(page) {
+  const past = await page.evaluate("fetch('/console/history?last=3600').then((told) => told.json())");
+  return past.points.filter((point) => point[1] !== null && point[1] > 0).length && past.known;
+}
+
+async function past(page) {
+  await open(page, "now");
+  await page.waitForSelector(".spans a[aria-current]:has-text('Hour')");
+  await page.waitForSelector(".chart[aria-label*='last hour']");
+  await within("two frames of traffic", async () => (await known(page)) >= 20);
+  for (const [title, name, said] of [["Day", "day", "day"], ["Week", "week", "week"], ["10 minutes", "live", "ten minutes"]]) {
+    await page.click(`.spans a:has-text('${title}')`);
+    await page.waitForSelector(`.chart[aria-label*='last ${said}']`);
+    ensure(page.url().endsWith(`#/now/${name}`), page.url());
+  }
+  ensure((await page.locator(".over .quiet").count()) === 0, "there is no history");
+  // A deep link to a digest's day.
+  await open(page, "statements");
+  await page.waitForSelector("td .statement");
+  await page.waitForSelector(".spark[aria-label*='last hour'] polyline", { state: "attached" });
+  const link = await page.locator("td .statement").first().getAttribute("href");
+  await page.goto(`${given.url}/${link}/day`);
+  await page.waitForSelector(".spans a[aria-current]:has-text('Day')");
+  await page.waitForSelector(".chart[aria-label='executions and errors per second of the digest over the last day']");
+  const digest = link.split("/").at(-1);
+  const told = await page.evaluate(`fetch('/console/history?last=86400&digests=${digest}').then((told) => told.json())`);
+  ensure(told.digests[digest].some((five) => five[0] > 0), JSON.stringify(told));
+  await inspect(page, "the past of a digest");
+}
+
 async function sessions(page) {
   await open(page, "sessions");
   const row = page.locator("tr:has(.badge:text-is('transaction'))").filter({ hasText: "demo" }).filter({ hasText: "idle" });
@@ -337,7 +368,8 @@ async function keys(page) {
 }
 
 async function restart(page) {
-  await open(page, "now");
+  await open(page, "now/hour");
+  const before = await known(page);
   const lost = page.waitForSelector(".notice.bad, input[name=user]");
   ensure((await order("restart")) === "done", "no restart");
   await lost;
@@ -345,6 +377,7 @@ async function restart(page) {
   await page.waitForSelector("input[name=user]");
   await logIn(page, "admin", "admin");
   await page.waitForSelector(".dot.live");
+  ensure((await known(page)) >= before && before > 0, "the restart has emptied the history");
   await within("rates come again", async () => !(await page.textContent(".stat dd")).startsWith("–"));
 }
 
@@ -364,6 +397,7 @@ try {
     }
   });
   await step("statements", () => statements(page));
+  await step("the past", () => past(page));
   await step("sessions", () => sessions(page));
   await step("the way of a statement", () => route(page));
   await step("configuration", () => configuration(page));

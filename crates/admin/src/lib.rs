@@ -17,6 +17,7 @@ pub mod glb;
 pub mod http;
 pub mod import;
 mod kernel;
+mod past;
 pub mod port;
 mod proxysql;
 pub mod scheduler;
@@ -30,7 +31,7 @@ pub use http::{
     console::{Console, serve as serve_console},
     keep_ports, serve,
 };
-pub use proxysql::figures_of;
+pub use past::recorded_figures;
 pub use source::{
     Answer, ApplyFuture, Ending, FailedLogins, Health, HostgroupTraffic, KillFuture, NotKilled,
     OfCluster, PausedHostgroup, ReportFuture, Runtime, SessionsFuture, StatusSource, Switched,

@@ -63,6 +63,11 @@ impl Figure {
         traffic::TRAFFIC.iter().chain(stores::STORES)
     }
 
+    /// Whether frames of the history have it: it is in `stats_mysql_global`, and means something.
+    pub(crate) fn is_recorded(&self) -> bool {
+        !self.global.is_empty() && matches!(self.source, Source::Report(_))
+    }
+
     /// The number.
     pub(crate) fn value(&self, report: &Report) -> u64 {
         match self.source {
@@ -73,9 +78,8 @@ impl Figure {
 }
 
 /// ProxySQL's numbers, by their names in `stats_mysql_global`: those that mean something here.
-pub fn figures_of(report: &Report) -> Vec<(String, u64)> {
-    let figures = Figure::all().filter(|figure| !figure.global.is_empty());
-    let figures = figures.filter(|figure| matches!(figure.source, Source::Report(_)));
+pub(crate) fn figures_of(report: &Report) -> Vec<(String, u64)> {
+    let figures = Figure::all().filter(|figure| figure.is_recorded());
     figures.map(|figure| (figure.global.to_owned(), figure.value(report))).collect()
 }
 

@@ -1,6 +1,6 @@
 //! Where the numbers come from.
 
-use std::{pin::Pin, sync::Arc, time::Duration};
+use std::{path::PathBuf, pin::Pin, sync::Arc, time::Duration};
 
 use tokio::sync::mpsc;
 use trunkline_binlog::{NotTold, Told};
@@ -53,6 +53,11 @@ pub trait StatusSource: Send + Sync + 'static {
 
     /// The setting `http_allowed_hosts`.
     fn http_allowed_hosts(&self) -> String;
+
+    /// Where the history is kept, if it is.
+    fn history_folder(&self) -> Option<PathBuf> {
+        None
+    }
 }
 
 /// Whether the process works.

@@ -3,6 +3,7 @@
 use std::{
     fs::{self, DirBuilder, File, OpenOptions},
     io::{self, Write},
+    ops::ControlFlow,
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
@@ -171,7 +172,11 @@ impl Files {
         let last = self.segments.last().cloned();
         let mut end = 0;
         if let Some(segment) = last {
-            visit_segment(&segment.path, &mut |frame| end = frame.end())?;
+            let shown = visit_segment(&segment.path, &mut |frame| {
+                end = frame.end();
+                ControlFlow::Continue(())
+            })?;
+            debug_assert!(shown.is_continue(), "nothing has stopped it");
         }
         let mut frames = Vec::new();
         visit(folder, finer.resolution, end, u64::MAX, |frame| {
@@ -286,6 +291,23 @@ pub fn visit(
     to: u64,
     mut show: impl FnMut(Frame),
 ) -> io::Result<()> {
+    visit_while(folder, resolution, from, to, |frame| {
+        show(frame);
+        ControlFlow::Continue(())
+    })
+}
+
+/// Shows frames as [`visit`] does, until it is told to stop.
+///
+/// # Errors
+/// Those of the system.
+pub fn visit_while(
+    folder: &Path,
+    resolution: Resolution,
+    from: u64,
+    to: u64,
+    mut show: impl FnMut(Frame) -> ControlFlow<()>,
+) -> io::Result<()> {
     let segments = segments(folder, resolution)?;
     let ends = segments.iter().skip(1).map(|next| next.begin).chain([u64::MAX]);
     for (segment, next) in segments.iter().zip(ends) {
@@ -294,29 +316,42 @@ pub fn visit(
         if segment.begin >= to || end <= from {
             continue;
         }
-        visit_segment(&segment.path, &mut |frame| {
-            if frame.begin < to && frame.end() > from {
-                show(frame);
-            }
+        let shown = visit_segment(&segment.path, &mut |frame| match frame.begin < to
+            && frame.end() > from
+        {
+            true => show(frame),
+            false => ControlFlow::Continue(()),
         })?;
+        if shown.is_break() {
+            break;
+        }
     }
     Ok(())
 }
 
-fn visit_segment(path: &Path, show: &mut dyn FnMut(Frame)) -> io::Result<()> {
+fn visit_segment(
+    path: &Path,
+    show: &mut dyn FnMut(Frame) -> ControlFlow<()>,
+) -> io::Result<ControlFlow<()>> {
     let bytes = match fs::read(path) {
         Ok(bytes) => bytes,
         // It has left meanwhile.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Ok(ControlFlow::Continue(()));
+        }
         Err(error) => return Err(error),
     };
-    let Some(mut rest) = bytes.strip_prefix(MAGIC.as_slice()) else { return Ok(()) };
+    let Some(mut rest) = bytes.strip_prefix(MAGIC.as_slice()) else {
+        return Ok(ControlFlow::Continue(()));
+    };
     let mut seen = Seen::default();
     while let Some((frame, behind)) = codec::read(rest, &mut seen) {
-        show(frame);
+        if show(frame).is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
         rest = behind;
     }
-    Ok(())
+    Ok(ControlFlow::Continue(()))
 }
 
 /// Bytes of the files in a folder; 0 where there is none.

@@ -1,7 +1,8 @@
 //! Numbers of the past, kept in files of bounded size.
 //!
 //! Reading order: [`Frame`] (what happened in some seconds), [`Observer`] (makes frames of
-//! reports), [`History`] (keeps them, by resolution), [`visit`] (reads them).
+//! reports), [`History`] (keeps them, by resolution), [`visit`] (reads them), [`Period`] (sums and
+//! lines of a time).
 //!
 //! - **Invariant:** the files never take more than they may
 //!   (`the_oldest_leave_when_there_is_no_room`).
@@ -13,9 +14,11 @@ mod codec;
 mod files;
 mod frame;
 mod observer;
+mod period;
 mod sketch;
 
-pub use files::{History, Resolution, bytes_of, visit};
+pub use files::{History, Resolution, bytes_of, visit, visit_while};
 pub use frame::{DIGESTS_MAX, DigestLine, Frame, Mark, SERVERS_MAX, ServerLine, Sums};
 pub use observer::Observer;
+pub use period::{POINTS_MAX, Period, Point};
 pub use sketch::Sketch;

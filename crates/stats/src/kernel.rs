@@ -16,4 +16,8 @@ pub struct KernelFigures {
     pub anonymous: u64,
     /// Descriptors that are open.
     pub descriptors: u64,
+    /// CPU time in its own code, in ticks of the kernel's clock (hundredths of a second).
+    pub user_ticks: u64,
+    /// CPU time in the kernel, in such ticks.
+    pub system_ticks: u64,
 }

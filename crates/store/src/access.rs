@@ -109,11 +109,11 @@ fn is_edited(table: &str, schema: Option<&str>) -> bool {
             "trunkline_variables" | "config_history" | "mysql_collations" | "global_settings"
         )
         || table.starts_with("sqlite_") && table != "sqlite_sequence";
-    !is_made && !is_in(Schema::Stats) && schema != Some(DESCRIBED)
+    !is_made && !is_in(Schema::Stats) && !is_in(Schema::StatsHistory) && schema != Some(DESCRIBED)
 }
 
 fn may_read_stats(context: &AuthContext<'_>) -> bool {
-    let readable = [Schema::Stats, Schema::StatsHistory, Schema::Monitor];
+    let readable = [Schema::Stats, Schema::StatsHistory, Schema::StatsSaved, Schema::Monitor];
     match context.action {
         AuthAction::Select | AuthAction::Recursive => true,
         AuthAction::Read { .. } => {

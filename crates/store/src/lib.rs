@@ -27,6 +27,7 @@ pub mod foreign;
 
 mod error;
 mod functions;
+mod saved;
 
 pub use access::Access;
 pub use error::{SqlError, StoreError};

@@ -19,7 +19,7 @@ use crate::{
 
 /// The file of the layer DISK.
 pub const DISK_FILE: &str = "trunkline.db";
-/// The file of numbers of the past.
+/// The file of numbers of the past that are saved.
 pub const STATS_FILE: &str = "trunkline_stats.db";
 /// The row of `disk.global_settings` that says that a configuration has begun.
 const BEGUN: &str = "trunkline-begun";
@@ -72,7 +72,8 @@ impl Store {
         attach(&conn, Schema::Disk, disk.as_deref())?;
         attach(&conn, Schema::Stats, None)?;
         attach(&conn, Schema::Monitor, None)?;
-        attach(&conn, Schema::StatsHistory, history.as_deref())?;
+        attach(&conn, Schema::StatsHistory, None)?;
+        attach(&conn, Schema::StatsSaved, history.as_deref())?;
         attach_described(&conn)?;
         make_tables(&conn)?;
         let is_new = !is_begun(&conn)?;
@@ -83,18 +84,18 @@ impl Store {
     }
 
     /// A database of its own for statements that shall hold up nobody who works with this one:
-    /// users of statistics have one. Its tables are empty until they are filled; the numbers of the
-    /// past are those of the same file, as they are when a statement begins.
+    /// users of statistics have one. Its tables are empty until they are filled; saved digests
+    /// are those of the same file, as they are when a statement begins.
     ///
     /// # Errors
     /// Those of the database.
     pub fn open_beside(place: &Place) -> Result<Self, StoreError> {
         let mut conn = connect()?;
-        for schema in [Schema::Disk, Schema::Stats, Schema::Monitor] {
+        for schema in [Schema::Disk, Schema::Stats, Schema::Monitor, Schema::StatsHistory] {
             attach(&conn, schema, None)?;
         }
         match place {
-            Place::Memory => attach(&conn, Schema::StatsHistory, None)?,
+            Place::Memory => attach(&conn, Schema::StatsSaved, None)?,
             Place::Folder(folder) => attach_again(&conn, &folder.join(STATS_FILE))?,
         }
         attach_described(&conn)?;
@@ -265,10 +266,11 @@ fn attach(conn: &Connection, schema: Schema, file: Option<&Path>) -> Result<(), 
     }
 }
 
-/// Attaches the numbers of the past, which were checked when they were attached first.
+/// Attaches what is saved of the numbers of the past, which was checked when it was attached
+/// first.
 fn attach_again(conn: &Connection, path: &Path) -> Result<(), StoreError> {
     let text = path.to_str().ok_or_else(|| at(path, io::ErrorKind::InvalidFilename.into()))?;
-    let sql = format!("ATTACH DATABASE ?1 AS {}", Schema::StatsHistory.name());
+    let sql = format!("ATTACH DATABASE ?1 AS {}", Schema::StatsSaved.name());
     conn.execute(&sql, [text]).map_err(SqlError::from)?;
     Ok(())
 }
@@ -393,9 +395,9 @@ fn attach_described(conn: &Connection) -> Result<(), SqlError> {
 
 /// Makes the tables that are missing, all or none of a schema.
 fn make_tables(conn: &Connection) -> Result<(), SqlError> {
-    for schema in Schema::ALL {
+    for schema in Schema::ALL.into_iter().chain([Schema::StatsSaved]) {
         let mut sql = String::from("BEGIN;\n");
-        for table in tables::all().filter(|table| table.schemas.contains(&schema)) {
+        for table in tables::all().filter(|table| table.is_in(schema)) {
             sql.push_str(&table.create_in(schema));
             sql.push_str(";\n");
         }

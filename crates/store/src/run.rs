@@ -10,7 +10,7 @@ use std::{
 
 use rusqlite::{Statement, hooks::Action, limits::Limit, types::Value};
 
-use crate::{Access, SqlError, Store, tables::Schema};
+use crate::{Access, SqlError, Store, saved, tables::Schema};
 
 /// What one statement of a user may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -250,7 +250,7 @@ impl Store {
     /// Those of the database.
     pub fn memory_bytes(&self) -> Result<u64, SqlError> {
         let mut bytes = 0_i64;
-        for schema in [Schema::Main, Schema::Stats, Schema::Monitor] {
+        for schema in [Schema::Main, Schema::Stats, Schema::StatsHistory, Schema::Monitor] {
             let name = schema.name();
             let read = |pragma: &str| {
                 let sql = format!("PRAGMA {name}.{pragma}");
@@ -282,7 +282,7 @@ impl Store {
 
     /// The one statement of a text.
     fn prepare_one(&self, sql: &str) -> Result<Statement<'_>, SqlError> {
-        Ok(self.conn.prepare(sql)?)
+        Ok(self.conn.prepare(&saved::found(sql))?)
     }
 }
 

@@ -42,7 +42,11 @@ fn every_table_has_proxysqls_columns_in_order() {
         }
     }
     assert!(expected.len() > 100, "{} tables", expected.len());
-    for ((schema, table), columns) in expected {
+    for ((mut schema, table), columns) in expected {
+        if table == trunkline_store::tables::SAVED {
+            // It is kept apart from the others.
+            "stats_saved".clone_into(&mut schema);
+        }
         let mut of =
             |table: &str| rows(&mut store, &format!("PRAGMA {schema}.table_info({table})"));
         let shown: Vec<String> = of(&table).iter().map(|row| text(&row[1])).collect();

@@ -5,7 +5,7 @@ use std::{fs, os::unix::fs::PermissionsExt, path::PathBuf, time::Duration};
 
 use trunkline_store::{
     Access, Answer, Layer, Limits, Module, Place, RevisionRow, SqlError, Store, StoreError, Value,
-    tables::Schema,
+    tables::{self, Schema},
 };
 
 fn open(place: &Place) -> Result<Store, StoreError> {
@@ -307,7 +307,7 @@ fn a_store_beside_another_reads_its_past_and_holds_nobody_up() {
     let mut store = open(&folder.place()).expect("opened");
     let mut beside = Store::open_beside(store.place()).expect("opened beside");
     let row: Vec<Value> = (0..15).map(Value::Integer).collect();
-    store.append(Schema::StatsHistory, "history_mysql_query_digest", &[row]).expect("noted");
+    store.append(Schema::StatsSaved, tables::SAVED, &[row]).expect("noted");
     let past = "SELECT count(*) FROM stats_history.history_mysql_query_digest";
     let answer = beside.run(past, &[], Access::Stats).expect("read");
     let Answer::Rows(rows) = answer else { panic!("no rows") };

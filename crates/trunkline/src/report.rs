@@ -3,7 +3,6 @@
 
 mod compare;
 mod page;
-mod period;
 mod plot;
 mod time;
 
@@ -16,10 +15,10 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 use trunkline_config::{StateFile, history_path};
+use trunkline_history::Period;
 use trunkline_store::open::DISK_FILE;
 
 use crate::{cli::ReportArgs, config_file::counted, show, status};
-use period::Period;
 
 /// Writes the report.
 pub fn run(args: &ReportArgs) -> Result<ExitCode> {

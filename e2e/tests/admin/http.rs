@@ -19,7 +19,7 @@ use crate::tls::certs::client;
 const SOON: Duration = Duration::from_secs(20);
 
 /// The status and the body of an answer; without a token when that is empty.
-pub(super) fn request(
+pub(crate) fn request(
     proxy: &Trunkline,
     head: &str,
     token: &str,

@@ -1,19 +1,22 @@
 // What goes on at this moment.
 
-import { useMemo } from "preact/hooks";
 import type { Member, Now, Server, Topology } from "../api";
 import { serverKey, useLive } from "../live";
 import type { PageProps } from "../main";
+import { Spans, spanCalled, useColumns, usePast } from "../past";
 import { Picture } from "../picture";
 import { bytes, count, micros, rate, share } from "../text";
 import { Badge, Chart, type Column, Panel, Spark, Stat, stateKind, Table } from "../ui";
 
 const sum = (of: Record<string, number>) => Object.values(of).reduce((a, b) => a + b, 0);
 
-export function NowPage({ theme }: PageProps) {
+export function NowPage({ theme, path }: PageProps) {
   const live = useLive();
   const { now, topology, history } = live;
-  const data = useMemo(() => columns(history), [history.at(-1)?.[0]]);
+  const span = spanCalled(path[0]);
+  const { past, failed } = usePast(span);
+  const data = useColumns(past, history);
+  const of = `over the last ${span.long}`;
   if (!now) return <p class="empty">Waiting for the proxy …</p>;
   const held = sum(now.held);
   const waiting = sum(now.waiting);
@@ -37,10 +40,15 @@ export function NowPage({ theme }: PageProps) {
       <Panel title="Where it goes">
         <Picture now={now} topology={topology} />
       </Panel>
+      <div class="over">
+        <Spans base="#/now" current={span} />
+        {failed && <p class="quiet">Only what was seen since the page was opened: {failed}.</p>}
+      </div>
       <div class="charts">
         <Panel title="Statements per second">
           <Chart
-            label="statements and errors per second over the last minutes"
+            label={`statements and errors per second ${of}`}
+            seconds={span.seconds}
             theme={theme}
             lines={[
               { name: "statements", colour: "--c1", fill: true },
@@ -52,7 +60,8 @@ export function NowPage({ theme }: PageProps) {
         </Panel>
         <Panel title="Latency">
           <Chart
-            label="quantiles of latency over the last minutes"
+            label={`quantiles of latency ${of}`}
+            seconds={span.seconds}
             theme={theme}
             lines={[
               { name: "p50", colour: "--c2" },
@@ -65,12 +74,12 @@ export function NowPage({ theme }: PageProps) {
         </Panel>
         <Panel title="Clients">
           <Chart
-            label="clients, waiting statements and pinned sessions over the last minutes"
+            label={`clients and waiting statements ${of}`}
+            seconds={span.seconds}
             theme={theme}
             lines={[
               { name: "clients", colour: "--c1", fill: true },
               { name: "waiting", colour: "--c4" },
-              { name: "pinned", colour: "--c3" },
             ]}
             data={data.clients}
             show={count}
@@ -110,16 +119,6 @@ export function NowPage({ theme }: PageProps) {
       </div>
     </>
   );
-}
-
-function columns(history: (number | null)[][]) {
-  const column = (at: number) => history.map((point) => point[at] ?? null);
-  const time = history.map((point) => (point[0] ?? 0) / 1_000);
-  return {
-    rates: [time, column(1), column(2)],
-    latency: [time, column(3), column(4), column(5)],
-    clients: [time, column(6), column(7), column(8)],
-  };
 }
 
 /** Statements by latency. */

@@ -4,8 +4,9 @@ import { useEffect, useState } from "preact/hooks";
 import { api, type Digest, type Digests } from "../api";
 import { digestKey, noteDigests, useLive } from "../live";
 import type { PageProps } from "../main";
+import { type Span, Spans, spanCalled, useDigestColumns, usePast, useSparks } from "../past";
 import { count, micros, moment, rate, seconds, share } from "../text";
-import { type Column, Failure, Panel, Search, Spark, Stat, Table } from "../ui";
+import { Chart, type Column, Failure, Panel, Search, Spark, Stat, Table } from "../ui";
 import { Route } from "./rules";
 
 /** Columns by which the proxy can order. */
@@ -54,6 +55,7 @@ function AllDigests({ lookAt }: PageProps) {
     };
   }, [search, order]);
   const told = search ? found : live.statements?.order === order ? live.statements : undefined;
+  const sparks = useSparks((told?.rows ?? []).map((row) => row.digest));
   const last = (row: Digest) => live.digests.get(digestKey(row))?.rates ?? [];
   const columns: Column<Digest>[] = [
     {
@@ -85,6 +87,12 @@ function AllDigests({ lookAt }: PageProps) {
         </span>
       ),
       isNumber: true,
+    },
+    {
+      name: "Last hour",
+      show: (row) => (
+        <Spark values={sparks.get(row.digest) ?? []} label="executions per second in the last hour" />
+      ),
     },
     { name: "p50", show: (row) => micros(row.p50), isNumber: true },
     { name: "p95", show: (row) => micros(row.p95), isNumber: true },
@@ -127,8 +135,9 @@ function AllDigests({ lookAt }: PageProps) {
   );
 }
 
-function OneDigest({ digest, session }: PageProps & { digest: string }) {
+function OneDigest({ digest, session, theme, path }: PageProps & { digest: string }) {
   const live = useLive();
+  const span = spanCalled(path[1] === "live" ? undefined : path[1]);
   const [told, setTold] = useState<Digests>();
   const [failed, setFailed] = useState("");
   useEffect(() => {
@@ -180,6 +189,7 @@ function OneDigest({ digest, session }: PageProps & { digest: string }) {
               <Stat name="Rows sent" value={count(sum(rows, "sent") / Math.max(sum(rows, "count"), 1))} note="each time" />
             </dl>
           </Panel>
+          <DigestPast digest={digest} span={span} theme={theme} />
           <Panel title="Where it goes">
             <Table
               label="By hostgroup, user and schema"
@@ -220,6 +230,52 @@ function OneDigest({ digest, session }: PageProps & { digest: string }) {
             </Panel>
           )}
         </>
+      )}
+    </>
+  );
+}
+
+/** How it was before, over restarts of the proxy. */
+function DigestPast({ digest, span, theme }: { digest: string; span: Span; theme: string }) {
+  const { past, failed } = usePast(span, digest);
+  const data = useDigestColumns(past, digest);
+  const of = `of the digest over the last ${span.long}`;
+  return (
+    <>
+      <div class="over">
+        <Spans base={`#/statements/${digest}`} current={span} without="live" />
+        {failed && <p class="quiet">Its past is not known: {failed}.</p>}
+      </div>
+      {!failed && (
+        <div class="charts">
+          <Panel title="Executions per second">
+            <Chart
+              label={`executions and errors per second ${of}`}
+              seconds={span.seconds}
+              theme={theme}
+              lines={[
+                { name: "executions", colour: "--c1", fill: true },
+                { name: "errors", colour: "--c4" },
+              ]}
+              data={data.rates}
+              show={count}
+            />
+          </Panel>
+          <Panel title="Its latency">
+            <Chart
+              label={`quantiles of latency ${of}`}
+              seconds={span.seconds}
+              theme={theme}
+              lines={[
+                { name: "p50", colour: "--c2" },
+                { name: "p95", colour: "--c3" },
+                { name: "p99", colour: "--c4" },
+              ]}
+              data={data.latency}
+              show={micros}
+            />
+          </Panel>
+        </div>
       )}
     </>
   );

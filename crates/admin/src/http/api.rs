@@ -19,7 +19,10 @@ use trunkline_store::{
 };
 
 use super::{Answering, Source, guard::Caller, query::decoded};
-use crate::service::{AdminService, Refused, Reply, Room, Session};
+use crate::{
+    past::lines::Asked,
+    service::{AdminService, Refused, Reply, Room, Session},
+};
 
 /// Rows of a table when the request does not say.
 const ROWS_DEFAULT: u64 = 1_000;
@@ -29,6 +32,7 @@ const ROWS_MAX: u64 = 1_000_000;
 pub(super) fn routes() -> Router<Answering> {
     Router::new()
         .route("/api/v1/openapi.json", get(described))
+        .route("/api/v1/history", get(history))
         .route("/api/v1/tables", get(all_tables))
         .route("/api/v1/tables/{schema}/{table}", get(one_table))
         .route("/api/v1/statement", post(statement))
@@ -179,6 +183,24 @@ async fn all_tables(
         })
         .collect();
     Ok(answer(StatusCode::OK, &Json::Array(list)))
+}
+
+/// `GET /api/v1/history?last=3600&points=240&digests=0x…`: lines of the past, see
+/// [`Asked::parse`].
+async fn history(
+    State(answering): Source,
+    ConnectInfo(caller): ConnectInfo<Caller>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Result<Response, Failure> {
+    let (service, _) = admit(&answering, &caller, &headers)?;
+    let bad = |message: String| Failure::new(StatusCode::BAD_REQUEST, message);
+    let asked = Asked::parse(query.as_deref()).map_err(bad)?;
+    let lines = service.past_lines(asked).await.map_err(|reason| {
+        let (status, message) = reason.told();
+        Failure::new(status, message)
+    })?;
+    Ok(answer(StatusCode::OK, &lines))
 }
 
 /// Schemas with their tables, as far as they can be read.

@@ -63,6 +63,7 @@ GET /sessions                   sessions as JSON, pinned ones first; ?limit=50&p
 GET /api/v1/topology            clusters with their servers, as JSON
 GET /api/v1/events              what has happened to clusters, as JSON
 GET /api/v1/openapi.json        the description of what follows, which wants a bearer token
+GET /api/v1/history             lines of the past as JSON; ?last=3600&points=240&digests=0x…,0x…
 GET /api/v1/tables              every table; /api/v1/tables/SCHEMA/TABLE?column=value has its rows
 GET /api/v1/changes             what transactions of a cluster with binlog_stream change, as a
                                 stream of events; ?cluster=NAME&from=GTID&table=SCHEMA.TABLE

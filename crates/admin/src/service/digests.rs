@@ -7,7 +7,10 @@ use std::{
 };
 
 use trunkline_stats::{DigestRow, DigestSums, hostgroup_shown};
-use trunkline_store::{Value, tables::Schema};
+use trunkline_store::{
+    Value,
+    tables::{SAVED, Schema},
+};
 
 use super::{
     AdminService, DigestKey, Refused, Reply,
@@ -18,7 +21,6 @@ use super::{
 
 const TABLE: &str = "stats_mysql_query_digest";
 const RESET: &str = "stats_mysql_query_digest_reset";
-const HISTORY: &str = "history_mysql_query_digest";
 
 impl AdminService {
     /// Fills the table; with `is_reset` its twin too, and what is counted begins anew.
@@ -72,7 +74,7 @@ impl AdminService {
                         Some(row)
                     })
                     .collect();
-                store.append(Schema::StatsHistory, HISTORY, &rows)?;
+                store.append(Schema::StatsSaved, SAVED, &rows)?;
                 Ok(u64::try_from(rows.len()).unwrap_or(u64::MAX))
             })
             .await?;

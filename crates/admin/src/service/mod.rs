@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`AdminService::answer`] (what becomes of a statement), [`load`] (between
 //! layers), [`document`] (rows to a configuration), [`show`], [`numbers`] (tables of statistics),
-//! [`digests`], [`present`] (what there is at the moment, errors, latency),
+//! [`digests`], [`present`] (what there is at the moment, errors, latency), [`past`],
 //! [`start`](mod@start) (what runs first).
 
 mod audit;
@@ -12,6 +12,7 @@ mod digests;
 pub(crate) mod document;
 mod load;
 mod numbers;
+mod past;
 mod paused;
 mod present;
 mod programs;
@@ -109,6 +110,8 @@ pub struct AdminService {
     ports: watch::Sender<Vec<Port>>,
     /// Scripts that may run at once for who asks over HTTP.
     script_places: Semaphore,
+    /// Held while the history is read for a user of statistics.
+    reading_past: tokio::sync::Mutex<()>,
     /// The last lines of the audit log.
     audited: audit::Audited,
 }
@@ -141,6 +144,7 @@ impl AdminService {
             jobs: watch::channel(jobs).0,
             ports: watch::channel(ports).0,
             script_places: Semaphore::new(programs::SCRIPTS_MAX),
+            reading_past: tokio::sync::Mutex::default(),
             audited: audit::Audited::default(),
         }
     }
@@ -339,6 +343,7 @@ impl AdminService {
         }
         let target = self.target(session).await?;
         self.fill_tables(&target.store, &lower).await?;
+        self.fill_past(&target, &lower).await?;
         target.run(text, params.to_vec()).await
     }
 

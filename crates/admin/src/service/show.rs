@@ -97,7 +97,8 @@ impl AdminService {
                 self.show_tables(session, target, schema, &filter).await
             }
             Show::Databases => {
-                let from = "pragma_database_list WHERE name <> 'information_schema'";
+                let from = "pragma_database_list \
+                            WHERE name NOT IN ('information_schema', 'stats_saved')";
                 self.query(format!("SELECT seq, name, '' AS file FROM {from}")).await
             }
             Show::CreateTable(name) => create_table(&name),
@@ -320,8 +321,19 @@ fn names_in(session: &Session, schema: Option<String>) -> Result<String, Refused
             schema_called(&session.schema).unwrap_or(Schema::Main)
         }
     };
+    // What is saved of the past is kept apart.
+    let saved = match schema {
+        Schema::StatsHistory => format!(
+            " UNION ALL SELECT type, name FROM {}.sqlite_master WHERE name = '{}'",
+            Schema::StatsSaved.name(),
+            tables::SAVED
+        ),
+        Schema::Main | Schema::Disk | Schema::Stats | Schema::Monitor | Schema::StatsSaved => {
+            String::new()
+        }
+    };
     Ok(format!(
-        "{}.sqlite_master WHERE type IN ('table', 'view') \
+        "(SELECT type, name FROM {}.sqlite_master{saved}) WHERE type IN ('table', 'view') \
          AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' AND name NOT LIKE 'loaded\\_%' ESCAPE '\\'",
         schema.name()
     ))

@@ -1,8 +1,8 @@
 //! Where a statement runs: administrators' in the store, those of a user of statistics in one of
 //! that user's own, so that they hold up nobody else.
 //!
-//! What users of statistics read is made when a statement names it, or was written to the file of
-//! the past; so their stores are filled for each statement, and what they read is as it was then.
+//! What users of statistics read is made when a statement names it, or was saved in the file of
+//! digests; so their stores are filled for each statement, and what they read is as it was then.
 
 use std::{
     collections::HashMap,
@@ -180,8 +180,18 @@ impl Target {
         described.map_err(|error| self.refused(error))
     }
 
+    /// How long its statement may take.
+    pub(super) fn time_max(&self) -> Duration {
+        self.limits.time
+    }
+
+    /// Whose statement it is.
+    pub(super) fn access(&self) -> Access {
+        self.access
+    }
+
     /// The error as the user sees it: with the setting, when it is one of a limit.
-    fn refused(&self, error: SqlError) -> Refused {
+    pub(super) fn refused(&self, error: SqlError) -> Refused {
         let setting = match &error {
             SqlError::NoMemory => {
                 self.figures.admin.stats_limited.add(u64::from(self.access == Access::Stats));

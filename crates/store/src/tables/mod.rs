@@ -29,12 +29,19 @@ pub enum Schema {
     Stats,
     /// What the monitor has seen.
     Monitor,
-    /// Numbers of the past.
+    /// Numbers of the past, made when they are read.
     StatsHistory,
+    /// What is shown as a part of [`Self::StatsHistory`] and kept in a file ([`SAVED`]). Nobody
+    /// uses its name: statements that name the table are understood.
+    StatsSaved,
 }
 
+/// The table of [`Schema::StatsHistory`] whose rows are saved. All others are made from the
+/// history.
+pub const SAVED: &str = "history_mysql_query_digest";
+
 impl Schema {
-    /// All of them, in ProxySQL's order.
+    /// All that are shown, in ProxySQL's order.
     pub const ALL: [Self; 5] =
         [Self::Main, Self::Disk, Self::Stats, Self::Monitor, Self::StatsHistory];
 
@@ -46,6 +53,7 @@ impl Schema {
             Self::Stats => "stats",
             Self::Monitor => "monitor",
             Self::StatsHistory => "stats_history",
+            Self::StatsSaved => "stats_saved",
         }
     }
 }
@@ -261,6 +269,16 @@ impl Table {
             ),
             None => create,
         }
+    }
+
+    /// Whether it is made in a schema of the database.
+    pub(crate) fn is_in(&self, schema: Schema) -> bool {
+        let shown = match schema {
+            Schema::StatsSaved => return self.name == SAVED,
+            Schema::StatsHistory if self.name == SAVED => return false,
+            shown => shown,
+        };
+        self.schemas.contains(&shown)
     }
 
     /// The names of its columns as SQL takes them, separated by commas.

@@ -2,10 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use trunkline_history::{DigestLine, ServerLine, Sums};
+use trunkline_history::{DigestLine, Period, ServerLine, Sums};
 use trunkline_stats::report::{STATES, state_name};
-
-use super::period::Period;
 
 /// Statements that a digest must have in both periods to be compared.
 const COUNT_MIN: u64 = 20;

@@ -2,11 +2,10 @@
 
 use std::{collections::BTreeMap, fmt::Write};
 
-use trunkline_history::{Sketch, Sums};
+use trunkline_history::{Period, Point, Sketch, Sums};
 
 use super::{
     compare::{Change, Digest, duration, new, slower},
-    period::{Period, Point},
     plot::{Axis, Line, as_float, escaped, number, plot},
     time::{length, shown},
 };

@@ -1,6 +1,6 @@
 //! What the admin port asks of the supervisor.
 
-use std::{sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use tokio::sync::{mpsc, oneshot, watch};
 use trunkline_admin::{
@@ -128,6 +128,10 @@ impl StatusSource for Control {
 
     fn http_allowed_hosts(&self) -> String {
         self.reporter.http_allowed_hosts()
+    }
+
+    fn history_folder(&self) -> Option<PathBuf> {
+        self.reporter.history_folder()
     }
 }
 

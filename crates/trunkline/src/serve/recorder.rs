@@ -6,7 +6,7 @@ use std::{
     io,
     path::PathBuf,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
         mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
     },
@@ -15,7 +15,7 @@ use std::{
 };
 
 use tokio::time::{MissedTickBehavior, interval};
-use trunkline_admin::{StatusSource, figures_of};
+use trunkline_admin::{StatusSource, recorded_figures};
 use trunkline_history::{Frame, History, Observer};
 use trunkline_stats::{DigestOrder, DigestQuery, HistoryFigures};
 
@@ -29,15 +29,21 @@ const DIGESTS: DigestQuery = DigestQuery { order: DigestOrder::SumTime, rows_max
 /// Frames that may wait for the disk.
 const FRAMES_MAX: usize = 2;
 
-/// What has become of frames.
+/// What has become of frames, and where they are.
 #[derive(Debug, Default)]
 pub struct RecorderCounts {
     bytes: AtomicU64,
     written: AtomicU64,
     lost: AtomicU64,
+    folder: OnceLock<PathBuf>,
 }
 
 impl RecorderCounts {
+    /// Where they are written, if they are.
+    pub fn folder(&self) -> Option<PathBuf> {
+        self.folder.get().cloned()
+    }
+
     /// The numbers now.
     pub fn figures(&self) -> HistoryFigures {
         HistoryFigures {
@@ -51,6 +57,7 @@ impl RecorderCounts {
 /// Records until the process ends. Nothing is recorded without a thread.
 pub fn start(folder: PathBuf, size_mb: u64, reporter: Arc<Reporter>) {
     let counts = reporter.recorded();
+    let kept_in = folder.clone();
     let (frames, taken) = sync_channel(FRAMES_MAX);
     let writer = Writer {
         folder,
@@ -64,6 +71,8 @@ pub fn start(folder: PathBuf, size_mb: u64, reporter: Arc<Reporter>) {
         tracing::warn!("no history is kept: {error}");
         return;
     }
+    debug_assert!(counts.folder.get().is_none(), "one history is kept");
+    drop(counts.folder.set(kept_in));
     tokio::spawn(keep_recording(reporter, frames, counts));
 }
 
@@ -79,7 +88,7 @@ async fn keep_recording(
         tick.tick().await;
         let report = reporter.report(DIGESTS).await;
         let topology = reporter.topology();
-        let Some(frame) = observer.frame(&report, &topology, figures_of(&report)) else {
+        let Some(frame) = observer.frame(&report, &topology, recorded_figures(&report)) else {
             continue;
         };
         match frames.try_send(frame) {

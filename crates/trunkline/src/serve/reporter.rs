@@ -1,6 +1,7 @@
 //! What the process says of itself over HTTP.
 
 use std::{
+    path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -72,6 +73,11 @@ impl Reporter {
     /// What has become of the history's frames.
     pub fn recorded(&self) -> Arc<RecorderCounts> {
         Arc::clone(&self.recorded)
+    }
+
+    /// Where the history is kept, if it is.
+    pub fn history_folder(&self) -> Option<PathBuf> {
+        self.recorded.folder()
     }
 
     /// Empties the result cache, the shared one too; how many results it had.

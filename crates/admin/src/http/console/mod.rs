@@ -116,6 +116,7 @@ fn router(console: Arc<Console>) -> Router {
         .route("/console/stream", get(stream::stream))
         .route("/console/audit", get(statement::audit))
         .route("/console/digests", get(statement::digests))
+        .route("/console/history", get(statement::history))
         .route("/console/statement", post(statement::statement))
         .fallback(page)
         .layer(gate)

@@ -1,5 +1,5 @@
-//! What a page asks for beside its stream: statements of the admin port, and searches among
-//! digests.
+//! What a page asks for beside its stream: statements of the admin port, lines of the past, and
+//! searches among digests.
 
 use std::sync::Arc;
 
@@ -26,6 +26,7 @@ use crate::{
         guard::Caller,
         query::decoded,
     },
+    past::lines::Asked,
     service::{Reply, Room, Session},
 };
 
@@ -94,6 +95,23 @@ pub(super) async fn audit(
     let lines = console.service.audited().join(",");
     let kind = [(header::CONTENT_TYPE, "application/json")];
     Ok((kind, format!("{{\"lines\":[{lines}]}}")).into_response())
+}
+
+/// `GET /console/history?last=3600&points=240&digests=0x…`: lines of the past, as at
+/// `/api/v1/history`.
+pub(super) async fn history(
+    State(console): State<Arc<Console>>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Result<Response, Denied> {
+    console.visitor(&headers)?;
+    let bad = |message: String| Denied::new(StatusCode::BAD_REQUEST, message);
+    let asked = Asked::parse(query.as_deref()).map_err(bad)?;
+    let lines = console.service.past_lines(asked).await.map_err(|reason| {
+        let (status, message) = reason.told();
+        Denied::new(status, message)
+    })?;
+    Ok(json_body(&lines).into_response())
 }
 
 /// `GET /console/digests?order=sum_time&search=text`: the first rows by a column among those whose

@@ -176,6 +176,18 @@ async fn who_logs_in_may_do_what_their_account_may() {
 }
 
 #[tokio::test]
+async fn lines_of_the_past_are_for_who_has_logged_in() {
+    let fixture = Fixture::new().await;
+    let ask = async |path: &str, cookie: &str| {
+        fixture.ask("GET", path, &[("Cookie", cookie)], "").await.0
+    };
+    assert_eq!(ask("/console/history?last=600", "").await, 401);
+    let stats = fixture.log_in("stats", "stats").await;
+    assert_eq!(ask("/console/history?last=1", &stats.cookie).await, 400);
+    assert_eq!(ask("/console/history?last=600", &stats.cookie).await, 404, "no history is kept");
+}
+
+#[tokio::test]
 async fn who_decided_on_another_configuration_is_told_and_nothing_is_done() {
     let fixture = Fixture::new().await;
     let page = fixture.log_in("admin", "admin").await;
