@@ -562,7 +562,7 @@ impl Exchange {
     /// `COM_RESET_CONNECTION`: on the lease, if there is one; else the record alone changes.
     fn reset_session(&mut self, client: &mut Client, frames: &[u8]) {
         self.core.follow_globals(client);
-        self.core.keep_one_lease(client);
+        self.core.keep_one_lease(client, None);
         let Some(session) = client.session.as_ref() else {
             return;
         };
