@@ -329,6 +329,19 @@ pub(crate) struct SessionSettings {
     pub(crate) causal: SessionCausal,
 }
 
+/// How certain it is that what was told of a transaction last still holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Standing {
+    /// The last reply was no error, and told of an open transaction.
+    Open,
+    /// It was an error, or did not.
+    #[default]
+    Unsure,
+    /// A statement has failed that may have committed it before: DDL does, even if it fails. Nothing
+    /// has said since that it is open.
+    MayBeCommitted,
+}
+
 /// A server connection that is this session's alone.
 #[derive(Debug, Clone)]
 pub(crate) struct Lease {
@@ -344,8 +357,7 @@ pub(crate) struct Lease {
     /// The `BEGIN` of the session's transaction has been sent there, and its statement has not been
     /// answered yet.
     pub(crate) is_begun: bool,
-    /// The last reply was no error, and told of an open transaction.
-    pub(crate) is_sure: bool,
+    pub(crate) standing: Standing,
     /// An error has ended its transaction, or may have, and no reply has said since whether one is
     /// open.
     pub(crate) is_in_doubt: bool,

@@ -27,7 +27,7 @@ fn lease(index: u32, reasons: &[PinReason]) -> Lease {
         pins,
         is_in_trans: false,
         only_reads: false,
-        is_sure: false,
+        standing: Default::default(),
         begun_apart: false,
         is_begun: false,
         is_left: false,

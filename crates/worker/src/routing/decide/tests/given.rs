@@ -173,7 +173,7 @@ impl Given {
             is_in_trans: pins.has(PinReason::Transaction),
             pins,
             only_reads: false,
-            is_sure: false,
+            standing: Default::default(),
             begun_apart: false,
             is_begun: false,
             is_left: false,
