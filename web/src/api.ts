@@ -2,7 +2,7 @@
 
 export type Session = {
   user: string;
-  role: "look" | "configure";
+  role: "look" | "operate" | "configure";
   csrf: string;
   version: string;
   bundle: string;

@@ -335,6 +335,33 @@ async function looks() {
   await page.context().close();
 }
 
+/** Who operates may end sessions, switch over and ask for routes, and see no configuration. */
+async function operates() {
+  const page = await visit(DESKTOP);
+  await page.goto(given.url);
+  await logIn(page, "operator", "operator");
+  await page.waitForSelector(".who:has-text('may operate')");
+  await open(page, "sessions");
+  await page.waitForSelector("tr button:has-text('Kill')");
+  await open(page, "servers");
+  await page.waitForSelector("button:text-is('Switch over …')");
+  await open(page, "cache");
+  await page.click("button:has-text('Empty the cache')");
+  await page.click("dialog button.danger");
+  await page.waitForSelector("dialog", { state: "detached" });
+  await open(page, "statements");
+  const link = await page.locator("td .statement").first().getAttribute("href");
+  await page.goto(`${given.url}/${link}`);
+  await page.waitForSelector(".way li");
+  for (const name of PAGES) {
+    await open(page, name);
+    ensure((await page.locator("main [role=alert]").count()) === 0, `${name}: ${await page.locator("main [role=alert]").allTextContents()}`);
+  }
+  await open(page, "configuration");
+  ensure((await page.locator("main button").count()) === 0, "an operator may change the configuration");
+  await page.context().close();
+}
+
 async function phones() {
   const page = await visit(PHONE, "dark");
   await page.goto(given.url);
@@ -404,6 +431,7 @@ try {
   await step("switchover", () => switchover(page));
   await step("10,000 digests", () => many(page));
   await step("who may only look", () => looks());
+  await step("who may operate", () => operates());
   await step("a phone", () => phones());
   await step("keys", () => keys(page));
   await step("a restart", () => restart(page));

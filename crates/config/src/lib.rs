@@ -36,6 +36,7 @@ mod cpus;
 mod error;
 mod granted;
 mod guards;
+mod operators;
 mod redis;
 mod words;
 
@@ -52,6 +53,7 @@ pub use file::{
 pub use granted::GrantedUsers;
 pub use guards::Guards;
 pub use listen::{ListenAddress, ListenAllow, ListenTls};
+pub use operators::OperatorAccounts;
 pub use redis::RedisServer;
 pub use settings::{
     AdminTypes, Given, IoDriver, LogFormat, LogLevel, Reload, Setting, StateFile, TlsDefault,

@@ -35,7 +35,7 @@ use trunkline_topology::{
 };
 
 use crate::{
-    ListenAddress, ListenAllow, ListenTls, RedisServer, WorkerCpus, Wrong,
+    ListenAddress, ListenAllow, ListenTls, OperatorAccounts, RedisServer, WorkerCpus, Wrong,
     settings::{
         AdminTypes, Given, IoDriver, KeySource, LogFormat, LogLevel, Range, Reload, Setting,
         SettingValue, StateFile, TlsDefault, TlsVersionMin,

@@ -13,7 +13,7 @@ use rusqlite::{
 
 use crate::{SqlError, tables::Schema};
 
-use self::Access::{Admin, Internal, Stats};
+use self::Access::{Admin, Internal, Operate, Stats};
 
 /// Whose statement runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,8 +22,21 @@ pub enum Access {
     Internal,
     /// An administrator's: reads everything, changes rows of what is configured.
     Admin,
+    /// A user's who operates the proxy: reads numbers, as a user of the statistics, and may tell
+    /// the proxy what changes no configuration.
+    Operate,
     /// A user's of the statistics: reads numbers.
     Stats,
+}
+
+impl Access {
+    /// Whether numbers are all that is read, and nothing is edited.
+    pub const fn is_reader(self) -> bool {
+        match self {
+            Operate | Stats => true,
+            Internal | Admin => false,
+        }
+    }
 }
 
 /// Whose statement runs now, as the hook sees it.
@@ -38,8 +51,8 @@ impl Gate {
         conn.authorizer(Some(move |context: AuthContext<'_>| match asked.access() {
             Internal => Authorization::Allow,
             Admin if may_administer(&context) => Authorization::Allow,
-            Stats if may_read_stats(&context) => Authorization::Allow,
-            Admin | Stats => Authorization::Deny,
+            Operate | Stats if may_read_stats(&context) => Authorization::Allow,
+            Admin | Operate | Stats => Authorization::Deny,
         }))?;
         Ok(gate)
     }
@@ -52,6 +65,7 @@ impl Gate {
         match self.0.load(Ordering::Relaxed) {
             0 => Internal,
             1 => Admin,
+            2 => Operate,
             _ => Stats,
         }
     }
@@ -61,7 +75,8 @@ const fn code(access: Access) -> u8 {
     match access {
         Internal => 0,
         Admin => 1,
-        Stats => 2,
+        Operate => 2,
+        Stats => 3,
     }
 }
 

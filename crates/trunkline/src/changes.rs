@@ -58,7 +58,8 @@ fn token(args: &ChangesArgs) -> Result<String> {
         return Ok(token);
     }
     let settings = args.proxy.config.as_deref().map(status::settings_of).transpose()?;
-    let tokens = settings.map(|it| [it.http_api_stats_token, it.http_api_token]);
+    let tokens =
+        settings.map(|it| [it.http_api_stats_token, it.http_api_operate_token, it.http_api_token]);
     let token = tokens.into_iter().flatten().find(|token| !token.is_empty());
     token.context("a token is needed: --token or TRUNKLINE_TOKEN (http_api_token of the proxy)")
 }

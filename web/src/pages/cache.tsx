@@ -37,7 +37,7 @@ export function CachePage({ session, say }: PageProps) {
         title="By rule"
         aside={
           <>
-            {session.role === "configure" && (
+            {session.role !== "look" && (
               <button type="button" class="danger small" onClick={() => setAsked(true)}>
                 Empty the cache …
               </button>

@@ -20,7 +20,7 @@ export function SessionsPage({ session, say }: PageProps) {
   const { sessions } = useLive();
   const [search, setSearch] = useState("");
   const [victim, setVictim] = useState<Client>();
-  const mayKill = session.role === "configure";
+  const mayKill = session.role !== "look";
   if (!sessions) return <p class="empty">Waiting for the workers …</p>;
   const wanted = search.toLowerCase();
   const rows = sessions.rows.filter((row) =>

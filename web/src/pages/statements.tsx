@@ -224,7 +224,7 @@ function OneDigest({ digest, session, theme, path }: PageProps & { digest: strin
               ]}
             />
           </Panel>
-          {session.role === "configure" && (
+          {session.role !== "look" && (
             <Panel title="Why it goes there">
               <Route user={first.user} schema={first.schema} sql={first.text} isAsked />
             </Panel>

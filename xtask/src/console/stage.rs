@@ -138,7 +138,7 @@ fn config(replication: &Replication, console_port: u16) -> String {
         )
     };
     format!(
-        "workers = 2\nconsole_listen = \"127.0.0.1:{console_port}\"\n\
+        "workers = 2\nadmin_operate_credentials = \"operator:operator\"\nconsole_listen = \"127.0.0.1:{console_port}\"\n\
          monitor_read_only_interval = 200\nmonitor_account = \"{SWITCHER}\"\n\
          switchover_account = \"{SWITCHER}\"\nreplication_account = \"replica\"\n\
          query_cache_size_mb = 16\n\

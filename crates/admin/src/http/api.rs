@@ -100,8 +100,8 @@ pub(super) fn admit_all(
 ) -> Result<(), Failure> {
     match access(service, caller, headers)? {
         Access::Admin | Access::Internal => Ok(()),
-        Access::Stats => {
-            let message = "the token of statistics runs nothing: use that of http_api_token";
+        Access::Stats | Access::Operate => {
+            let message = "this token runs no scripts: use that of http_api_token";
             Err(Failure::new(StatusCode::FORBIDDEN, message))
         }
     }
@@ -138,6 +138,7 @@ pub(super) fn access(
 fn access_of(settings: &Settings, headers: &HeaderMap) -> Result<Access, Failure> {
     let tokens = [
         (settings.http_api_token.as_str(), Access::Admin),
+        (settings.http_api_operate_token.as_str(), Access::Operate),
         (settings.http_api_stats_token.as_str(), Access::Stats),
     ];
     if tokens.iter().all(|(token, _)| token.is_empty()) {
@@ -150,7 +151,7 @@ fn access_of(settings: &Settings, headers: &HeaderMap) -> Result<Access, Failure
         scheme.eq_ignore_ascii_case("Bearer").then(|| token.trim())
     });
     let mut found = None;
-    // Both are compared, whichever it is.
+    // All are compared, whichever it is.
     for (token, access) in tokens {
         let is_it = given.is_some_and(|given| is_same(given.as_bytes(), token.as_bytes()));
         if is_it && !token.is_empty() && found.is_none() {
@@ -206,7 +207,7 @@ async fn history(
 /// Schemas with their tables, as far as they can be read.
 fn visible(access: Access) -> impl Iterator<Item = (Schema, Table)> {
     let schemas = Schema::ALL.into_iter().filter(move |schema| match access {
-        Access::Stats => {
+        Access::Stats | Access::Operate => {
             matches!(schema, Schema::Stats | Schema::StatsHistory | Schema::Monitor)
         }
         Access::Admin | Access::Internal => true,
@@ -430,6 +431,7 @@ mod tests {
         let settings = Settings {
             http_api_token: "all".to_owned(),
             http_api_stats_token: "some".to_owned(),
+            http_api_operate_token: "acts".to_owned(),
             ..Settings::default()
         };
         let with = |value: &str| {
@@ -439,6 +441,7 @@ mod tests {
         };
         assert_eq!(with("Bearer all"), Ok(Access::Admin));
         assert_eq!(with("bearer some"), Ok(Access::Stats));
+        assert_eq!(with("Bearer acts"), Ok(Access::Operate));
         for wrong in ["Bearer al", "Bearer allx", "Bearer", "Bearer ", "Basic all", "all"] {
             assert_eq!(with(wrong), Err(401), "{wrong}");
         }

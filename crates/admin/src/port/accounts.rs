@@ -1,7 +1,9 @@
-//! Who may come in: `admin-admin_credentials` and `admin-stats_credentials`.
+//! Who may come in: `admin-admin_credentials`, `admin-stats_credentials`, and
+//! `admin_operate_credentials`.
 
 use std::{net::SocketAddr, sync::Arc};
 
+use trunkline_config::OperatorAccounts;
 use trunkline_store::Access;
 use trunkline_topology::{Password, Secret, User};
 
@@ -43,6 +45,16 @@ impl Accounts {
             return Err("admin-admin_credentials is empty, so nobody could log in".to_owned());
         }
         Ok(Self { accounts })
+    }
+
+    /// With those that operate. Who has another account of that name keeps it.
+    pub fn with_operators(mut self, operators: &OperatorAccounts) -> Self {
+        for (name, password) in operators.iter() {
+            if self.find(name).is_none() {
+                self.accounts.push((Arc::new(user(name, password)), Access::Operate));
+            }
+        }
+        self
     }
 
     /// The account called `name`.
@@ -126,6 +138,18 @@ mod tests {
         assert!(error.contains("0.0.0.0:6032") && error.contains("user admin"), "{error}");
         assert!(check("admin:x", "stats:stats", "127.0.0.1:1;[::]:6032").is_err());
         assert_eq!(check("admin:x", "stats:y", "0.0.0.0:6032"), Ok(()));
+    }
+
+    #[test]
+    fn operators_come_behind_those_who_are_there() {
+        let given = trunkline_config::settings::Given::Text("s:x;op:y".to_owned());
+        let mut settings = trunkline_config::Settings::default();
+        assert_eq!(settings.set("admin_operate_credentials", &given), Ok(true));
+        let accounts = Accounts::read(&variables("a:b", "s:t", "")).expect("accounts");
+        let accounts = accounts.with_operators(&settings.admin_operate_credentials);
+        let access = |name| accounts.find(name).map(|(_, access)| *access);
+        assert_eq!(access("op"), Some(Access::Operate));
+        assert_eq!((access("s"), access("x")), (Some(Access::Stats), None));
     }
 
     #[test]

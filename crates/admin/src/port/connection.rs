@@ -129,7 +129,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     /// Answers commands until the client goes.
     async fn run(&mut self) -> Result<std::convert::Infallible, End> {
         let bytes_max = match self.session.access {
-            Access::Stats => STATS_COMMAND_BYTES_MAX,
+            Access::Stats | Access::Operate => STATS_COMMAND_BYTES_MAX,
             Access::Admin | Access::Internal => COMMAND_BYTES_MAX,
         };
         loop {

@@ -154,7 +154,7 @@ impl Door {
                 "users of statistics",
                 "admin_stats_connections_max",
             ),
-            Access::Admin | Access::Internal => (
+            Access::Admin | Access::Operate | Access::Internal => (
                 |figures| &figures.admin.admins,
                 settings.admin_connections_max,
                 "administrators",
@@ -212,7 +212,7 @@ impl Held {
     /// Takes more bytes.
     pub(crate) fn grow(&mut self, more: usize, budget: &Budget) -> Result<(), Refused> {
         let most = match self.access {
-            Access::Stats => STATS_HELD_BYTES_MAX,
+            Access::Stats | Access::Operate => STATS_HELD_BYTES_MAX,
             Access::Admin | Access::Internal => u64::MAX,
         };
         let before = self.charge.len();

@@ -112,7 +112,7 @@ pub(super) async fn log_in<S: AsyncRead + AsyncWrite + Unpin>(
     id: u32,
     service: &AdminService,
 ) -> Result<LoggedIn, End> {
-    let accounts = service.door().accounts().ok_or(End::Gone)?;
+    let accounts = service.accounts().ok_or(End::Gone)?;
     let (host, is_secure) = (peer.host(), peer.is_local());
     let mut asked = Asked { accounts, service, origin: peer.origin(), host, is_secure };
     let tls = service.tls();
@@ -205,7 +205,7 @@ async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
     };
     put_ok(&mut wire.out, identity.next_seq, &ok(0, ""), format);
     wire.flush().await?;
-    let default = if access == Access::Stats { "stats" } else { "main" };
+    let default = if access.is_reader() { "stats" } else { "main" };
     let schema = identity.schema.map(|name| String::from_utf8_lossy(&name).into_owned());
     let schema = schema.filter(|name| !name.is_empty()).unwrap_or_else(|| default.to_owned());
     let room = Room::of(service.budget(), access);

@@ -48,6 +48,8 @@ fn of_running(runtime: &dyn Runtime) -> Secrets {
     let snapshot = runtime.snapshot();
     let settings = &snapshot.settings;
     secrets.add(&settings.http_api_token);
+    secrets.add(&settings.http_api_operate_token);
+    settings.admin_operate_credentials.iter().for_each(|(_, it)| secrets.add(it));
     secrets.add(&settings.http_api_stats_token);
     secrets.add(settings.monitor_password.expose());
     for user in &snapshot.config.users {

@@ -84,6 +84,15 @@ fn is_secret(variable: &str) -> bool {
     ["password", "credentials", "token"].iter().any(|word| variable.contains(word))
 }
 
+/// Whether a command may be run with this access.
+fn may_run(access: Access, command: &Command) -> bool {
+    match access {
+        Access::Admin | Access::Internal => true,
+        Access::Operate => command.operates(),
+        Access::Stats => false,
+    }
+}
+
 /// Reads the configuration file that a database began with, or could have.
 pub type FileReader = Box<dyn Fn() -> Result<Imported, Vec<String>> + Send + Sync>;
 
@@ -175,7 +184,7 @@ impl AdminService {
             *known = Some(running);
             !is_same
         };
-        if access == Access::Stats && !is_other {
+        if access.is_reader() && !is_other {
             return Ok(());
         }
         let read = tokio::task::spawn_blocking(move || file());
@@ -282,7 +291,7 @@ impl AdminService {
         statement: Statement,
         params: &[Value],
     ) -> Result<Reply, Refused> {
-        let is_admin = session.access != Access::Stats;
+        let is_admin = !session.access.is_reader();
         match &statement {
             Statement::Move(_) | Statement::LoadUser(_) | Statement::Set(_) => {
                 self.refuse_edits()?;
@@ -318,7 +327,9 @@ impl AdminService {
                 self.show(session, target, show).await
             }
             Statement::Command(Command::Help(word)) => Ok(show::help(word.as_deref())),
-            Statement::Command(_) if !is_admin => Err(Refused::denied()),
+            Statement::Command(command) if !may_run(session.access, &command) => {
+                Err(Refused::denied())
+            }
             Statement::Command(command) => self.command(command).await,
             Statement::Session => {
                 let text = self.rewritten(session, sql).await?;
@@ -389,6 +400,12 @@ impl AdminService {
         .await
     }
 
+    /// Who may come in.
+    pub(crate) fn accounts(&self) -> Option<Accounts> {
+        let snapshot = self.runtime.snapshot();
+        Some(self.door.accounts()?.with_operators(&snapshot.settings.admin_operate_credentials))
+    }
+
     /// Who comes in.
     pub(crate) fn door(&self) -> &Door {
         &self.door
@@ -440,7 +457,7 @@ impl AdminService {
     async fn rewritten(&self, session: &Session, sql: &str) -> Result<String, Refused> {
         let mut variables =
             self.with_store(|store| Ok(store.variables(Layer::Runtime, "")?)).await?;
-        if session.access == Access::Stats {
+        if session.access.is_reader() {
             variables.retain(|(name, _)| !is_secret(name));
         }
         let text = Text::new(sql);

@@ -7,11 +7,11 @@ use trunkline_store::Access;
 
 use super::Refused;
 
-/// How far the budget may be used for whoever has this access: administrators find memory when
-/// nobody else does, users of statistics as what clients' sessions keep.
+/// How far the budget may be used for whoever has this access: administrators and operators
+/// find memory when nobody else does, users of statistics as what clients' sessions keep.
 pub(crate) const fn class_of(access: Access) -> Class {
     match access {
-        Access::Admin | Access::Internal => Class::Admin,
+        Access::Admin | Access::Operate | Access::Internal => Class::Admin,
         Access::Stats => Class::Keep,
     }
 }

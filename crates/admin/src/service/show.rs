@@ -91,7 +91,7 @@ impl AdminService {
         target: Target,
         show: Show,
     ) -> Result<Reply, Refused> {
-        let is_stats = session.access == Access::Stats;
+        let is_stats = session.access.is_reader();
         match show {
             Show::Tables { schema, filter } => {
                 self.show_tables(session, target, schema, &filter).await
@@ -194,7 +194,7 @@ impl AdminService {
         filter: &Filter,
     ) -> Result<Reply, Refused> {
         let table = match session.access {
-            Access::Stats => {
+            Access::Stats | Access::Operate => {
                 self.fill_tables(&target.store, "global_variables").await?;
                 "stats.global_variables"
             }
@@ -316,7 +316,7 @@ fn names_in(session: &Session, schema: Option<String>) -> Result<String, Refused
         (Some(name), _) => {
             schema_called(&name).ok_or_else(|| Refused::new(format!("unknown database {name}")))?
         }
-        (None, Access::Stats) => Schema::Stats,
+        (None, Access::Stats | Access::Operate) => Schema::Stats,
         (None, Access::Admin | Access::Internal) => {
             schema_called(&session.schema).unwrap_or(Schema::Main)
         }

@@ -108,7 +108,7 @@ pub(super) struct Target {
 fn limits(access: Access, settings: &Settings) -> Limits {
     match access {
         Access::Admin | Access::Internal => Limits::ADMINISTRATOR,
-        Access::Stats => Limits {
+        Access::Stats | Access::Operate => Limits {
             time: Duration::from_millis(settings.admin_stats_time_max),
             rows: settings.admin_stats_rows_max,
             bytes: settings.admin_stats_bytes_max,
@@ -129,7 +129,7 @@ impl Target {
     ) -> Result<Self, Refused> {
         let (access, limits) = (session.access, limits(session.access, settings));
         let (figures, room) = (Arc::clone(figures), Arc::clone(&session.room));
-        if access != Access::Stats {
+        if !access.is_reader() {
             return Ok(Self { store: main.clone(), limits, access, room, figures, turn: None });
         }
         match readers.turn(&session.user, limits.time).await {
@@ -194,7 +194,7 @@ impl Target {
     pub(super) fn refused(&self, error: SqlError) -> Refused {
         let setting = match &error {
             SqlError::NoMemory => {
-                self.figures.admin.stats_limited.add(u64::from(self.access == Access::Stats));
+                self.figures.admin.stats_limited.add(u64::from(self.access.is_reader()));
                 return self.room.lacking("the result");
             }
             SqlError::TooLong(_) => "trunkline-admin_stats_time_max",
@@ -204,7 +204,7 @@ impl Target {
             SqlError::Locked | SqlError::Denied(_) | SqlError::Other(_) => "",
         };
         let refused = Refused::from(error);
-        if self.access != Access::Stats || setting.is_empty() {
+        if !self.access.is_reader() || setting.is_empty() {
             return refused;
         }
         self.figures.admin.stats_limited.add(1);

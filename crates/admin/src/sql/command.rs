@@ -99,6 +99,41 @@ pub enum Command {
     Missing(String),
 }
 
+impl Command {
+    /// Whether who operates the proxy may have it done: it changes no configuration, tells
+    /// nothing of one but a route, and ends the process only when its statements have ended.
+    pub fn operates(&self) -> bool {
+        match self {
+            Self::Kill { .. }
+            | Self::Hostgroup(..)
+            | Self::Traffic(_)
+            | Self::End(Ending::Slow)
+            | Self::Switchover { .. }
+            | Self::OfCluster(_)
+            | Self::ExplainRoute { .. }
+            | Self::FlushCache
+            | Self::Help(_) => true,
+            Self::End(Ending::Now | Ending::Restart)
+            | Self::SetReadOnly(_)
+            | Self::FlushConfigDb
+            | Self::PullVersion { .. }
+            | Self::TruncateDigests
+            | Self::FlushHosts
+            | Self::FlushLogs
+            | Self::SaveDigests
+            | Self::SaveConfig(_)
+            | Self::SelectConfig
+            | Self::GlobalChecksum
+            | Self::Checksum { .. }
+            | Self::ReloadTls
+            | Self::ReloadConfig
+            | Self::LogEntry(_)
+            | Self::Accepted(_)
+            | Self::Missing(_) => false,
+        }
+    }
+}
+
 /// Reads a command; `None` when SQLite shall judge it.
 ///
 /// # Errors

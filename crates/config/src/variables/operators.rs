@@ -17,6 +17,10 @@ macro_rules! operators {
     /// API. It travels in clear.
     http_api_token: String = String::new(), Range::Text(512), "", Live, "0.1.0";
 
+    /// The token of who may read statistics and operate the proxy over `/api/v1`, and configure
+    /// nothing: see `admin_operate_credentials`. With it alone the API is on, too.
+    http_api_operate_token: String = String::new(), Range::Text(512), "", Live, "0.1.0";
+
     /// The token of who may read statistics over `/api/v1`.
     http_api_stats_token: String = String::new(), Range::Text(512), "", Live, "0.1.0";
 
@@ -55,6 +59,13 @@ macro_rules! operators {
     /// key, and nothing is edited there. An address that other machines can reach is refused as
     /// long as an account has its default password.
     admin_listen: String = "127.0.0.1:6032".to_owned(), Range::Text(4_096), "", Restart, "0.1.0";
+
+    /// Accounts of the admin port and the web console that may read statistics and operate the
+    /// proxy: end sessions and statements, pause, drain, switch over and maintain servers, empty
+    /// the result cache, ask for routes. They see and change no configuration. `name:password`,
+    /// several separated by `;`; names of other accounts of the admin port stay theirs.
+    admin_operate_credentials: OperatorAccounts = OperatorAccounts::default(), Range::Text(4_096),
+        "", Live, "0.1.0";
 
     /// The most administrators connected to the admin port at once. Their places are their own:
     /// neither users of statistics nor who has not logged in take any. One more is refused with

@@ -103,9 +103,12 @@ fn unread(path: &Path, errors: Vec<String>) -> Vec<String> {
 /// no place in its tables is a warning.
 fn shown(path: &Path, read: &mut Read) -> Result<Option<Database>, Vec<String>> {
     let settings = &read.config.settings;
-    let has_api = [&settings.http_api_token, &settings.http_api_stats_token]
-        .iter()
-        .any(|token| !token.is_empty());
+    let tokens = [
+        &settings.http_api_token,
+        &settings.http_api_operate_token,
+        &settings.http_api_stats_token,
+    ];
+    let has_api = tokens.iter().any(|token| !token.is_empty());
     // There may be passwords in it.
     let text = Secret::new(fs::read_to_string(path).unwrap_or_default());
     let has_port = text.expose().contains("admin_listen");

@@ -66,7 +66,7 @@ pub(super) fn json_body(value: &Value) -> impl IntoResponse + use<> {
 /// Who may come in by a name, or by a token where it is empty, and the proof that they have.
 fn known(service: &AdminService, user: &str) -> Vec<(Password, Access)> {
     if !user.is_empty() {
-        let accounts = service.door().accounts();
+        let accounts = service.accounts();
         let found = accounts.and_then(|accounts| accounts.find(user).cloned());
         return found.map(|(user, access)| (user.password.clone(), access)).into_iter().collect();
     }
@@ -74,6 +74,7 @@ fn known(service: &AdminService, user: &str) -> Vec<(Password, Access)> {
     let settings = &snapshot.settings;
     let tokens = [
         (&settings.http_api_token, Access::Admin),
+        (&settings.http_api_operate_token, Access::Operate),
         (&settings.http_api_stats_token, Access::Stats),
     ];
     let given = tokens.into_iter().filter(|(token, _)| !token.is_empty());

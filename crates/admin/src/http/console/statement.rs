@@ -11,7 +11,6 @@ use axum::{
 };
 use serde_json::{Value, json};
 use trunkline_stats::{DigestOrder, DigestQuery};
-use trunkline_store::Access;
 
 use super::{
     Console,
@@ -89,7 +88,7 @@ pub(super) async fn audit(
     headers: HeaderMap,
 ) -> Result<Response, Denied> {
     let visitor = console.visitor(&headers)?;
-    if visitor.access == Access::Stats {
+    if visitor.access.is_reader() {
         return Err(Denied::new(StatusCode::FORBIDDEN, "this is for administrators"));
     }
     let lines = console.service.audited().join(",");

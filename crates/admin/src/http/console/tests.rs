@@ -292,6 +292,64 @@ async fn tokens_of_the_api_are_accounts_without_a_name() {
 }
 
 #[tokio::test]
+async fn who_operates_configures_nothing() {
+    let fixture = Fixture::new().await;
+    let admin = fixture.log_in("admin", "admin").await;
+    admin.run("SET trunkline-admin_operate_credentials = 'op:secret'").await;
+    admin.run("SET trunkline-http_api_operate_token = 'operates'").await;
+    let (status, answer) = admin.run("LOAD TRUNKLINE VARIABLES TO RUNTIME").await;
+    assert_eq!(status, 200, "{answer}");
+    for (user, password) in [("op", "secret"), ("", "operates")] {
+        let operator = fixture.log_in(user, password).await;
+        assert_eq!(operator.role, "operate");
+        for sql in [
+            "PAUSE HOSTGROUP 1",
+            "RESUME HOSTGROUP 1",
+            "PROXYSQL PAUSE",
+            "PROXYSQL RESUME",
+            "PROXYSQL FLUSH QUERY CACHE",
+            "PROXYSQL SHUTDOWN SLOW",
+            "SELECT count(*) AS n FROM stats_mysql_query_digest",
+        ] {
+            let (status, answer) = operator.run(sql).await;
+            assert_eq!(status, 200, "{sql}: {answer}");
+        }
+        for sql in [
+            "LOAD MYSQL SERVERS TO RUNTIME",
+            "LOAD MYSQL USER u TO RUNTIME",
+            "SAVE MYSQL SERVERS TO DISK",
+            "SET mysql-wait_timeout = 1000",
+            "INSERT INTO mysql_servers (hostgroup_id, hostname) VALUES (1, '10.0.0.1')",
+            "DELETE FROM stats_mysql_global",
+            "SELECT * FROM mysql_users",
+            "SELECT * FROM runtime_mysql_query_rules",
+            "SELECT @@trunkline-admin_operate_credentials",
+            "SELECT CONFIG FILE",
+            "SHOW DIFF",
+            "SHOW BUNDLE",
+            "PROXYSQL SHUTDOWN",
+            "PROXYSQL RESTART",
+            "PROXYSQL READONLY",
+            "PROXYSQL RELOAD CONFIG",
+            "PROXYSQL RELOAD TLS",
+            "TRUNCATE stats_mysql_query_digest",
+            "SAVE MYSQL DIGEST TO DISK",
+            "ATTACH DATABASE '/tmp/never' AS never",
+        ] {
+            let (status, answer) = operator.run(sql).await;
+            assert_eq!(status, 400, "{sql}: {answer}");
+        }
+        let shown = operator.run("SHOW VARIABLES LIKE '%operate%'").await.1;
+        assert!(shown["rows"].as_array().is_some_and(Vec::is_empty), "{shown}");
+        let headers = [("Cookie", operator.cookie.as_str())];
+        assert_eq!(fixture.ask("GET", "/console/audit", &headers, "").await.0, 403);
+    }
+    let lines = fixture.kept.audited().join("\n");
+    assert!(lines.contains(r#""username":"op""#), "{lines}");
+    assert!(!lines.contains("secret"), "{lines}");
+}
+
+#[tokio::test]
 async fn every_answer_forbids_scripts_of_others() {
     let fixture = Fixture::new().await;
     for (path, expected) in [("/", 200), ("/console.js", 200), ("/nothing", 404)] {

@@ -91,6 +91,7 @@ impl Visitor {
     pub(super) fn role(&self) -> &'static str {
         match self.access {
             Access::Stats => "look",
+            Access::Operate => "operate",
             Access::Admin | Access::Internal => "configure",
         }
     }
