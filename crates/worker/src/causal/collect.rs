@@ -242,7 +242,10 @@ fn has_ended_a_write(
         Rollback | RollbackSavepoint => false,
         _ if was_open => !goes_on || analysis.ends_transaction(),
         Call | Delete | Execute | Insert | Load | Replace | Update => !goes_on,
-        _ => (analysis.statements != 1 || !analysis.set_for_statement.is_empty()) && !goes_on,
+        _ => {
+            let calls = runs_unseen_code(analysis) || !analysis.set_for_statement.is_empty();
+            (analysis.statements != 1 || calls) && !goes_on
+        }
     }
 }
 

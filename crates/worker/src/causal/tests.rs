@@ -215,6 +215,18 @@ fn what_was_written_is_in_doubt_after_an_error_until_the_next_write() {
 }
 
 #[test]
+fn what_a_function_has_met_is_in_doubt() {
+    for text in ["DO s.f()", "SET @x = s.f()"] {
+        let mut world = world("");
+        let client = world.log_in();
+        writes(&mut world, client, "0-1-5");
+        world.run(client, text, Reply::Ok);
+        let causal = &world.session(client).settings.causal;
+        assert!(causal.written.tokens().any(|(_, token)| token.needs_writer()), "{text}");
+    }
+}
+
+#[test]
 fn a_writer_whose_writes_have_no_numbers_is_read_from() {
     let mut world = TestWorker::with(&format!("causal_reads = \"session\"\n{WRITER_AND_READER}"));
     let client = world.log_in();
