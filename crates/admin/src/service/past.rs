@@ -41,7 +41,7 @@ impl NoLines {
             }
             Self::Busy => (StatusCode::SERVICE_UNAVAILABLE, "others read the history".into()),
             Self::Unread(error) => {
-                (StatusCode::INTERNAL_SERVER_ERROR, format!("the history can't be read: {error}"))
+                (StatusCode::INTERNAL_SERVER_ERROR, format!("the history is not read: {error}"))
             }
         }
     }
