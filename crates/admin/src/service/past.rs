@@ -41,15 +41,15 @@ impl NoLines {
             }
             Self::Busy => (StatusCode::SERVICE_UNAVAILABLE, "others read the history".into()),
             Self::Unread(error) => {
-                (StatusCode::INTERNAL_SERVER_ERROR, format!("the history is not read: {error}"))
+                (StatusCode::INTERNAL_SERVER_ERROR, format!("the history can't be read: {error}"))
             }
         }
     }
 }
 
 impl AdminService {
-    /// Fills tables within the time of the user's statement. Users of statistics have the files read
-    /// one after the other.
+    /// Fills tables within the time of the user's statement. Users of statistics have the files
+    /// read one after the other.
     pub(super) async fn fill_past(&self, target: &Target, lower: &str) -> Result<(), Refused> {
         let named = tables::named(lower);
         let Some(folder) = self.runtime.history_folder().filter(|_| !named.is_empty()) else {
