@@ -317,6 +317,13 @@ fn query_attributes_come_to_the_server_with_their_statement() -> Result<()> {
         ] {
             twin.both(code::QUERY, [&body, &body], Shape::Results, &format!("{body:02x?}"))?;
         }
+        for len in [100_000, 17_000_000] {
+            let text = format!("{READ}, LENGTH('{}'), CRC32('{0}')", "1234567".repeat(len / 7));
+            for attributes in [&[][..], &[("tr", "x")]] {
+                let body = with_attributes(attributes, &text);
+                twin.both(code::QUERY, [&body, &body], Shape::Results, "a long text")?;
+            }
+        }
         let mine = plain.one(READ)?;
         ensure!(mine.text_rows() == [[None]], "{mine:?}");
         executions_with_attributes(&mut twin).with_context(|| format!("{wanted:?}"))?;
@@ -361,6 +368,20 @@ fn executions_with_attributes(twin: &mut Twin) -> Result<()> {
         counted.to_vec(),
     ] {
         twin.on(code::STMT_EXECUTE, none, &rest, Shape::Results)?;
+    }
+    let sum = twin.prepare("SELECT CRC32(?), mysql_query_attribute_string('tr')")?;
+    for len in [100_000, 17_000_000] {
+        let mut value = Vec::new();
+        put_lenenc_bytes(&mut value, "1234567".repeat(len / 7).as_bytes());
+        for rest in [
+            [&counted[..], b"\x01\0\x01\xFD\0\0", &value].concat(),
+            [&counted[..], b"\x01\0\0", &value].concat(),
+            [&counted[..], b"\x02\0\x01\xFD\0\0\xFD\0\x02tr", &value, b"\x03xyz"].concat(),
+            // Fewer values than parameters, and a value that is cut short.
+            [&counted[..], b"\0", &value].concat(),
+        ] {
+            twin.on(code::STMT_EXECUTE, sum, &rest, Shape::Results)?;
+        }
     }
     let data = twin.prepare("SELECT LENGTH(?), mysql_query_attribute_string('tr')")?;
     twin.long(data, 0, b"hello")?;

@@ -8,7 +8,7 @@ use trunkline_testkit::{Flavour, Options, Server, Trunkline};
 
 use crate::prepared::twin::{Param, block};
 use crate::stage::{FLAVOURS, PASSWORD, USER, is_available, one_server, start};
-use crate::wire::{Shape, Wire, code};
+use crate::wire::{Outcome, Shape, Wire, code};
 
 /// Bytes of the text or parameter of a statement.
 const HUGE: usize = 64 << 20;
@@ -112,14 +112,7 @@ fn long_data_of_64_mib_reaches_its_server_as_it_came() -> Result<()> {
             let body = [&id[..], &[0, 0], &piece].concat();
             wire.exchange(code::STMT_SEND_LONG_DATA, &body, Shape::Nothing)?;
         }
-        let run = [&id[..], &block(0, &[Param::Long], true)].concat();
-        let bytes = wire.exchange(code::STMT_EXECUTE, &run, Shape::Results)?;
-        let outcomes = wire.outcomes(&bytes)?;
-        let crate::wire::Outcome::Rows { rows, .. } = &outcomes[0] else {
-            anyhow::bail!("{outcomes:?}")
-        };
-        // The binary row ends with the integer.
-        ensure!(rows[0].get(2) == Some(&1), "it is another value: {rows:?}");
+        holds(&mut wire, &[&id[..], &block(0, &[Param::Long], true)].concat())?;
         let (took, peak) = (begun.elapsed(), proxy.peak_rss_bytes()?.saturating_sub(before));
         println!("{took:?}, {} MiB more at most", peak >> 20);
         ensure!(took < LONG, "{took:?}");
@@ -127,6 +120,42 @@ fn long_data_of_64_mib_reaches_its_server_as_it_came() -> Result<()> {
         ensure!(value(&mut wire, b"SELECT 7")?.as_deref() == Some("7"));
         Ok(())
     })
+}
+
+#[test]
+fn executions_of_64_mib_reach_their_server_as_they_came() -> Result<()> {
+    each("executions_of_64_mib", "", |_, proxy| {
+        let mut wire = login(proxy)?;
+        let value = PIECE.repeat(HUGE / PIECE.len());
+        let hex: String = PIECE.iter().map(|byte| format!("{byte:02x}")).collect();
+        let text = format!("SELECT ? = REPEAT(x'{hex}', {})", HUGE / PIECE.len());
+        let prepared = wire.exchange(code::STMT_PREPARE, text.as_bytes(), Shape::Prepare)?;
+        let id = prepared.get(5..9).context("no statement")?.to_vec();
+        let before = proxy.rss_bytes()?;
+        for with_types in [true, false] {
+            let run = block(0, &[Param::Blob(value.clone())], with_types);
+            holds(&mut wire, &[&id[..], &run].concat())?;
+        }
+        let peak = proxy.peak_rss_bytes()?.saturating_sub(before);
+        println!("{} MiB more at most", peak >> 20);
+        ensure!(peak < COPIES_MAX * HUGE as u64, "memory grew by {} MiB", peak >> 20);
+        // In one piece, sent ahead.
+        let piece = [&id[..], &[0, 0], &value].concat();
+        wire.exchange(code::STMT_SEND_LONG_DATA, &piece, Shape::Nothing)?;
+        holds(&mut wire, &[&id[..], &block(0, &[Param::Long], true)].concat())?;
+        ensure!(self::value(&mut wire, b"SELECT 7")?.as_deref() == Some("7"));
+        Ok(())
+    })
+}
+
+/// An execution answers with 1.
+fn holds(wire: &mut Wire, run: &[u8]) -> Result<()> {
+    let bytes = wire.exchange(code::STMT_EXECUTE, run, Shape::Results)?;
+    let outcomes = wire.outcomes(&bytes)?;
+    let Some(Outcome::Rows { rows, .. }) = outcomes.first() else { anyhow::bail!("{outcomes:?}") };
+    // The binary row ends with the integer.
+    ensure!(rows.first().and_then(|row| row.get(2)) == Some(&1), "another value: {rows:?}");
+    Ok(())
 }
 
 /// What the server says to these is what it says directly.

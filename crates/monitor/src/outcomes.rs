@@ -196,6 +196,10 @@ impl Finder {
     async fn end(&self) -> Result<Ended, LearnError> {
         let talk = async {
             let mut talk = self.talk_to(&self.server).await?;
+            if talk.own <= self.thread.number {
+                // It counts anew by now: another client's thread may have that number.
+                return Ok(Ended::Gone);
+            }
             let kill = format!("KILL {}", self.thread.number);
             let said = match talk.conversation.execute(&kill).await {
                 Ok(()) => Ended::Told,

@@ -5,6 +5,7 @@ mod act;
 mod apart;
 mod balancers;
 mod bytes;
+mod commits;
 mod config;
 mod draw;
 mod encryption;

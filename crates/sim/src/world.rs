@@ -8,6 +8,7 @@ mod faults;
 mod figures;
 mod monitor;
 mod neighbours;
+mod outcomes;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -40,6 +41,7 @@ use crate::{
 use apart::Apart;
 use monitor::Watch;
 use neighbours::Neighbours;
+use outcomes::Finder;
 
 /// What one batch costs a worker, µs.
 const BATCH_US: Micros = 10;
@@ -87,6 +89,8 @@ enum Event {
     Told(Box<SharedStore>),
     /// It is there again.
     NeighboursBack,
+    /// A step of the search for a lost `COMMIT`.
+    Search(Box<Finder>),
 }
 
 /// One run.
@@ -116,6 +120,8 @@ pub(crate) struct World<'a> {
     apart: Apart,
     watch: Watch,
     neighbours: Neighbours,
+    /// Chances of searches for lost `COMMIT`s.
+    searches: Rng,
     /// Every server entry that there ever was, and where connections are counted.
     healths: Vec<(ServerKey, Arc<ServerHealth>)>,
     /// Connections to servers that are open or on their way to another worker.
@@ -210,6 +216,7 @@ impl<'a> World<'a> {
             apart: Apart::default(),
             watch: Watch::default(),
             neighbours: Neighbours::default(),
+            searches: root.split("searches", 0),
             healths: Vec::new(),
             conns: BTreeMap::new(),
             moving: BTreeSet::new(),
@@ -307,6 +314,7 @@ impl<'a> World<'a> {
             Event::Asked(ask, asked_us) => self.asked(&ask, asked_us),
             Event::Told(store) => self.told(*store),
             Event::NeighboursBack => self.neighbours_back(),
+            Event::Search(finder) => self.search_on(finder),
         }
         self.follow_wire();
     }
@@ -419,6 +427,7 @@ impl<'a> World<'a> {
             }
             Wish::Ask(ask) => self.ask_neighbours(ask),
             Wish::Share(store) => self.tell_neighbours(store),
+            Wish::FindOutcome(ask) => self.begin_search(worker, ask),
         }
     }
 

@@ -264,6 +264,8 @@ pub struct CatalogAsk {
 pub struct OutcomeAsk {
     /// Who waits to be told.
     pub client: ClientId,
+    /// The number of the question; the answer has it, too.
+    pub ticket: u64,
     /// The server that it was sent to.
     pub server: Arc<Server>,
     /// What that calls the connection.
@@ -285,6 +287,8 @@ pub struct OutcomeAsk {
 /// What was found out.
 #[derive(Debug, Clone)]
 pub struct OutcomeFound {
+    /// The number of the question.
+    pub ticket: u64,
     /// What became of it.
     pub outcome: Outcome,
     /// The server.

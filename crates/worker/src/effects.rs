@@ -1,6 +1,6 @@
 //! What a worker leaves for others: actions for its driver, bytes in outboxes, figures.
 
-use std::{collections::VecDeque, net::IpAddr, sync::Arc};
+use std::{collections::VecDeque, net::IpAddr};
 
 use trunkline_pool::ConnId;
 use trunkline_protocol::codec::compressed::Compressor;
@@ -10,6 +10,7 @@ use trunkline_topology::HostgroupId;
 use crate::{
     Action, ClientId, KillAnswer, KillAsker, KillRequest, Side,
     action::LogLine,
+    clients::frames::Whole,
     outbox::{Buffers, Dirty, Relays},
     session_past::Trace,
 };
@@ -80,7 +81,7 @@ pub(crate) struct Effects {
     /// Memory of relays whose responses have ended, for those to come.
     pub(crate) relays: Relays,
     /// The long command that is being looked at: who keeps it needs no copy.
-    pub(crate) whole: Option<Arc<Vec<u8>>>,
+    pub(crate) whole: Option<Whole>,
     pub(crate) compressor: Box<dyn Compressor>,
     /// Sockets whose packed bytes can be unpacked now.
     pub(crate) unpacking: VecDeque<Side>,

@@ -252,7 +252,8 @@ impl Commands {
         let env = &self.exchange.core.env;
         let asker = Asker { flag, ..Asker::of(&client.origin.peer, session) };
         let chance = self.router.chance;
-        let mut question = asker.question(&env.snapshot.settings, known, query, chance);
+        let has_digests = env.snapshot.settings.query_digests;
+        let mut question = asker.question(has_digests, known, query, chance);
         question.rewrites = Rewrites::None;
         let hits = &mut self.router.hits;
         let decision = self.router.decisions.decide(&env.snapshot.rules, &question, hits);

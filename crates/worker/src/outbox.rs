@@ -1,8 +1,11 @@
 //! Bytes on their way to a socket, in buffers that belong to the worker.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, ops::Range, sync::Arc};
 
-use trunkline_protocol::response::{Relay, ReplyFormat, ResponseShape};
+use trunkline_protocol::{
+    codec::frame::Sink,
+    response::{Relay, ReplyFormat, ResponseShape},
+};
 
 /// Buffers lent to sockets while they have bytes in flight. An idle socket holds none.
 #[derive(Debug, Default)]
@@ -85,8 +88,8 @@ impl Relays {
 #[derive(Debug, Default)]
 pub struct Outbox {
     buf: Vec<u8>,
-    /// A long command behind what is in `buf`.
-    whole: Option<Box<Whole>>,
+    /// What comes behind `buf`, where a long command is among it.
+    behind: Option<Box<Behind>>,
     /// Bytes at the front of `buf` that the kernel has taken.
     written: usize,
     /// Bytes taken by the kernel since the connection began.
@@ -94,12 +97,63 @@ pub struct Outbox {
     pub(crate) is_listed: bool,
 }
 
-/// A long command on its way, in the buffer that its statement has too.
-#[derive(Debug)]
-struct Whole {
-    bytes: Arc<Vec<u8>>,
-    /// How many of them the kernel has taken.
+/// Long commands on their way, and what comes between and behind them.
+#[derive(Debug, Default)]
+struct Behind {
+    pieces: VecDeque<Piece>,
+    /// Bytes of the first piece that the kernel has taken.
     written: usize,
+}
+
+#[derive(Debug)]
+enum Piece {
+    Own(Vec<u8>),
+    /// A part of a long command, in the buffer that its statement has too.
+    Lent(Arc<Vec<u8>>, Range<usize>),
+}
+
+impl Piece {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Own(bytes) => bytes,
+            Self::Lent(bytes, range) => bytes.get(range.clone()).unwrap_or_default(),
+        }
+    }
+}
+
+impl Behind {
+    fn pending(&self) -> &[u8] {
+        let first = self.pieces.front().map(Piece::bytes).unwrap_or_default();
+        first.get(self.written..).unwrap_or_default()
+    }
+
+    fn len(&self) -> usize {
+        let whole: usize = self.pieces.iter().map(|piece| piece.bytes().len()).sum();
+        whole - self.written
+    }
+
+    /// Where to append.
+    fn last(&mut self, buffers: &mut Buffers) -> &mut Vec<u8> {
+        if !matches!(self.pieces.back(), Some(Piece::Own(_))) {
+            self.pieces.push_back(Piece::Own(buffers.take()));
+        }
+        match self.pieces.back_mut() {
+            Some(Piece::Own(bytes)) => bytes,
+            Some(Piece::Lent(..)) | None => unreachable!("one was pushed"),
+        }
+    }
+
+    /// The kernel took the first `len` pending bytes, which are of one piece.
+    fn advance(&mut self, len: usize, buffers: &mut Buffers) {
+        self.written += len;
+        if self.pieces.front().is_some_and(|first| self.written < first.bytes().len()) {
+            return;
+        }
+        self.written = 0;
+        if let Some(Piece::Own(bytes)) = self.pieces.pop_front() {
+            buffers.give(bytes);
+        }
+    }
 }
 
 impl Outbox {
@@ -107,8 +161,8 @@ impl Outbox {
     #[inline]
     pub fn pending(&self) -> &[u8] {
         let own = self.buf.get(self.written..).unwrap_or_default();
-        match &self.whole {
-            Some(whole) if own.is_empty() => whole.bytes.get(whole.written..).unwrap_or_default(),
+        match &self.behind {
+            Some(behind) if own.is_empty() => behind.pending(),
             Some(_) | None => own,
         }
     }
@@ -116,33 +170,30 @@ impl Outbox {
     /// Whether everything was written.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.written >= self.buf.len() && self.whole.is_none()
+        self.written >= self.buf.len() && self.behind.is_none()
     }
 
     /// Bytes that wait.
     pub fn len(&self) -> usize {
-        let whole = self.whole.as_deref().map_or(0, |whole| whole.bytes.len() - whole.written);
-        self.buf.len().saturating_sub(self.written) + whole
+        let behind = self.behind.as_deref().map_or(0, Behind::len);
+        self.buf.len().saturating_sub(self.written) + behind
     }
 
-    /// Appends a long command without a copy of it.
-    pub(crate) fn append_whole(&mut self, bytes: Arc<Vec<u8>>, buffers: &mut Buffers) {
-        self.copy_whole(buffers);
-        self.whole = Some(Box::new(Whole { bytes, written: 0 }));
-    }
-
-    /// Something is to be appended behind a long command: that is copied.
-    #[cold]
-    fn copy_whole(&mut self, buffers: &mut Buffers) {
-        if let Some(whole) = self.whole.take() {
-            let rest = whole.bytes.get(whole.written..).unwrap_or_default();
-            self.buf(buffers).extend_from_slice(rest);
+    /// Appends a part of a long command without a copy of it.
+    fn append_lent(&mut self, bytes: Arc<Vec<u8>>, range: Range<usize>) {
+        if !range.is_empty() {
+            self.behind.get_or_insert_default().pieces.push_back(Piece::Lent(bytes, range));
         }
     }
 
-    /// Bytes of memory that it holds.
+    /// Bytes of memory that it holds, but for those of long commands.
     pub(crate) fn held(&self) -> usize {
-        self.buf.capacity()
+        let own = |piece: &Piece| match piece {
+            Piece::Own(bytes) => bytes.capacity(),
+            Piece::Lent(..) => 0,
+        };
+        let behind = self.behind.as_deref();
+        self.buf.capacity() + behind.map_or(0, |behind| behind.pieces.iter().map(own).sum())
     }
 
     /// Position in the stream of bytes, counted from the connection's begin, that the next
@@ -158,8 +209,8 @@ impl Outbox {
 
     /// Where to append. The buffer may hold bytes that were written already: append only.
     pub(crate) fn buf(&mut self, buffers: &mut Buffers) -> &mut Vec<u8> {
-        if self.whole.is_some() {
-            self.copy_whole(buffers);
+        if let Some(behind) = &mut self.behind {
+            return behind.last(buffers);
         }
         if self.buf.capacity() == 0 {
             self.buf = buffers.take();
@@ -172,8 +223,8 @@ impl Outbox {
     pub(crate) fn advance(&mut self, len: usize, buffers: &mut Buffers) {
         debug_assert!(len <= self.pending().len());
         self.written_total += len as u64;
-        if self.whole.is_some() && self.written >= self.buf.len() {
-            return self.advance_whole(len);
+        if self.behind.is_some() && self.written >= self.buf.len() {
+            return self.advance_behind(len, buffers);
         }
         self.written += len;
         if self.written >= self.buf.len() {
@@ -187,11 +238,11 @@ impl Outbox {
     }
 
     #[cold]
-    fn advance_whole(&mut self, len: usize) {
-        let Some(whole) = &mut self.whole else { return };
-        whole.written += len;
-        if whole.written >= whole.bytes.len() {
-            self.whole = None;
+    fn advance_behind(&mut self, len: usize, buffers: &mut Buffers) {
+        let Some(behind) = &mut self.behind else { return };
+        behind.advance(len, buffers);
+        if behind.pieces.is_empty() {
+            self.behind = None;
         }
     }
 
@@ -205,15 +256,63 @@ impl Outbox {
 
     /// Takes the last `len` bytes back, of which none was written.
     pub(crate) fn take_back(&mut self, len: usize) {
-        debug_assert!(self.whole.is_none() && len <= self.len());
+        debug_assert!(self.behind.is_none() && len <= self.len());
         self.buf.truncate(self.buf.len().saturating_sub(len).max(self.written));
     }
 
     /// Drops what waits.
     pub(crate) fn discard(&mut self, buffers: &mut Buffers) {
         self.written = 0;
-        self.whole = None;
+        self.behind = None;
         buffers.give(std::mem::take(&mut self.buf));
+    }
+}
+
+/// Where commands are appended to.
+pub(crate) struct Way<'a> {
+    pub(crate) outbox: &'a mut Outbox,
+    pub(crate) buffers: &'a mut Buffers,
+}
+
+/// Appends a command to an outbox without a copy of what is long in it.
+pub(crate) struct Lending<'a> {
+    way: Way<'a>,
+    /// The buffer that its statement has too.
+    whole: &'a Arc<Vec<u8>>,
+}
+
+impl Way<'_> {
+    /// Where to append what is short.
+    pub(crate) fn buf(&mut self) -> &mut Vec<u8> {
+        self.outbox.buf(self.buffers)
+    }
+
+    /// Where to append what is in this buffer, for the most part.
+    pub(crate) fn lending<'a>(&'a mut self, whole: &'a Arc<Vec<u8>>) -> Lending<'a> {
+        let way = Way { outbox: &mut *self.outbox, buffers: &mut *self.buffers };
+        Lending { way, whole }
+    }
+}
+
+/// Fewer bytes than these are copied.
+const LENT_LEN_MIN: usize = 16 * 1024;
+
+impl Lending<'_> {
+    /// Where these bytes are in the buffer, if they are of it.
+    fn place_of(&self, bytes: &[u8]) -> Option<Range<usize>> {
+        let begin = bytes.as_ptr().addr().checked_sub(self.whole.as_ptr().addr())?;
+        let range = begin..begin.checked_add(bytes.len())?;
+        let found = self.whole.get(range.clone())?;
+        std::ptr::eq(found, bytes).then_some(range)
+    }
+}
+
+impl Sink for Lending<'_> {
+    fn put(&mut self, bytes: &[u8]) {
+        match self.place_of(bytes).filter(|range| range.len() >= LENT_LEN_MIN) {
+            Some(range) => self.way.outbox.append_lent(Arc::clone(self.whole), range),
+            None => self.way.buf().extend_from_slice(bytes),
+        }
     }
 }
 
@@ -247,6 +346,33 @@ mod tests {
         assert!(moves < 12, "{moves}");
         outbox.advance(outbox.len(), &mut buffers);
         assert_eq!(outbox.written_total(), len as u64);
+    }
+
+    #[test]
+    fn what_is_lent_is_written_in_its_place_and_not_copied() {
+        let (mut buffers, mut outbox) = (Buffers::default(), Outbox::default());
+        let whole = Arc::new((0..100_000_u32).map(|at| at.to_le_bytes()[0]).collect::<Vec<u8>>());
+        outbox.buf(&mut buffers).extend_from_slice(b"before");
+        let mut way = Way { outbox: &mut outbox, buffers: &mut buffers };
+        let parts = [&whole[..5], &whole[5..40_000], b"between", &whole[40_000..]];
+        parts.iter().for_each(|part| way.lending(&whole).put(part));
+        outbox.buf(&mut buffers).extend_from_slice(b"behind");
+        assert_eq!(Arc::strong_count(&whole), 3);
+        assert!(outbox.held() < 1_000);
+        let expected = [b"before", parts[0], parts[1], parts[2], parts[3], b"behind"].concat();
+        assert_eq!((outbox.len(), outbox.position()), (expected.len(), expected.len() as u64));
+        let mut written = Vec::new();
+        while !outbox.is_empty() {
+            let len = outbox.pending().len().min(30_000);
+            written.extend_from_slice(&outbox.pending()[..len]);
+            outbox.advance(len, &mut buffers);
+        }
+        assert_eq!(written, expected);
+        assert_eq!((Arc::strong_count(&whole), outbox.len()), (1, 0));
+        // Bytes of the same length elsewhere are none of it.
+        let other = whole.to_vec();
+        Way { outbox: &mut outbox, buffers: &mut buffers }.lending(&whole).put(&other);
+        assert_eq!((Arc::strong_count(&whole), outbox.len()), (1, other.len()));
     }
 
     #[test]

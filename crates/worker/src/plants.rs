@@ -58,11 +58,15 @@ pub enum Plant {
     BeginLost,
     /// A `COMMIT` is answered although the transaction has sent something.
     CommitSwallowed,
+    /// A `COMMIT` whose answer is lost is answered with OK, whatever became of it.
+    CommitGuessed,
+    /// A repeated transaction goes on although its statements are answered otherwise.
+    ReplayUnchecked,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 28] = [
         Self::ReplyToNeighbour,
         Self::ResetForgotten,
         Self::RetryAfterFirstByte,
@@ -89,6 +93,8 @@ impl Plant {
         Self::CacheForgetsInput,
         Self::BeginLost,
         Self::CommitSwallowed,
+        Self::CommitGuessed,
+        Self::ReplayUnchecked,
     ];
 }
 

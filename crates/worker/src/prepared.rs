@@ -36,7 +36,7 @@ pub(crate) use entry::{Entries, Entry, EntryKey};
 pub(crate) use moved::MovedStmts;
 use reading::{Beside, state_for};
 pub(crate) use reading::{Contents, Reading};
-pub(crate) use send::{is_sent_as_it_came, put_statement, runs_among_others};
+pub(crate) use send::{put_statement, runs_among_others};
 pub(crate) use server_stmts::{Fit, Last, ServerStmts};
 
 #[cfg(test)]

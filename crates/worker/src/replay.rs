@@ -22,6 +22,7 @@ use digest::Sums;
 use crate::{
     clients::client::{Purpose, Statement},
     prepared::{ClientStmt, Contents},
+    session_past::insert_id::InsertIdBefore,
     statement::analysis::Known,
     statement::proof::Validity,
 };
@@ -137,7 +138,7 @@ impl Differs {
 #[derive(Debug)]
 pub(crate) struct Said {
     pub(crate) frames: Vec<u8>,
-    pub(crate) attributes: Option<Box<[u8]>>,
+    pub(crate) attributes: Option<Arc<[u8]>>,
     pub(crate) purpose: Purpose,
     pub(crate) shape: ResponseShape,
     pub(crate) answer_seq: u8,
@@ -220,6 +221,8 @@ pub(crate) struct Run {
     pub(crate) types: Vec<(u32, Option<Rc<[u8]>>)>,
     /// Prepared statements that its client has closed, and that are there for it.
     pub(crate) closed: Vec<u32>,
+    /// What was known of the session's last insert id before.
+    pub(crate) insert_id: InsertIdBefore,
     /// Why it was begun.
     pub(crate) cause: String,
 }

@@ -11,6 +11,7 @@ pub(crate) mod kept;
 pub(crate) mod read_only;
 pub(crate) mod rewrite;
 pub(crate) mod route;
+pub(crate) mod ruled;
 pub(crate) mod ruling;
 mod several;
 pub(crate) mod split;
@@ -54,6 +55,19 @@ impl Router {
             chance: options.seed | 1,
         }
     }
+
+    /// The next of the numbers by chance.
+    pub(crate) fn next_chance(&mut self) -> u64 {
+        self.chance = next_chance(self.chance);
+        self.chance
+    }
+}
+
+/// The next of a sequence of numbers that look like chance. Source: Marsaglia, "Xorshift RNGs".
+fn next_chance(mut number: u64) -> u64 {
+    number ^= number << 13;
+    number ^= number >> 7;
+    number ^ number << 17
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ mod hold;
 mod kills;
 pub(crate) mod marks;
 mod opening;
+pub(crate) mod read_only;
 mod reset;
 mod resting;
 mod sessions;

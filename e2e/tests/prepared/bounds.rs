@@ -200,6 +200,13 @@ fn a_client_has_so_many_statements() -> Result<()> {
     })
 }
 
+/// A text of so many bytes that differ by where they are.
+fn counted(len: usize) -> String {
+    let mut text: String = (0..=len / 8).map(|number| format!("{number:08}")).collect();
+    text.truncate(len);
+    text
+}
+
 /// Texts that no connection keeps are prepared each time.
 #[test]
 fn long_texts_and_long_executions_pass() -> Result<()> {
@@ -218,11 +225,13 @@ fn long_texts_and_long_executions_pass() -> Result<()> {
         let answers = [size - 40, size - 19, size - 18, size - 17, size - 16, size + 100];
         let mut direct = server.connect(USER, PASSWORD, "")?;
         for len in answers {
-            let value = [Param::text(&"y".repeat(len))];
+            let value = [Param::text(&counted(len))];
             let mut fresh = Twin::new(server, &proxy, schema)?;
-            let own = fresh.prepare("SELECT LENGTH(?)")?;
+            let own = fresh.prepare("SELECT CRC32(?)")?;
             fresh.execute(own, &[Param::text("short")])?;
             fresh.again(own, &value).with_context(|| format!("{len} bytes"))?;
+            let own = fresh.prepare("SELECT CRC32(?)")?;
+            fresh.execute(own, &value).with_context(|| format!("{len} bytes with types"))?;
         }
         drop(other);
         client.execute(stmt, &[Param::text("short")])?;

@@ -14,6 +14,7 @@ pub enum Param {
     Int(i64),
     Double(f64),
     Text(String),
+    Blob(Vec<u8>),
     /// NULL, typed as NULL.
     Null,
     /// Sent before as long data.
@@ -47,6 +48,10 @@ pub fn block(cursor: u8, params: &[Param], with_types: bool) -> Vec<u8> {
             Param::Text(value) => {
                 types.extend_from_slice(&[0xFD, 0]);
                 put_lenenc_bytes(&mut values, value.as_bytes());
+            }
+            Param::Blob(value) => {
+                types.extend_from_slice(&[0xFC, 0]);
+                put_lenenc_bytes(&mut values, value);
             }
             Param::Null => {
                 types.extend_from_slice(&[0x06, 0]);

@@ -59,10 +59,29 @@ pub fn put_payload(out: &mut Vec<u8>, seq: u8, payload: &[u8]) -> u8 {
     put_parts(out, seq, [payload].into_iter())
 }
 
+/// What takes bytes, one behind the other.
+pub trait Sink {
+    /// So many bytes are about to come.
+    fn reserve(&mut self, _len: usize) {}
+
+    /// Appends bytes.
+    fn put(&mut self, bytes: &[u8]);
+}
+
+impl Sink for Vec<u8> {
+    fn reserve(&mut self, len: usize) {
+        Self::reserve(self, len);
+    }
+
+    fn put(&mut self, bytes: &[u8]) {
+        self.extend_from_slice(bytes);
+    }
+}
+
 /// Appends a payload that comes in parts and is never held as a whole, as one or more packets, the
 /// first numbered `seq`; returns the number that follows the last.
 pub fn put_parts<'a>(
-    out: &mut Vec<u8>,
+    out: &mut impl Sink,
     mut seq: u8,
     parts: impl Iterator<Item = &'a [u8]> + Clone,
 ) -> u8 {
@@ -75,7 +94,7 @@ pub fn put_parts<'a>(
     let mut part: &[u8] = b"";
     loop {
         let len = left.min(PAYLOAD_MAX);
-        out.extend_from_slice(&Header { payload_len: len, seq }.bytes());
+        out.put(&Header { payload_len: len, seq }.bytes());
         let mut room = len;
         while room > 0 {
             if part.is_empty() {
@@ -83,7 +102,7 @@ pub fn put_parts<'a>(
                 part = next;
             }
             let (head, rest) = part.split_at(part.len().min(room));
-            out.extend_from_slice(head);
+            out.put(head);
             room -= head.len();
             part = rest;
         }
@@ -103,6 +122,13 @@ pub fn payload_parts(mut frames: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
         frames = rest;
         head.get(HEADER_LEN..)
     })
+}
+
+/// The payload of a command from byte `at` of its frames on, which is in its first packet.
+pub fn payload_parts_from(frames: &[u8], at: usize) -> impl Iterator<Item = &[u8]> + Clone {
+    let first_len = Header::read(frames).map_or(0, |header| HEADER_LEN + header.payload_len);
+    let (first, others) = frames.split_at(first_len.min(frames.len()));
+    std::iter::once(first.get(at..).unwrap_or_default()).chain(payload_parts(others))
 }
 
 /// Starts a packet in place: appends a header whose length [`end_packet`] fills in.

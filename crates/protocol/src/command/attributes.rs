@@ -16,7 +16,7 @@
 
 use crate::codec::{
     Malformed, Reader,
-    frame::{PAYLOAD_MAX, begin_packet, end_packet, put_parts},
+    frame::{PAYLOAD_MAX, Sink, begin_packet, end_packet, put_parts},
 };
 
 use super::{
@@ -93,7 +93,7 @@ pub fn put_query(out: &mut Vec<u8>, attributes: Option<&[u8]>, text: &[u8]) {
 /// Appends a `COM_QUERY` for a server with query attributes, of a text in parts, which may take
 /// several packets.
 pub fn put_long_query<'a>(
-    out: &mut Vec<u8>,
+    out: &mut impl Sink,
     attributes: Option<&'a [u8]>,
     text: impl Iterator<Item = &'a [u8]> + Clone,
 ) {

@@ -22,7 +22,10 @@
 
 use crate::codec::{
     Malformed, Reader,
-    frame::{HEADER_LEN, PAYLOAD_MAX, begin_packet, end_packet, put_payload},
+    frame::{
+        HEADER_LEN, PAYLOAD_MAX, Sink, begin_packet, end_packet, payload_parts_from, put_parts,
+        put_payload,
+    },
     put_lenenc_int, put_u32,
 };
 
@@ -117,7 +120,10 @@ impl<'a> Execution<'a> {
     /// Appends the same execution of statement `stmt_id` with these types in it.
     pub fn put_with_types(&self, out: &mut Vec<u8>, stmt_id: u32, types: &[u8]) {
         let len = 1 + 4 + self.head.len() + 1 + types.len() + self.values.len();
-        put_command(out, len, |out| self.put_payload_with_types(out, stmt_id, types));
+        put_command(out, len, |out| {
+            self.put_head_with_types(out, stmt_id, types);
+            out.extend_from_slice(self.values);
+        });
     }
 
     /// Appends the same execution of statement `stmt_id`, of so many parameters, in the form that
@@ -127,29 +133,70 @@ impl<'a> Execution<'a> {
         let names = types.len() / TYPE_LEN;
         let len = 1 + 4 + self.head.len() + 4 + types.len() + names + self.values.len();
         put_command(out, len, |out| {
-            out.push(code::STMT_EXECUTE);
-            put_u32(out, stmt_id);
-            let Some((fixed, nulls)) = self.head.split_at_checked(FIXED_LEN) else { return };
-            let (flags, iterations) = fixed.split_first().unwrap_or((&0, &[]));
-            if params == 0 {
-                out.push(flags & !COUNT_FLAG);
-                return out.extend_from_slice(iterations);
+            self.put_head_counted(out, stmt_id, params, types);
+            if params > 0 {
+                out.extend_from_slice(self.values);
             }
-            out.push(flags | COUNT_FLAG);
-            out.extend_from_slice(iterations);
-            put_lenenc_int(out, params.into());
-            out.extend_from_slice(nulls);
-            out.push(u8::from(!types.is_empty()));
-            for kind in types.as_chunks::<TYPE_LEN>().0 {
-                out.extend_from_slice(kind);
-                // No name.
-                out.push(0);
-            }
-            out.extend_from_slice(self.values);
         });
     }
 
-    fn put_payload_with_types(&self, out: &mut Vec<u8>, stmt_id: u32, types: &[u8]) {
+    /// As [`put_counted`](Self::put_counted), of a long execution: this one is of `frames`, which
+    /// are not to be copied.
+    pub fn put_long_counted(
+        &self,
+        out: &mut impl Sink,
+        frames: &[u8],
+        stmt_id: u32,
+        params: u16,
+        types: Option<&[u8]>,
+    ) {
+        let mut head = Vec::new();
+        self.put_head_counted(&mut head, stmt_id, params, self.types.or(types).unwrap_or_default());
+        let values_at = match params {
+            0 => frames.len(),
+            _ => frames.len() - self.values.len(),
+        };
+        put_long(out, &head, frames, values_at);
+    }
+
+    /// As [`put_with_types`](Self::put_with_types), of a long execution: this one is of `frames`,
+    /// which are not to be copied.
+    pub fn put_long_with_types(
+        &self,
+        out: &mut impl Sink,
+        frames: &[u8],
+        stmt_id: u32,
+        types: &[u8],
+    ) {
+        let mut head = Vec::new();
+        self.put_head_with_types(&mut head, stmt_id, types);
+        put_long(out, &head, frames, frames.len() - self.values.len());
+    }
+
+    /// Appends what comes before the values. `types` are all that it has.
+    fn put_head_counted(&self, out: &mut Vec<u8>, stmt_id: u32, params: u16, types: &[u8]) {
+        out.push(code::STMT_EXECUTE);
+        put_u32(out, stmt_id);
+        let Some((fixed, nulls)) = self.head.split_at_checked(FIXED_LEN) else { return };
+        let (flags, iterations) = fixed.split_first().unwrap_or((&0, &[]));
+        if params == 0 {
+            out.push(flags & !COUNT_FLAG);
+            return out.extend_from_slice(iterations);
+        }
+        out.push(flags | COUNT_FLAG);
+        out.extend_from_slice(iterations);
+        put_lenenc_int(out, params.into());
+        out.extend_from_slice(nulls);
+        out.push(u8::from(!types.is_empty()));
+        for kind in types.as_chunks::<TYPE_LEN>().0 {
+            out.extend_from_slice(kind);
+            // No name.
+            out.push(0);
+        }
+    }
+
+    /// Appends what comes before the values.
+    fn put_head_with_types(&self, out: &mut Vec<u8>, stmt_id: u32, types: &[u8]) {
         out.push(if self.is_bulk { code::STMT_BULK_EXECUTE } else { code::STMT_EXECUTE });
         put_u32(out, stmt_id);
         match (self.is_bulk, self.head) {
@@ -163,8 +210,12 @@ impl<'a> Execution<'a> {
             }
         }
         out.extend_from_slice(types);
-        out.extend_from_slice(self.values);
     }
+}
+
+/// Appends a command whose payload is `head`, and then that of `frames` from byte `at` on.
+fn put_long(out: &mut impl Sink, head: &[u8], frames: &[u8], at: usize) {
+    put_parts(out, 0, std::iter::once(head).chain(payload_parts_from(frames, at)));
 }
 
 /// Appends frames of one command, whose payload `put` appends and has about `len` bytes.
@@ -226,6 +277,15 @@ pub fn put_close(out: &mut Vec<u8>, stmt_id: u32) {
     out.push(code::STMT_CLOSE);
     put_u32(out, stmt_id);
     end_packet(out, start);
+}
+
+/// As [`put_renamed`], of long frames that are not to be copied.
+pub fn put_long_renamed(out: &mut impl Sink, frames: &[u8], stmt_id: u32) {
+    let Some((before, rest)) = frames.split_at_checked(STMT_ID_AT) else { return };
+    let (_, behind) = rest.split_at(rest.len().min(4));
+    out.put(before);
+    out.put(&stmt_id.to_le_bytes());
+    out.put(behind);
 }
 
 /// Appends the frames of one command with another statement id in it.
@@ -320,6 +380,28 @@ mod tests {
         Execution::parse(&without, 1).expect("whole").put_with_types(&mut out, 1, &[8, 0]);
         assert_eq!(&out[..4], &[0xFF, 0xFF, 0xFF, 0]);
         assert_eq!(&out[4 + PAYLOAD_MAX..][..4], &[2, 0, 0, 1]);
+    }
+
+    /// The frames are read as a worker reads them: as if they were one packet, to the values.
+    #[test]
+    fn a_long_execution_is_put_as_a_short_one() {
+        for (values, types) in [(9, None), (9, Some(&TYPES[..])), (PAYLOAD_MAX + 9, None)] {
+            let raw = raw(0, 1, types, &vec![7; values]);
+            let mut frames = Vec::new();
+            put_payload(&mut frames, 0, &[&[code::STMT_EXECUTE, 1, 0, 0, 0], &raw[..]].concat());
+            let short = Execution::parse(&raw, 3).expect("whole");
+            let long = Execution::parse(&frames[STMT_ID_AT + 4..], 3).expect("whole");
+            let (mut put, mut expected) = (Vec::new(), Vec::new());
+            long.put_long_counted(&mut put, &frames, 5, 3, Some(&TYPES));
+            short.put_counted(&mut expected, 5, 3, Some(&TYPES));
+            if types.is_none() {
+                long.put_long_with_types(&mut put, &frames, 6, &TYPES);
+                short.put_with_types(&mut expected, 6, &TYPES);
+            }
+            put_long_renamed(&mut put, &frames, 7);
+            put_renamed(&mut expected, &frames, 7);
+            assert!(put == expected, "{values} {types:?}");
+        }
     }
 
     #[test]

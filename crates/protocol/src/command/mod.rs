@@ -4,7 +4,7 @@
 //! Sources: MySQL internals "Command Phase", MariaDB knowledge base "COM_STMT_BULK_EXECUTE".
 
 pub mod attributes;
-mod code;
+pub mod code;
 pub mod execute;
 pub mod values;
 

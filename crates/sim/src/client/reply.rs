@@ -56,10 +56,25 @@ pub struct Refused {
 /// How the proxy begins to say that a transaction was lost with its connection.
 pub const LOST_TRANSACTION: &str = "the transaction was rolled back, as its connection to";
 
+/// How it says what became of a write in autocommit whose answer was lost.
+const SAYS_UNDONE: &str = "; the statement was not carried out";
+const SAYS_DONE: &str = "; the statement was carried out";
+
 impl Refused {
     /// Whether the proxy says by it that a transaction was lost with its connection.
     pub fn is_lost_transaction(&self) -> bool {
         self.code == 1213 && self.message.starts_with(LOST_TRANSACTION)
+    }
+
+    /// Whether the proxy says by it that a write in autocommit whose answer was lost has not been
+    /// done.
+    pub fn says_undone(&self) -> bool {
+        self.code == 1213 && self.message.contains(SAYS_UNDONE)
+    }
+
+    /// Whether the proxy says by it that a write in autocommit whose answer was lost has been done.
+    pub fn says_done(&self) -> bool {
+        self.code == 2013 && self.message.contains(SAYS_DONE)
     }
 }
 

@@ -5,7 +5,7 @@ use std::{net::IpAddr, sync::Arc};
 use trunkline_cache::{SharedAsk, SharedStore};
 use trunkline_stats::{DigestQuery, SessionQuery};
 use trunkline_topology::{HostgroupId, Secret, ServerHealth};
-use trunkline_worker::{ClientId, ConnId, Worker, shell};
+use trunkline_worker::{ClientId, ConnId, OutcomeAsk, Worker, shell};
 
 use super::Link;
 use crate::{HostId, LinkId};
@@ -74,4 +74,6 @@ pub enum Wish {
     Ask(Box<SharedAsk>),
     /// This answer is for the cache that proxies share.
     Share(Box<SharedStore>),
+    /// What became of this `COMMIT`?
+    FindOutcome(Box<OutcomeAsk>),
 }

@@ -2,11 +2,8 @@
 
 use trunkline_catalog::Inquiry;
 use trunkline_protocol::packet::greeting::Flavor;
-use trunkline_topology::{
-    Secret,
-    outcome::{Outcome, Unknown},
-};
-use trunkline_worker::{CatalogAsk, OutcomeFound, Student, Worker, by_worker, shell::Request};
+use trunkline_topology::Secret;
+use trunkline_worker::{CatalogAsk, Student, Worker, by_worker, shell::Request};
 
 use super::{Job, Mail, Wish, WorkerMail, io::Around, now_of, unix_us_of};
 
@@ -30,14 +27,7 @@ impl Around<'_, '_> {
                 return worker.user_looked_up(name, Some(asked_ms));
             }
             Request::LookUpHost(addr) => Wish::Name(addr),
-            Request::FindOutcome(ask) => {
-                let found = OutcomeFound {
-                    outcome: Outcome::Unknown(Unknown::Time),
-                    server: ask.server.key.clone(),
-                    mark: None,
-                };
-                return worker.outcome_found(ask.client, found);
-            }
+            Request::FindOutcome(ask) => Wish::FindOutcome(ask),
             Request::Study(study) => {
                 return worker.studied(Student::default().study(*study));
             }

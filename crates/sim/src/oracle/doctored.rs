@@ -58,6 +58,7 @@ fn world() -> World {
         rules: Vec::new(),
         retries_max: 1,
         repeats: false,
+        outcome_max_us: 0,
         query_timeout_us: 0,
         queue_wait_max_us: 1_000_000,
         wait_timeout_us: 8_000_000,
@@ -129,7 +130,8 @@ impl World {
         let tag = Some(tag);
         let link = LinkId(link);
         let (schema, error, gtid) = (None, None, None);
-        let ran = Execution { at_us, host, link, tag, schema, error, effect, gtid };
+        let was_lost = effect == Effect::Lost;
+        let ran = Execution { at_us, host, link, tag, schema, error, effect, gtid, was_lost };
         self.facts.executions.push(ran);
         self
     }
@@ -587,7 +589,7 @@ fn what_is_left_at_rest() {
 fn the_name_of_somebody_elses_commit() {
     let mut world = world();
     world.write(1, 1_000).write(2, 2_000);
-    let gtid = |number| Some(Gtid { host: WRITER, number });
+    let gtid = |number| Some(Gtid { host: WRITER, mark: None, number });
     world.facts.executions[0].gtid = gtid(1);
     world.exchange(0).statements[0].gtid = gtid(1);
     world.check(&[]);

@@ -20,7 +20,7 @@ use trunkline_protocol::error::ErrorKind;
 
 use super::{
     Breach, Violation,
-    facts::{CauseKind, Setting},
+    facts::{CauseKind, Execution, Setting},
     history::{Access, ClientHistory, EndedBy, Exchange, LoginOutcome, SessionHistory},
     index::Index,
     kills::{is_killed, is_session_killed},
@@ -79,7 +79,7 @@ pub(super) fn check(index: &Index<'_>, found: &mut Vec<Violation>) {
 fn turn_max_us(index: &Index<'_>, from_us: Micros, until_us: Micros) -> Micros {
     let of_setting = |setting: &Setting| {
         let waits = setting.queue_wait_max_us * (2 + Micros::from(setting.retries_max));
-        waits + setting.limit_wait_us
+        waits + setting.limit_wait_us + setting.outcome_max_us
     };
     let settings = index.facts().settings_between(from_us, until_us);
     settings.map(of_setting).max().unwrap_or(0) + index.facts().statement_max_us + SLACK_US
@@ -432,7 +432,7 @@ impl Look<'_, '_> {
 
     /// The connection that served it, or the session before it, is gone.
     fn is_lost(&self, error: &Refused, at_us: Micros) -> bool {
-        if error.code != 2013 && !error.is_lost_transaction() {
+        if error.code != 2013 && !error.is_lost_transaction() && !error.says_undone() {
             return false;
         }
         // A server's nonsense shows when the connection is used next, however late that is.
@@ -447,6 +447,12 @@ impl Look<'_, '_> {
             return self.gave_way(at_us);
         }
         let before = self.session.exchanges.get(..=self.number).unwrap_or_default();
+        // The proxy gives up the connection of a transaction whose server takes no writes.
+        let refuses = |ran: &Execution| ran.error == Some(1290) && ran.at_us <= at_us;
+        if error.message.contains("--read-only") {
+            let mut said = before.iter().flat_map(|exchange| &exchange.statements);
+            return said.any(|said| self.index.ran(said.tag).any(refuses));
+        }
         let said = before.iter().flat_map(|exchange| &exchange.statements);
         let links = said.flat_map(|said| self.index.ran(said.tag)).map(|ran| ran.link);
         let mut lost = links.filter_map(|link| self.index.lost(link));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     HostId, LinkId, Micros,
-    statement::{Schema, Tag},
+    statement::{Mark, Schema, Tag},
 };
 
 /// Everything but the clients' histories.
@@ -70,6 +70,8 @@ pub struct Execution {
     pub effect: Effect,
     /// The commit that they were part of.
     pub gtid: Option<Gtid>,
+    /// They were committed, and at some time the primary had forgotten them.
+    pub was_lost: bool,
 }
 
 /// The name of a commit: who made it, and its number in that server's log. A server that has
@@ -78,7 +80,9 @@ pub struct Execution {
 pub struct Gtid {
     /// The host that committed first.
     pub host: HostId,
-    /// From 1, one for each commit.
+    /// Under what name it is numbered, if not the host's own.
+    pub mark: Option<Mark>,
+    /// From 1, one for each commit: on MySQL of each host and mark, on MariaDB of all of them.
     pub number: u64,
 }
 
@@ -88,18 +92,28 @@ const UUID_HEAD: &str = "00000000-0000-0000-0000-";
 impl Gtid {
     /// As MySQL writes it.
     pub fn of_mysql(self) -> String {
-        format!("{UUID_HEAD}{:012}:{}", self.host.0, self.number)
+        let tag = self.mark.map(|mark| format!("{mark}:")).unwrap_or_default();
+        format!("{UUID_HEAD}{:012}:{tag}{}", self.host.0, self.number)
     }
 
     /// As MariaDB writes it.
     pub fn of_mariadb(self) -> String {
-        format!("0-{}-{}", self.host.0 + 1, self.number)
+        let server = self.mark.map_or((self.host.0 + 1).to_string(), |mark| mark.to_string());
+        format!("0-{server}-{}", self.number)
     }
 
     /// Reads what [`of_mysql`](Self::of_mysql) wrote.
     pub fn read(text: &str) -> Option<Self> {
-        let (host, number) = text.strip_prefix(UUID_HEAD)?.split_once(':')?;
-        Some(Self { host: HostId(host.parse().ok()?), number: number.parse().ok()? })
+        let (host, name) = text.strip_prefix(UUID_HEAD)?.split_once(':')?;
+        let (tag, number) = match name.split_once(':') {
+            Some((tag, number)) => (Some(tag), number),
+            None => (None, name),
+        };
+        let mark = match tag {
+            Some(tag) => Some(Mark::of_tag(tag)?),
+            None => None,
+        };
+        Some(Self { host: HostId(host.parse().ok()?), mark, number: number.parse().ok()? })
     }
 }
 
@@ -211,6 +225,8 @@ pub struct Setting {
     pub retries_max: u32,
     /// Whether transactions are repeated that are lost with their connections.
     pub repeats: bool,
+    /// The longest that it may take to find out what became of a lost `COMMIT`; 0 where nobody does.
+    pub outcome_max_us: Micros,
     /// The longest that a statement may take; 0 for no limit.
     pub query_timeout_us: Micros,
     /// The longest that a statement may wait for a connection.

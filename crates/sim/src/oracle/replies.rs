@@ -10,7 +10,9 @@ use super::{
     Breach, Violation,
     endings::{has_garbage, is_forwarded},
     facts::{Effect, Execution},
-    history::{Access, Exchange, Known, MismatchKind, OwnRead, OwnWrite, RowId, SessionHistory},
+    history::{
+        Access, Exchange, Known, Mismatch, MismatchKind, OwnRead, OwnWrite, RowId, SessionHistory,
+    },
     index::{Index, Place, statements_of},
 };
 use crate::Micros;
@@ -19,7 +21,8 @@ pub(super) fn check(index: &Index<'_>, found: &mut Vec<Violation>) {
     for (client, session) in index.sessions() {
         for exchange in &session.exchanges {
             let violation = mismatch(client.client, exchange)
-                .filter(|violation| !is_servers_nonsense(index, session, violation));
+                .filter(|violation| !is_servers_nonsense(index, session, violation))
+                .filter(|_| !is_told_early(index, session, exchange));
             found.extend(violation);
         }
     }
@@ -42,6 +45,19 @@ fn is_servers_nonsense(index: &Index<'_>, session: &SessionHistory, violation: &
     violation.breach == Breach::Nonsense
         && is_forwarded(index, session, at_us)
         && has_garbage(index, at_us)
+}
+
+/// A ping is answered with the flags of a session whose transaction is lost with its connection;
+/// the next command is told so.
+fn is_told_early(index: &Index<'_>, session: &SessionHistory, exchange: &Exchange) -> bool {
+    let is_of_flags =
+        |mismatch: &Mismatch| mismatch.evidence.starts_with("expected the status flags");
+    let at_us = exchange.answered_us().unwrap_or(exchange.sent_us);
+    let said = session.exchanges.iter().flat_map(|it| &it.statements);
+    let mut links = said.flat_map(|said| index.ran(said.tag)).map(|ran| ran.link);
+    exchange.text == "ping"
+        && exchange.mismatch.as_ref().is_some_and(is_of_flags)
+        && links.any(|link| index.lost(link).is_some_and(|lost_us| lost_us <= at_us))
 }
 
 /// What the client itself found.

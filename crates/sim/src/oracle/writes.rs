@@ -90,15 +90,22 @@ fn ran_once(index: &Index<'_>, place: &Place<'_>, found: &mut Vec<Violation>) {
 }
 
 /// How often a statement was carried out. Of a transaction that may be repeated, what was rolled
-/// back with its connection does not count, and what changes nothing counts once a connection.
+/// back with its connection does not count, nor what its server has forgotten before somebody looked
+/// for it; what changes nothing counts once a connection. A `BEGIN` whose answer has not come may
+/// have begun one.
 fn times(index: &Index<'_>, place: &Place<'_>) -> usize {
     let repeats = index.facts().settings.iter().any(|setting| setting.repeats);
-    if !repeats || place.said.unit.is_none() {
+    let is_outside = place.said.unit.is_none() && place.exchange.answered_us().is_some();
+    if !repeats || is_outside {
         return index.ran_at(place.said.tag).len();
     }
     let ran: Vec<&Execution> = index.ran(place.said.tag).collect();
-    let is_there =
-        |ran: &&&Execution| matches!(ran.effect, Effect::Committed | Effect::Lost | Effect::Open);
+    let looks = index.facts().settings.iter().any(|setting| setting.outcome_max_us > 0);
+    let is_there = |ran: &&&Execution| match ran.effect {
+        Effect::Committed | Effect::Open => true,
+        Effect::Lost => !looks,
+        Effect::None | Effect::RolledBack => false,
+    };
     let on_one = ran.iter().map(|one| ran.iter().filter(|it| it.link == one.link).count());
     on_one.max().unwrap_or_default().max(ran.iter().filter(is_there).count())
 }
@@ -164,6 +171,11 @@ fn is_committed(index: &Index<'_>, place: &Place<'_>) -> bool {
     effects(index, place).any(|ran| matches!(ran.effect, Effect::Committed | Effect::Lost))
 }
 
+/// Whether its server had forgotten it at some time: whoever looked for it then did not find it.
+fn was_away(index: &Index<'_>, place: &Place<'_>) -> bool {
+    effects(index, place).all(|ran| ran.was_lost)
+}
+
 fn autocommitted(index: &Index<'_>, place: &Place<'_>, found: &mut Vec<Violation>) {
     if place.said.access != Access::Write {
         return;
@@ -186,9 +198,16 @@ fn autocommitted(index: &Index<'_>, place: &Place<'_>, found: &mut Vec<Violation
             // A fast-forward client gets what its server sends, also what only looks like an error.
             let is_nonsense =
                 is_forwarded(index, place.session, at_us) && has_garbage(index, at_us);
-            if is_committed(index, place) && !is_nonsense {
+            let was_away = error.says_undone() && was_away(index, place);
+            if is_committed(index, place) && !is_nonsense && !was_away {
                 let evidence = format!("failed with {}, and is committed", error.code);
                 found.push(place.breach(Breach::WriteUncalledFor, at_us, evidence));
+            }
+        }
+        Known::Failed(error) if error.says_done() => {
+            if !is_committed(index, place) {
+                let evidence = "it was said to be done, and is not".to_owned();
+                found.push(place.breach(Breach::WriteLost, at_us, evidence));
             }
         }
         Known::Failed(_) | Known::Skipped | Known::Unknown => {}
@@ -240,11 +259,13 @@ fn unit(index: &Index<'_>, places: &[Place<'_>], found: &mut Vec<Violation>) {
                 let known = place.exchange.known(place.part);
                 matches!(known, Known::Failed(error) if error.is_lost_transaction())
             };
-            for place in places.iter().filter(is_undone).filter(|it| is_committed(index, it)) {
+            let is_there =
+                |place: &&Place<'_>| is_committed(index, place) && !was_away(index, place);
+            for place in places.iter().filter(is_undone).filter(is_there) {
                 let evidence = "it was said to be rolled back, and it is committed".to_owned();
                 found.push(place.breach(Breach::WriteUncalledFor, place.at_us(), evidence));
             }
-            for place in writes.iter().filter(|place| is_committed(index, place)) {
+            for place in writes.iter().copied().filter(is_there) {
                 let evidence = "its transaction was rolled back, and it is committed".to_owned();
                 found.push(place.breach(Breach::WriteUncalledFor, place.at_us(), evidence));
             }

@@ -113,6 +113,8 @@ pub struct RuleSpec {
     pub applies: bool,
 }
 
+/// How much longer than the search for a lost `COMMIT` may take its client waits, µs.
+const OUTCOME_PATIENCE_US: Micros = 1_000_000;
 /// The rule that makes statements cacheable, behind all others.
 const CACHE_RULE: u32 = 1_000;
 /// The port of every host.
@@ -276,6 +278,10 @@ impl ConfigSpec {
             rules: self.rules.iter().map(rule).collect(),
             retries_max: u32::try_from(self.setting("query_retries_on_failure")).unwrap_or(1),
             repeats: self.words.get("transaction_replay").is_some_and(|word| word == "true"),
+            outcome_max_us: match self.words.contains_key("commit_outcome") {
+                true => self.setting("commit_outcome_timeout") * 1_000 + OUTCOME_PATIENCE_US,
+                false => 0,
+            },
             query_timeout_us: self.setting("default_query_timeout") * 1_000,
             queue_wait_max_us: self.setting("connect_timeout_server_max") * 1_000,
             wait_timeout_us: self.setting("wait_timeout") * 1_000,

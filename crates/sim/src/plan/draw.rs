@@ -7,8 +7,8 @@ use trunkline_topology::ServerState;
 
 use super::{
     Act, ConfigSpec, Fault, Limits, Plan, RuleSpec, ServerSpec, UserSpec, apart, balancers,
-    encryption, explained, features, guarded, hidden, later, limited, logged, neighbours, origins,
-    people, repeats,
+    commits, encryption, explained, features, guarded, hidden, later, limited, logged, neighbours,
+    origins, people, repeats,
 };
 use crate::{
     HostId, Micros,
@@ -92,6 +92,9 @@ impl Plan {
             }
         }
         later::draw(&mut root.split("later", 0), &mut plan);
+        if !is_calm {
+            commits::draw(&mut root.split("commits", 0), &mut plan);
+        }
         plan.acts.sort_by_key(|(at, _)| *at);
         plan.faults.sort_by_key(|(at, _)| *at);
         plan

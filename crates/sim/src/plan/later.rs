@@ -27,6 +27,9 @@ pub(super) fn draw(rng: &mut Rng, plan: &mut Plan) {
     for config in &mut plan.configs {
         if finds_outcomes {
             config.words.insert("commit_outcome", "\"auto\"".into());
+            let times_ms = [100, 400, 3_000];
+            let time_ms = rng.pick(&times_ms).copied().unwrap_or(400);
+            config.settings.insert("commit_outcome_timeout", time_ms);
         }
         if has_slow_log {
             config.words.insert("slow_log", "\"slow.log\"".into());

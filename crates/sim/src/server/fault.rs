@@ -84,6 +84,8 @@ impl Cluster {
             return false;
         };
         server.is_up = true;
+        server.up_since = now;
+        server.number_anew();
         self.announce(now);
         true
     }

@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use trunkline_protocol::{Capabilities, packet::err::put_err};
+use trunkline_protocol::{
+    Capabilities,
+    packet::{err::put_err, greeting::Flavor},
+};
 
 use super::{
     Record,
@@ -18,7 +21,7 @@ use crate::{
     packing::Packing,
     rng::Rng,
     sealing::Seal,
-    statement::{Failure, Schema},
+    statement::{Failure, Mark, Schema},
 };
 
 /// A committed transaction.
@@ -38,6 +41,8 @@ pub(super) struct Host {
     pub(super) spec: HostSpec,
     pub(super) is_up: bool,
     pub(super) hangs: bool,
+    /// Since when it runs.
+    pub(super) up_since: Micros,
     pub(super) is_read_only: bool,
     pub(super) store: Store,
     /// Everything committed here, in order; the store follows from it.
@@ -81,6 +86,7 @@ impl Host {
             spec,
             is_up: true,
             hangs: false,
+            up_since: 0,
             is_read_only,
             store: Store::default(),
             log: Vec::new(),
@@ -93,8 +99,18 @@ impl Host {
             slow: (0, 1),
             cut_off_until: 0,
             rng: rng.split("host", number),
-            next_number: (number + 1) * 1_000_000,
+            next_number: first_number(id),
         }
+    }
+
+    /// The number that it has given last.
+    pub(super) fn numbers_so_far(&self) -> u64 {
+        self.next_number
+    }
+
+    /// It has begun anew, and numbers its connections from the first on.
+    pub(super) fn number_anew(&mut self) {
+        self.next_number = first_number(self.id);
     }
 
     pub(super) fn greet(&mut self, link: LinkId, nonce: [u8; 20]) -> Greeted {
@@ -249,6 +265,7 @@ impl Host {
     pub(super) fn commit(
         &mut self,
         pending: Pending,
+        mark: Option<Mark>,
         now: Micros,
         record: &mut Record,
     ) -> Option<Gtid> {
@@ -259,8 +276,13 @@ impl Host {
             self.store.apply(*schema, *change);
         }
         record.mark(&pending.executions, Effect::Committed);
-        let own = self.log.iter().rev().find(|commit| commit.gtid.host == self.id);
-        let gtid = Gtid { host: self.id, number: own.map_or(0, |commit| commit.gtid.number) + 1 };
+        let is_counted = |commit: &&Commit| match self.spec.flavor {
+            Flavor::MySql => (commit.gtid.host, commit.gtid.mark) == (self.id, mark),
+            Flavor::MariaDb => true,
+        };
+        let last = self.log.iter().rev().find(is_counted);
+        let number = last.map_or(0, |commit| commit.gtid.number) + 1;
+        let gtid = Gtid { host: self.id, mark, number };
         record.name(&pending.executions, gtid);
         let number = record.commits.len();
         record.commits.push(pending.executions);
@@ -277,6 +299,11 @@ impl Host {
             }
         }
     }
+}
+
+/// What the numbers of a host's connections begin behind.
+fn first_number(id: HostId) -> u64 {
+    (u64::try_from(id.0).unwrap_or_default() + 1) * 1_000_000
 }
 
 /// Bytes that are no packets of the protocol.

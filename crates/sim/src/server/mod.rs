@@ -17,6 +17,7 @@
 //! | `reply` | packets of replies |
 //! | `store` | rows, and the view that one transaction has of them |
 //! | `lock` | who has what locked, and who waits |
+//! | `inquiry` | what they say to whoever looks for a lost `COMMIT` |
 //! | `fault` | crashes, restarts, promotions and the rest |
 //! | `replicate` | commits travel from the primary to the others |
 
@@ -25,6 +26,7 @@ mod conn;
 mod dictionary;
 mod fault;
 mod host;
+mod inquiry;
 mod lock;
 mod login;
 mod replicate;
@@ -103,8 +105,17 @@ impl Record {
         schema: Option<Schema>,
     ) {
         let effect = Effect::None;
-        let (error, gtid) = (None, None);
-        self.executions.push(Execution { at_us, host, link, tag, schema, error, effect, gtid });
+        self.executions.push(Execution {
+            at_us,
+            host,
+            link,
+            tag,
+            schema,
+            error: None,
+            effect,
+            gtid: None,
+            was_lost: false,
+        });
     }
 
     /// The statement that began last has failed.
@@ -126,6 +137,7 @@ impl Record {
         for place in executions {
             if let Some(execution) = self.executions.get_mut(*place) {
                 execution.effect = effect;
+                execution.was_lost |= effect == Effect::Lost;
             }
         }
     }

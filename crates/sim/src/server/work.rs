@@ -296,10 +296,11 @@ impl Host {
         for pending in ended.rolled_back {
             record.mark(&pending.executions, Effect::RolledBack);
         }
+        let mark = session.mark();
         let commits: Vec<_> = ended
             .committed
             .into_iter()
-            .filter_map(|pending| self.commit(pending, now, record))
+            .filter_map(|pending| self.commit(pending, mark, now, record))
             .collect();
         let session = self.conns.get_mut(&link).and_then(Conn::session_mut);
         if let (Some(session), Some(gtid)) = (session, commits.last()) {

@@ -22,7 +22,8 @@ use trunkline_protocol::packet::{greeting::Flavor, status};
 use crate::{
     oracle::facts::Gtid,
     statement::{
-        Answer, Cell, Charset, Failure, PreparedSql, Rows, Schema, Tag, Template, Value, Variable,
+        Answer, Cell, Charset, Failure, Mark, PreparedSql, Rows, Schema, Tag, Template, Value,
+        Variable,
     },
 };
 
@@ -167,6 +168,8 @@ pub struct ModelSession {
     sql_prepared: BTreeMap<u8, (PreparedSql, Option<Schema>)>,
     prepared: BTreeMap<u32, Prepared>,
     stmt_id: u32,
+    /// Under what name its commits are numbered, if not the server's own.
+    mark: Option<Mark>,
     /// What is to be reported with the next OK.
     trackers: Trackers,
 }
@@ -205,6 +208,7 @@ impl ModelSession {
             sql_prepared: BTreeMap::new(),
             prepared: BTreeMap::new(),
             stmt_id: 0,
+            mark: None,
             trackers: Trackers::default(),
         };
         session.set_collation(session.collation);
@@ -301,6 +305,11 @@ impl ModelSession {
     /// A transaction of the session was committed under this name.
     pub fn committed(&mut self, gtid: Gtid) {
         self.trackers.gtid(self.flavor, gtid);
+    }
+
+    /// Under what name its commits are numbered, if not the server's own.
+    pub fn mark(&self) -> Option<Mark> {
+        self.mark
     }
 
     /// Whether the session is told the names of its commits.

@@ -67,7 +67,14 @@ impl ModelSession {
                 self.found_rows = 1;
             }
             Setting::LastInsertIdAsItIs => self.set_last_insert_id(self.last_insert_id),
-            Setting::Mark(_) => self.trackers.state(),
+            Setting::Mark(_) if self.transaction.is_some() => {
+                let text = "The system variable can't be set when there is an ongoing transaction";
+                return Err(Failure::new(1766, b"HY000", text));
+            }
+            Setting::Mark(mark) => {
+                self.mark = Some(*mark);
+                self.trackers.state();
+            }
             Setting::Tracker(name, value) => {
                 if !self.trackers.configure(name, value) {
                     let text = format!("Unknown system variable 'session_track_{name}'");

@@ -20,6 +20,7 @@
 //! schema is seen.
 
 mod execute;
+mod mark;
 mod parse;
 mod set;
 mod sql;
@@ -32,6 +33,7 @@ mod variable;
 mod tests;
 
 pub use execute::{Execution, Param, put_bulk, put_execute, read_bulk, read_execute};
+pub use mark::Mark;
 pub use parse::parse;
 pub use template::Template;
 pub use upload::Upload;
@@ -428,9 +430,9 @@ pub enum Setting {
     LastInsertIdAsItIsOfTable,
     /// A session tracker, by its name behind `session_track_`: the proxy's.
     Tracker(String, String),
-    /// What its commits are marked with, of which nothing else changes: `server_id` or `gtid_next`,
-    /// the proxy's.
-    Mark(String),
+    /// Under what name its commits are numbered from now on, by `server_id` or `gtid_next`: the
+    /// proxy's.
+    Mark(Mark),
 }
 
 /// How the scope of a variable is written; all mean the session.

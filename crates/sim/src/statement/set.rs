@@ -1,7 +1,7 @@
 //! What follows `SET`: of clients, and of the proxy.
 
 use super::{
-    Charset, Kind, Scope, SetValue, Setting, Value, Variable,
+    Charset, Kind, Mark, Scope, SetValue, Setting, Value, Variable,
     parse::numbered,
     token::Token::{self, Number as N, Symbol as S, System as Y, Text as T, User as U, Word as W},
 };
@@ -85,9 +85,9 @@ fn setting(tokens: &[Token<'_>]) -> Option<Setting> {
         return Some(Setting::Tracker(tracker.to_owned(), value));
     }
     match (name, value) {
-        ("server_id", [N(id)]) => return Some(Setting::Mark(format!("server_id = {id}"))),
-        ("gtid_next", [T(tag)]) if tag.starts_with("AUTOMATIC:") => {
-            return Some(Setting::Mark(format!("gtid_next = '{tag}'")));
+        ("server_id", [N(id)]) => return Mark::of_server_id(*id).map(Setting::Mark),
+        ("gtid_next", [T(text)]) => {
+            return text.strip_prefix("AUTOMATIC:").and_then(Mark::of_tag).map(Setting::Mark);
         }
         _ => {}
     }

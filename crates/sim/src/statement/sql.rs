@@ -4,7 +4,9 @@ use std::fmt::Write as _;
 
 use trunkline_protocol::packet::greeting::Flavor;
 
-use super::{Act, BeginForm, Isolation, PreparedSql, Scope, SetValue, Setting, Statement, Value};
+use super::{
+    Act, BeginForm, Isolation, Mark, PreparedSql, Scope, SetValue, Setting, Statement, Value,
+};
 
 impl Statement {
     /// Appends its text. The tag is a literal where the statement has one for it, else a comment
@@ -257,7 +259,12 @@ fn put_settings(out: &mut String, settings: &[Setting], flavor: Flavor) {
             Setting::Tracker(name, value) => {
                 put(out, format_args!("@@SESSION.session_track_{name} = '{value}'"));
             }
-            Setting::Mark(mark) => put(out, format_args!("@@SESSION.{mark}")),
+            Setting::Mark(mark @ Mark::ServerId(_)) => {
+                put(out, format_args!("@@SESSION.server_id = {mark}"));
+            }
+            Setting::Mark(mark @ Mark::Tag { .. }) => {
+                put(out, format_args!("@@SESSION.gtid_next = 'AUTOMATIC:{mark}'"));
+            }
         }
     }
 }

@@ -38,6 +38,11 @@ pub struct CommitMark {
     name: MarkName,
     /// Numbers that have been told. On MariaDB all up to the last one of each domain.
     told: GtidSet,
+    /// The server's incarnation that has told them.
+    incarnation: u32,
+    /// The server has begun anew since it told of anything: it may have lost some of that, and give
+    /// those numbers again.
+    is_outlived: bool,
     /// Something may have been committed under it that was not told.
     in_doubt: bool,
     /// Numbers below a told one are taken for told, as something was in doubt.
@@ -63,8 +68,30 @@ impl fmt::Debug for CommitMark {
 
 impl CommitMark {
     /// A mark under which nothing has been committed.
-    pub fn new(name: MarkName) -> Self {
-        Self { name, told: GtidSet::default(), in_doubt: false, is_filled: false }
+    pub fn new(name: MarkName, incarnation: u32) -> Self {
+        Self {
+            name,
+            told: GtidSet::default(),
+            incarnation,
+            is_outlived: false,
+            in_doubt: false,
+            is_filled: false,
+        }
+    }
+
+    /// The server's incarnation that has told what is known.
+    pub fn incarnation(&self) -> u32 {
+        self.incarnation
+    }
+
+    /// A connection to this incarnation of the server gets it. What an earlier one has told counts
+    /// no more: until this one tells a number, nobody knows what is there.
+    pub fn begin(&mut self, incarnation: u32) {
+        if self.incarnation != incarnation {
+            self.is_outlived |= !self.told.is_empty();
+            self.told = GtidSet::default();
+            self.incarnation = incarnation;
+        }
     }
 
     /// Its name.
@@ -72,9 +99,15 @@ impl CommitMark {
         self.name
     }
 
-    /// Whether something may have been committed under it whose number was not told.
+    /// Whether something may have been committed under it whose number was not told, or a number
+    /// that was told may be given again.
     pub fn is_in_doubt(&self) -> bool {
-        self.in_doubt
+        self.in_doubt || self.is_outlived
+    }
+
+    /// Whether another connection may have it.
+    pub fn is_known(&self) -> bool {
+        !self.in_doubt
     }
 
     /// Whether numbers that were not told are taken for told. That is right where a server counts
@@ -93,15 +126,16 @@ impl CommitMark {
     pub fn tell_set(&mut self, text: &str) -> bool {
         let MarkName::Tag(own) = self.name else { return false };
         let mut is_own = true;
-        let (in_doubt, told) = (self.in_doubt, &mut self.told);
+        let (in_doubt, told) = (self.is_in_doubt(), &mut self.told);
         let read = each_interval(text, |origin, first, last| match origin {
             Origin::Server(_, tag) if tag == own => {
                 told.add(origin, if in_doubt { 1 } else { first }, last);
             }
             Origin::Server(..) | Origin::Domain(_) => is_own = false,
         });
-        self.is_filled |= self.in_doubt;
+        self.is_filled |= in_doubt;
         self.in_doubt = false;
+        self.is_outlived = false;
         is_own && read.is_ok()
     }
 
@@ -113,6 +147,7 @@ impl CommitMark {
         }
         self.told.add(Origin::Domain(domain), 1, sequence);
         self.in_doubt = false;
+        self.is_outlived = false;
         true
     }
 
@@ -168,7 +203,7 @@ mod tests {
     const OTHER: &str = "4e11fa47-71ca-11e1-9e33-c80aa9429562";
 
     fn tagged() -> CommitMark {
-        CommitMark::new(MarkName::Tag(Tag::parse(b"t_9").expect("a tag")))
+        CommitMark::new(MarkName::Tag(Tag::parse(b"t_9").expect("a tag")), 1)
     }
 
     fn read(mark: &CommitMark, text: &str) -> Reading {
@@ -192,7 +227,7 @@ mod tests {
 
     #[test]
     fn the_last_number_of_a_server_id_says_it_on_mariadb() {
-        let mut mark = CommitMark::new(MarkName::ServerId(77));
+        let mut mark = CommitMark::new(MarkName::ServerId(77), 1);
         assert_eq!(read(&mark, "0-1-12623,1-1-4"), Reading::AllTold);
         assert_eq!(read(&mark, "0-1-12623,0-77-12624"), Reading::Untold);
         assert!(mark.tell_last(0, 77, 12_624) && !mark.tell_last(0, 1, 12_625));
@@ -203,6 +238,25 @@ mod tests {
         assert_eq!(read(&mark, "0-1-12630"), Reading::Behind);
         mark.settle("0-77-12631").expect("a state");
         assert_eq!(read(&mark, "0-77-12631,0-1-12630"), Reading::AllTold);
+    }
+
+    #[test]
+    fn what_an_earlier_incarnation_has_told_counts_no_more() {
+        let mut mark = tagged();
+        assert!(mark.tell_set(&format!("{UUID}:t_9:1-5")));
+        mark.begin(1);
+        assert!(!mark.is_in_doubt());
+        // It has forgotten the fifth, and gives its number again: that one would be taken for told.
+        mark.begin(2);
+        assert!(mark.is_in_doubt() && mark.is_known());
+        assert!(mark.tell_set(&format!("{UUID}:t_9:4")));
+        assert!(!mark.is_in_doubt() && mark.is_filled());
+        assert_eq!(read(&mark, &format!("{UUID}:1-900:t_9:1-4")), Reading::AllTold);
+        assert_eq!(read(&mark, &format!("{UUID}:1-900:t_9:1-5")), Reading::Untold);
+        // Of one under which nothing was committed there is nothing to forget.
+        let mut fresh = tagged();
+        fresh.begin(2);
+        assert!(!fresh.is_in_doubt());
     }
 
     #[test]

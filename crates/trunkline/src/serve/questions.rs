@@ -123,14 +123,14 @@ fn ask_dictionary(
 /// Has it found out what became of a `COMMIT`; with too many questions waiting nobody knows.
 fn find_outcome(asked: &mpsc::Sender<monitor::OutcomeQuestion>, question: OutcomeQuestion) {
     let OutcomeQuestion { ask, answer } = question;
-    let OutcomeAsk { server, thread, age_ms, flavor, mark, user, credential, .. } = *ask;
+    let OutcomeAsk { ticket, server, thread, age_ms, flavor, mark, user, credential, .. } = *ask;
     let question = monitor::OutcomeQuestion {
         thread: LostThread { number: thread, age_ms, flavor },
         account: Account::new(user, credential),
         time_max: Duration::from_millis(ask.time_max_ms),
         answer: {
             let server = server.key.clone();
-            Box::new(move |outcome, mark| answer(OutcomeFound { outcome, server, mark }))
+            Box::new(move |outcome, mark| answer(OutcomeFound { ticket, outcome, server, mark }))
         },
         server,
         mark,

@@ -256,7 +256,7 @@ impl Exchange {
             pins: Default::default(),
             is_in_trans: false,
             only_reads: false,
-            is_sure: false,
+            standing: Default::default(),
             begun_apart: false,
             is_begun: false,
             is_left: false,

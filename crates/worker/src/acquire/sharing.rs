@@ -24,7 +24,6 @@ use crate::{
     rooms::{Core, Exchange, Lender},
     servers::Servers,
     servers::conn::{Conn, Owner},
-    session_past::FoundRows,
 };
 
 /// A longer command has a connection of its own, bytes.
@@ -95,7 +94,7 @@ impl Core {
                     && runs_among_others(client, None))
             && known.analysis.statements == 1
             && known.analysis.depends == Depends::empty()
-            && known.found_rows != FoundRows::AnswerOnMySql
+            && known.found_rows.is_told()
             && session.leases.is_empty()
             && session.settings.begun.is_none()
             && !session.settings.state.is_autocommit_off()

@@ -8,7 +8,10 @@ use trunkline_protocol::{
 };
 use trunkline_session::tracker::PinReason;
 
-use crate::{Side, clients::Clients, clients::client::Client, reply::SCARCE_LEN_MAX, rooms::Core};
+use crate::{
+    Side, clients::Clients, clients::client::Client, compressed::answer_seq, reply::SCARCE_LEN_MAX,
+    rooms::Core,
+};
 
 /// Codes that client libraries give themselves. MariaDB's Connector/C shows *Received malformed
 /// packet* for an error packet with one of them, and not its text.
@@ -60,7 +63,9 @@ impl Core {
         self.fx.stats.counters.errors_sent += 1;
         self.fx.stats.counters.statements_answered += 1;
         client.note_error(&error);
-        self.write_error(client, 1, &error);
+        // A command in several packets has more numbers than one.
+        let seq = self.fx.whole.as_ref().map_or(1, |whole| answer_seq(&whole.frames));
+        self.write_error(client, seq, &error);
     }
 
     /// Writes an error packet, with a code that the client's library takes.

@@ -329,6 +329,19 @@ pub(crate) struct SessionSettings {
     pub(crate) causal: SessionCausal,
 }
 
+/// How certain it is that what was told of a transaction last still holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Standing {
+    /// The last reply was no error, and told of an open transaction.
+    Open,
+    /// It was an error, or did not.
+    #[default]
+    Unsure,
+    /// A statement has failed that may have committed it before: DDL does, even if it fails. Nothing
+    /// has said since that it is open.
+    MayBeCommitted,
+}
+
 /// A server connection that is this session's alone.
 #[derive(Debug, Clone)]
 pub(crate) struct Lease {
@@ -344,8 +357,7 @@ pub(crate) struct Lease {
     /// The `BEGIN` of the session's transaction has been sent there, and its statement has not been
     /// answered yet.
     pub(crate) is_begun: bool,
-    /// The last reply was no error, and told of an open transaction.
-    pub(crate) is_sure: bool,
+    pub(crate) standing: Standing,
     /// An error has ended its transaction, or may have, and no reply has said since whether one is
     /// open.
     pub(crate) is_in_doubt: bool,
@@ -487,7 +499,7 @@ pub(crate) struct CommandSent {
     /// The command, packet headers and all, in the form of clients without query attributes.
     pub(crate) frames: Frames,
     /// Its query attributes: what precedes the text, or all that follows the statement id.
-    pub(crate) attributes: Option<Box<[u8]>>,
+    pub(crate) attributes: Option<Arc<[u8]>>,
     /// The number that its client awaits the answer with.
     pub(crate) answer_seq: u8,
     pub(crate) shape: ResponseShape,
@@ -577,6 +589,8 @@ pub(crate) struct Sent {
     /// Its first byte's position in the server connection's stream, to know whether any was
     /// written.
     pub(crate) sent_at: u64,
+    /// The connection on which what goes ahead of it within its transaction has been sent.
+    pub(crate) ahead: Option<ConnId>,
 }
 
 impl Statement {

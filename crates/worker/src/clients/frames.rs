@@ -50,14 +50,21 @@ impl Frames {
             Self::Whole(_) => Vec::new(),
         }
     }
+}
 
-    /// The long command that others may have too.
-    pub(crate) fn whole(&self) -> Option<&Arc<Vec<u8>>> {
-        match self {
-            Self::Own(_) => None,
-            Self::Whole(bytes) => Some(bytes),
-        }
-    }
+/// A long command that is being looked at: who keeps it needs no copy.
+#[derive(Debug, Clone)]
+pub(crate) struct Whole {
+    pub(crate) frames: Arc<Vec<u8>>,
+    /// It is in the form of clients without query attributes, and these were left out.
+    pub(crate) plain: Option<Plain>,
+}
+
+/// That a command is in the form of clients without query attributes.
+#[derive(Debug, Clone)]
+pub(crate) struct Plain {
+    /// What was left out: what precedes a text, or all that follows a statement id.
+    pub(crate) attributes: Option<Arc<[u8]>>,
 }
 
 /// Where the first command in `bytes` ends.

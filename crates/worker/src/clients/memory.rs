@@ -19,6 +19,7 @@ use crate::{
     clients::{Clients, client::Client, client::Phase, frames::is_partial},
     compressed::Packing,
     rooms::{Core, Lender},
+    statement::study::{Found, LongCommand},
 };
 
 /// What a client that goes on may read before it asks again, bytes.
@@ -132,7 +133,10 @@ impl Client {
             // A copy is on its way to the server.
             Phase::Running(statement) => statement.command.frames.len() * 2,
             Phase::AwaitNames(waiting) => {
-                let studied = waiting.studied.as_ref().map_or(0, |(command, ..)| command.held());
+                let held = |(command, found): &(LongCommand, Option<Found>)| {
+                    command.held() + found.as_ref().map_or(0, Found::held)
+                };
+                let studied = waiting.studied.as_ref().map_or(0, held);
                 waiting.frames.len() + studied + waiting.study.map_or(0, |(_, len)| len)
             }
             Phase::Login(_)

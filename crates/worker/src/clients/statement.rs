@@ -10,9 +10,9 @@ use crate::{
         Beside, Client, CommandSent, Meaning, Phase, Preparation, Purpose, Sent, Stage, Statement,
         Target,
     },
-    clients::frames::Frames,
-    clients::frames::is_split,
+    clients::frames::{Frames, Plain, is_split},
     compressed::answer_seq,
+    effects::Effects,
     outbox::Buffers,
     rooms::Core,
     special::local_infile::Upload,
@@ -29,8 +29,8 @@ impl Core {
         let mut statement = self.clients.spare_statements.pop().unwrap_or_else(Statement::blank);
         statement.target.retries_left = self.env.snapshot.settings.query_retries_on_failure;
         let command = &mut statement.command;
-        match self.fx.whole.as_ref().filter(|whole| is_same(whole, frames)) {
-            Some(whole) => command.frames = Frames::Whole(Arc::clone(whole)),
+        match self.fx.whole.as_ref().filter(|whole| is_same(&whole.frames, frames)) {
+            Some(whole) => command.frames = Frames::Whole(Arc::clone(&whole.frames)),
             None => {
                 let own = command.frames.own();
                 if own.capacity() == 0 {
@@ -85,6 +85,15 @@ impl Statement {
     }
 }
 
+impl Effects {
+    /// How these frames came to be without query attributes, where they had them taken out before.
+    #[inline]
+    pub(crate) fn plain(&self, frames: &[u8]) -> Option<Plain> {
+        let whole = self.whole.as_ref()?;
+        whole.plain.clone().filter(|_| is_same(&whole.frames, frames))
+    }
+}
+
 /// Whether these are the bytes of that buffer.
 fn is_same(whole: &[u8], frames: &[u8]) -> bool {
     std::ptr::eq(whole, frames)
@@ -129,7 +138,7 @@ mod tests {
     fn a_statement_that_is_cleared_is_as_good_as_new() {
         let mut statement = Statement::blank();
         statement.command.frames.own().extend_from_slice(b"frames");
-        statement.command.attributes = Some(Box::default());
+        statement.command.attributes = Some(Arc::default());
         (statement.meaning.is_read, statement.meaning.is_recalled) = (true, true);
         (statement.prepared.stmt_id, statement.prepared.runs_last) = (Some(1), true);
         (statement.target.was_lost, statement.target.never_share) = (true, true);

@@ -1,10 +1,12 @@
 //! Step 3: bytes from a client become commands, and each command begins its way.
 
+use std::sync::Arc;
+
 use trunkline_catalog::{Hidden, Proof};
 use trunkline_protocol::{
     capability::Capabilities,
-    codec::frame::{HEADER_LEN, PAYLOAD_MAX, begin_packet, end_packet, put_payload},
-    command::{Command, attributes::Query},
+    codec::frame::{HEADER_LEN, PAYLOAD_MAX, begin_packet, end_packet, payload_parts, put_payload},
+    command::{Command, attributes::Query, code},
     error::ErrorKind,
     packet::{
         eof::{EofPacket, put_eof},
@@ -19,7 +21,7 @@ use trunkline_sql::analysis::StatementKind;
 use crate::{
     Action, Side,
     clients::client::{Client, Phase, Purpose, Session, Statement},
-    clients::frames::{CommandEnd, command_end, is_split, joined_payload},
+    clients::frames::{CommandEnd, Whole, command_end, is_split, joined_payload},
     commands::causal_token::asks_for_token,
     commands::internal_session::asks_for_session,
     env::Env,
@@ -38,11 +40,16 @@ pub(crate) const SENT_AHEAD_MAX: usize = 64 * 1024;
 /// What the server's global variables say, as no server has this collation.
 pub(crate) const SERVERS_CHARSET: Charset = Charset::Collation(0);
 
-/// Where the first command in `bytes` ends, if it has a text that is long, and has come whole.
+/// Where the first command in `bytes` ends, if it is long, has a text or is an execution, and has
+/// come whole.
 pub(super) fn long_command_end(bytes: &[u8], payload_max: usize) -> Option<usize> {
-    let has_text = matches!(bytes.get(HEADER_LEN), Some(0x03 | 0x16));
+    let is_studied = match bytes.get(HEADER_LEN) {
+        Some(&(code::QUERY | code::STMT_PREPARE)) => true,
+        Some(&(code::STMT_EXECUTE | code::STMT_BULK_EXECUTE)) => true,
+        Some(_) | None => false,
+    };
     match command_end(bytes, payload_max) {
-        CommandEnd::At(end, _) if has_text && end > STUDY_LEN_MIN => Some(end),
+        CommandEnd::At(end, _) if is_studied && end > STUDY_LEN_MIN => Some(end),
         CommandEnd::At(..) | CommandEnd::Partial | CommandEnd::TooLong | CommandEnd::OutOfOrder => {
             None
         }
@@ -125,6 +132,10 @@ impl Commands {
         if inbox.len() > STUDY_LEN_MIN && takes_answers && self.begin_study(client, &mut inbox) {
             return;
         }
+        while inbox.len() > STUDY_LEN_MIN && takes_answers {
+            let Some(rest) = self.keep_long_data(client, &mut inbox) else { break };
+            inbox = rest;
+        }
         let consumed = self.commands_in(client, &inbox);
         if matches!(client.phase, Phase::Closing) {
             return;
@@ -137,6 +148,25 @@ impl Commands {
         debug_assert!(client.io.inbox.is_empty());
         client.io.inbox = inbox;
         self.exchange.read_behind_dump(client);
+    }
+
+    /// Carries out the first command in the inbox, if it is a long piece of a parameter, and returns
+    /// what is behind it: its buffer is kept as it is.
+    fn keep_long_data(&mut self, client: &mut Client, inbox: &mut Vec<u8>) -> Option<Vec<u8>> {
+        let is_piece = inbox.get(HEADER_LEN) == Some(&code::STMT_SEND_LONG_DATA);
+        let payload_max = self.exchange.core.env.snapshot.settings.max_allowed_packet;
+        let end = match command_end(inbox, payload_max) {
+            CommandEnd::At(end, _) if is_piece && end > STUDY_LEN_MIN => end,
+            _ => return None,
+        };
+        let rest = inbox.split_off(end);
+        let frames = Arc::new(std::mem::take(inbox));
+        self.exchange.core.fx.whole = Some(Whole { frames: Arc::clone(&frames), plain: None });
+        // What says whose piece it is comes in the first packet.
+        let payload = payload_parts(&frames).next().unwrap_or_default();
+        self.command(client, &frames, payload);
+        self.exchange.core.fx.whole = None;
+        Some(rest)
     }
 
     /// Reads on from a client that had sent too much ahead, once that has been carried out.
@@ -308,7 +338,10 @@ impl Commands {
 
     /// `COM_QUERY`.
     fn query(&mut self, client: &mut Client, frames: &[u8], body: &[u8]) {
-        let (text, attributes) = match client.has_capability(Capabilities::QUERY_ATTRIBUTES) {
+        let plain = self.exchange.core.fx.plain(frames);
+        let has_attributes =
+            plain.is_none() && client.has_capability(Capabilities::QUERY_ATTRIBUTES);
+        let (text, attributes) = match has_attributes {
             false => (body, None),
             true => match Query::parse(body) {
                 Ok(Query { attributes, text }) => (text, Some(attributes)),
@@ -351,7 +384,10 @@ impl Commands {
             }
         };
         let mut statement = statement;
-        statement.command.attributes = attributes.flatten().map(Into::into);
+        statement.command.attributes = match plain {
+            Some(plain) => plain.attributes,
+            None => attributes.flatten().map(Into::into),
+        };
         let goes_to_server =
             matches!(route, Route::Lease(..) | Route::Hostgroup(_) | Route::Reader(_));
         statement.prove(&known, proven);
@@ -526,7 +562,7 @@ impl Exchange {
     /// `COM_RESET_CONNECTION`: on the lease, if there is one; else the record alone changes.
     fn reset_session(&mut self, client: &mut Client, frames: &[u8]) {
         self.core.follow_globals(client);
-        self.core.keep_one_lease(client);
+        self.core.keep_one_lease(client, None);
         let Some(session) = client.session.as_ref() else {
             return;
         };

@@ -70,15 +70,16 @@ enum Unreadable {
 
 /// Reads an execution's parameters as far as it takes, and remembers their types with the
 /// statement. Without its query attributes, where it can have any: what servers get that know of
-/// none.
+/// none. `is_plain`: they were taken out before.
 fn read_parameters(
     client: &mut Client,
     stmt_id: u32,
     is_last: bool,
     run: Run,
     payload: &[u8],
+    is_plain: bool,
 ) -> Result<Option<PlainExecution>, Unreadable> {
-    let has_attributes = client.has_capability(Capabilities::QUERY_ATTRIBUTES);
+    let has_attributes = !is_plain && client.has_capability(Capabilities::QUERY_ATTRIBUTES);
     let stmt = client.stmts_mut().and_then(|stmts| stmts.get_mut(stmt_id));
     let Some(stmt) = stmt else { return Ok(None) };
     let raw = payload.get(5..).unwrap_or_default();
@@ -291,7 +292,9 @@ impl Commands {
         {
             return;
         }
-        let plain = match read_parameters(client, stmt_id, is_last, run, payload) {
+        let made_plain = self.exchange.core.fx.plain(frames);
+        let is_plain = made_plain.is_some();
+        let plain = match read_parameters(client, stmt_id, is_last, run, payload, is_plain) {
             Ok(plain) => plain,
             Err(unreadable) => return self.exchange.core.refuse_unreadable(client, unreadable),
         };
@@ -318,6 +321,8 @@ impl Commands {
             self.exchange.core.statement(frames, ResponseShape::Query, Purpose::Execute);
         if let Some(plain) = plain {
             take_plain(&mut statement, stmt_id, &plain, payload);
+        } else if let Some(made_plain) = made_plain {
+            statement.command.attributes = made_plain.attributes;
         }
         statement.prepared.stmt_id = Some(stmt_id);
         statement.prove(&known, routed.proven);
@@ -463,10 +468,11 @@ impl Core {
     ) {
         let max = self.env.snapshot.settings.max_allowed_packet;
         let may_keep = self.may_keep(client, frames.len()).is_ok();
+        let whole = self.fx.whole.as_ref().map(|whole| Arc::clone(&whole.frames));
         let Some(stmts) = client.stmts_mut() else { return };
         if let Some(stmt_id) = stmts.resolve(stmt_id) {
             match may_keep {
-                true => stmts.add_long_data(stmt_id, param, frames, max),
+                true => stmts.add_long_data(stmt_id, param, frames, whole, max),
                 false => stmts.refuse_long_data(stmt_id),
             }
         }

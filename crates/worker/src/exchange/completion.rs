@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use trunkline_pool::ConnState;
+use trunkline_pool::{ConnId, ConnState};
 use trunkline_protocol::{error::ClientError, response::Outcome};
 use trunkline_session::tracker::{PinReason, reported_schema, reports_change, reports_lasting};
 use trunkline_sql::analysis::Analysis;
@@ -15,10 +15,10 @@ use crate::{
     effects::Wake,
     exchange::lost::{makes_state, only_looks_at},
     exchange::pins::ends_session,
-    exchange::refused::{OPTION_PREVENTS_STATEMENT, UNKNOWN_COMMAND},
     prepared::outcome::{stmt_executed, stmt_fetched},
     rooms::{Core, Exchange, Lender},
     servers::conn::Conn,
+    servers::read_only::{OPTION_PREVENTS_STATEMENT, UNKNOWN_COMMAND},
     servers::trackers::Behind,
     session_past::again::keep_warnings_of_shared,
     special::local_infile::Upload,
@@ -510,14 +510,15 @@ impl Core {
         }
     }
 
-    /// A session keeps at most one connection when it is reset: the others are freed.
-    pub(crate) fn keep_one_lease(&mut self, client: &mut Client) {
+    /// A session keeps at most one connection when it is reset, this one or else the first: the
+    /// others are freed.
+    pub(crate) fn keep_one_lease(&mut self, client: &mut Client, kept: Option<ConnId>) {
         let Some(session) = client.session.as_mut() else {
             return;
         };
         session.transaction.kept = None;
-        let first = session.leases.first().map(|lease| lease.conn);
-        for lease in session.leave_where(|lease| Some(lease.conn) != first) {
+        let kept = kept.or(session.leases.first().map(|lease| lease.conn));
+        for lease in session.leave_where(|lease| Some(lease.conn) != kept) {
             self.free_lease(client, &lease, None);
         }
     }

@@ -202,8 +202,10 @@ impl Core {
         }
         let writes = over.may_write() && !lease.only_reads;
         lease.has_written = in_transaction && (lease.has_written || writes);
-        lease.is_sure = outcome.error.is_none()
-            && outcome.status.map_or(lease.is_sure, |flags| flags & status::IN_TRANS != 0);
+        if over.was_sent && has_run {
+            let is_off = session.settings.state.is_autocommit_off();
+            lease.standing = lease.standing.behind(outcome, analysis, is_off);
+        }
         lease.is_in_doubt = match &outcome.error {
             Some(error) => lease.is_in_doubt || may_roll_back(error),
             None => lease.is_in_doubt && outcome.status.is_none(),

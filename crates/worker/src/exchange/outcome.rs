@@ -45,6 +45,8 @@ pub(super) struct LostMark {
 /// What a client was waiting for when its connection was lost.
 #[derive(Debug)]
 pub(crate) struct Doubt {
+    /// The number of the question.
+    ticket: u64,
     is_commit: bool,
     conn: ConnId,
     slot: SlotId,
@@ -108,7 +110,10 @@ fn sought(session: &Session, statement: &Statement, had: Had) -> Option<Sought> 
         _ => false,
     };
     let ends_otherwise = session.settings.state.variable("completion_type").is_some();
-    let known = statement.meaning.known.as_ref().filter(|_| is_one && !ends_otherwise)?;
+    // The first one of a transaction whose `BEGIN` went out with it is none in autocommit.
+    let is_first = session.settings.begun.is_some();
+    let is_plain = is_one && !ends_otherwise && !is_first;
+    let known = statement.meaning.known.as_ref().filter(|_| is_plain)?;
     match (Sought::of(&known.analysis)?, had) {
         (Sought::Commit, Had::Transaction) => Some(Sought::Commit),
         // A part of its rows may be there, and logged.
@@ -158,7 +163,7 @@ impl Core {
 
     /// What is asked of a lost connection; or why nobody can say it.
     fn outcome_ask(
-        &self,
+        &mut self,
         client: ClientId,
         session: &Session,
         loss: &mut Loss,
@@ -175,6 +180,7 @@ impl Core {
         let (key, server) = key.zip(server).ok_or(Unknown::NoMark)?;
         Ok(OutcomeAsk {
             client,
+            ticket: self.servers.logins.marks.next_ticket(),
             server,
             thread,
             age_ms,
@@ -248,6 +254,7 @@ impl Exchange {
         };
         let until_ms = self.core.env.now.ms() + ask.time_max_ms + PATIENCE_MS;
         let doubt = Doubt {
+            ticket: ask.ticket,
             is_commit: sought == Sought::Commit,
             conn: loss.conn,
             slot: loss.slot,
@@ -267,6 +274,9 @@ impl Exchange {
         }
         self.core.clients.set_timer(client, until_ms);
         self.core.fx.act(Action::FindOutcome(Box::new(ask)));
+        if has_plant!(self.core, CommitGuessed) {
+            self.tell_outcome(client, Outcome::Committed);
+        }
         true
     }
 
@@ -287,7 +297,10 @@ impl Exchange {
             self.core.servers.logins.marks.settled(&found.server, mark);
         }
         let told = self.with_client(id, |exchange, client| {
-            if client.awaits_outcome() {
+            // What comes too late is not about what it waits for now.
+            let doubt = exchange.core.servers.logins.marks.doubts.get(&client.id);
+            let is_its = doubt.is_some_and(|doubt| doubt.ticket == found.ticket);
+            if client.awaits_outcome() && is_its {
                 exchange.tell_outcome(client, found.outcome);
             }
         });

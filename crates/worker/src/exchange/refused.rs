@@ -1,11 +1,7 @@
 //! A write that a server has refused since it is not the writer any more waits for the next one.
 
 use trunkline_catalog::Hidden;
-use trunkline_protocol::{
-    codec::frame::split_packet,
-    packet::err,
-    response::{Outcome, ServerError},
-};
+use trunkline_protocol::{codec::frame::split_packet, packet::err, response::Outcome};
 use trunkline_sql::analysis::{Depends, StatementKind, TransactionEffect};
 use trunkline_topology::Seen;
 
@@ -15,14 +11,8 @@ use crate::{
     rooms::{Core, Exchange},
     routing::route::Route,
     servers::conn::Conn,
+    servers::read_only::says_read_only,
 };
-
-/// The error of a write on a server that is read-only, and of other options.
-pub(super) const OPTION_PREVENTS_STATEMENT: u16 = 1290;
-/// Of a Galera node that must not serve: it has lost its cluster, or has not its data yet.
-pub(super) const UNKNOWN_COMMAND: u16 = 1047;
-/// Of a server whose storage engines are read-only.
-const READ_ONLY_MODE: u16 = 1836;
 
 /// How long a refused write waits before it is looked for the writer again, ms.
 const LOOK_AGAIN_MS: u64 = 20;
@@ -131,18 +121,6 @@ impl Core {
         }
         let at_ms = self.env.now.ms() + LOOK_AGAIN_MS;
         self.clients.set_timer(client, at_ms);
-    }
-}
-
-/// Whether an error says that the server takes no writes. Others have the same numbers.
-pub(super) fn says_read_only(error: &ServerError) -> bool {
-    let says = |word: &[u8]| error.message.windows(word.len()).any(|part| part == word);
-    match error.code {
-        // A server that is made read-only without a lock may refuse what it has begun.
-        OPTION_PREVENTS_STATEMENT => says(b"read-only") && !says(b"NO_LOCK"),
-        UNKNOWN_COMMAND => says(b"WSREP"),
-        READ_ONLY_MODE => true,
-        _ => false,
     }
 }
 

@@ -8,12 +8,13 @@ use trunkline_pool::{ConnId, SlotId};
 use trunkline_protocol::{
     error::{ClientError, ErrorKind},
     packet::status,
+    response::Outcome,
 };
 use trunkline_session::tracker::{PinReason, Pins};
 use trunkline_sql::analysis::{Analysis, Effect, StatementKind, TransactionEffect};
 
 use crate::{
-    clients::client::{Client, Lease, Purpose, Session, SessionTransaction, Statement},
+    clients::client::{Client, Lease, Purpose, Session, SessionTransaction, Standing, Statement},
     exchange::lost::Loss,
     rooms::{Core, Exchange},
 };
@@ -108,8 +109,11 @@ impl LostTransaction {
         let is_plain = !lease.begun_apart && !lease.is_left;
         let is_off = session.settings.state.is_autocommit_off()
             && session.settings.status & status::AUTOCOMMIT == 0;
-        (cost(&lease.pins) == Cost::Transaction && is_whole && is_plain)
-            .then_some(Self { is_open: is_off || lease.is_in_trans && lease.is_sure })
+        // Behind the error of a deadlock programs run all of it again.
+        let is_uncommitted = lease.standing != Standing::MayBeCommitted;
+        let is_open = is_off || lease.is_in_trans && lease.standing == Standing::Open;
+        (cost(&lease.pins) == Cost::Transaction && is_whole && is_plain && is_uncommitted)
+            .then_some(Self { is_open })
     }
 
     /// Whether a statement that was sent there has ended nothing: it is undone with the rest.
@@ -123,6 +127,41 @@ impl LostTransaction {
         let known = statement.meaning.known.as_ref().filter(|_| is_run);
         known.is_some_and(|known| stays_inside(&known.analysis) && !ends_otherwise())
     }
+}
+
+impl Standing {
+    /// Behind a reply to a statement that was run. `is_off`: autocommit is off, so that a
+    /// transaction which is open may have begun behind the one before.
+    pub(super) fn behind(
+        self,
+        outcome: &Outcome,
+        analysis: Option<&Analysis>,
+        is_off: bool,
+    ) -> Self {
+        let is_told_open = outcome.status.map(|flags| flags & status::IN_TRANS != 0);
+        match (&outcome.error, is_told_open, self) {
+            (Some(error), _, _) if may_have_committed(analysis, error.code) => Self::MayBeCommitted,
+            (Some(_), _, Self::MayBeCommitted) => Self::MayBeCommitted,
+            (Some(_), _, _) => Self::Unsure,
+            (None, None, before) => before,
+            (None, Some(true), Self::MayBeCommitted) if is_off => Self::MayBeCommitted,
+            (None, Some(true), _) => Self::Open,
+            (None, Some(false), _) => Self::Unsure,
+        }
+    }
+}
+
+/// Whether a statement that failed with this error may have committed before: servers commit what
+/// is open before they look whether they can carry DDL out. Nothing of one that can't be parsed is
+/// done.
+fn may_have_committed(analysis: Option<&Analysis>, code: u16) -> bool {
+    const NOT_PARSED: u16 = 1064;
+    let Some(analysis) = analysis else { return true };
+    let is_called = |effect: &Effect| matches!(effect, Effect::ExecuteStatement(_) | Effect::Call);
+    let is_unknown = analysis.kind == StatementKind::Unknown;
+    let may_commit =
+        is_unknown || analysis.ends_transaction() || analysis.effects.iter().any(is_called);
+    !analysis.is_one_whole_statement() || may_commit && code != NOT_PARSED
 }
 
 /// Whether a text certainly commits nothing and begins nothing else, whatever it does besides.

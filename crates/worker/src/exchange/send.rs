@@ -26,7 +26,7 @@ use crate::{
     exchange::dump::waits_to_dump,
     exchange::past::{PastHere, runs_a_routine},
     exchange::pins::{PLAIN_VARIABLES, sets_next_transaction},
-    prepared::is_sent_as_it_came,
+    outbox::Way,
     prepared::{self, put_statement},
     replay::Noted,
     rooms::{Core, Exchange, Lender},
@@ -116,6 +116,21 @@ fn awaits_own(client: &Client, conn: &Conn) -> bool {
     matches!(&client.phase, Phase::Running(statement) if !statement.meaning.is_read)
         && conn.in_flight.iter().any(is_own)
         && has_transaction(client, conn.id)
+}
+
+/// A statement waits for the answers to what went ahead of it: then it alone is sent.
+#[cold]
+fn await_own(client: &mut Client, conn: &Conn) {
+    if let Phase::Running(statement) = &mut client.phase {
+        statement.sent.ahead = Some(conn.id);
+        statement.stage = Stage::Synchronising(conn.id);
+    }
+}
+
+/// Whether what goes ahead of a statement has been answered there.
+#[inline]
+fn is_prepared_for(client: &Client, conn: &Conn) -> bool {
+    matches!(&client.phase, Phase::Running(statement) if statement.sent.ahead == Some(conn.id))
 }
 
 /// Whether a statement ends the transaction that is open and does more: begins another one, or
@@ -272,10 +287,19 @@ impl Exchange {
     pub(crate) fn send_statement(&mut self, client: &mut Client, conn: &mut Conn, stage: Stage) {
         let now_us = self.core.env.now.us;
         let keeps = |session: &Session| session.transaction.kept.is_some();
-        if self.core.env.snapshot.replays || client.session.as_ref().is_some_and(keeps) {
+        let is_noted = self.core.env.snapshot.replays || client.session.as_ref().is_some_and(keeps);
+        if is_noted {
             self.core.note(client, conn, matches!(stage, Stage::Shared(_)));
         }
-        self.core.send_ahead(client, conn);
+        if !is_prepared_for(client, conn) {
+            if is_noted {
+                self.core.give_insert_id(client, conn);
+            }
+            self.core.send_ahead(client, conn);
+            if !conn.in_flight.is_empty() && awaits_own(client, conn) {
+                return await_own(client, conn);
+            }
+        }
         let (Phase::Running(statement), Some(session)) =
             (&mut client.phase, client.session.as_mut())
         else {
@@ -305,26 +329,15 @@ impl Exchange {
         }
         statement.stage = stage;
         conn.left.may_last = may_last(statement);
-        let goes_whole = is_sent_as_it_came(statement, conn.server.takes_attributes);
-        let put_len = match statement.command.frames.whole().filter(|_| goes_whole) {
-            Some(whole) => {
-                conn.io.outbox.append_whole(Arc::clone(whole), &mut self.core.fx.buffers);
-                whole.len()
-            }
-            None => {
-                let out = conn.io.outbox.buf(&mut self.core.fx.buffers);
-                let begin = out.len();
-                let takes_attributes = conn.server.takes_attributes;
-                put_statement(out, statement, session, &mut conn.stmts, takes_attributes);
-                out.len() - begin
-            }
-        };
+        let way = Way { outbox: &mut conn.io.outbox, buffers: &mut self.core.fx.buffers };
+        let takes_attributes = conn.server.takes_attributes;
+        put_statement(way, statement, session, &mut conn.stmts, takes_attributes);
+        let sent = conn.io.outbox.position() - statement.sent.sent_at;
         // It may take another number of packets than its client knows of.
-        let is_other = put_len > PAYLOAD_MAX || statement.command.answer_seq != 1;
+        let is_other = sent > PAYLOAD_MAX as u64 || statement.command.answer_seq != 1;
         if let (true, Some(entry)) = (is_other, conn.in_flight.back_mut()) {
             entry.relay.renumber_from(statement.command.answer_seq);
         }
-        let sent = conn.io.outbox.position() - statement.sent.sent_at;
         let slot = conn.slot;
         if let Some(slot) = self.core.servers.pool.slot(slot) {
             slot.server.health.begin_statement();

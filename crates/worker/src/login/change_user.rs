@@ -16,12 +16,12 @@ use trunkline_protocol::{
 };
 use trunkline_session::{
     frontend::{ClientHandshake, Refusal},
-    tracker::Charset,
+    tracker::{Charset, PinReason},
 };
 use trunkline_topology::User;
 
 use crate::{
-    clients::client::{Client, Phase, Purpose, Session},
+    clients::client::{Client, Lease, Phase, Purpose, Session},
     login::LoginAccounts,
     rooms::{Core, Exchange, Lender},
     routing::route::Route,
@@ -37,16 +37,15 @@ impl Exchange {
     /// the client has its answer, as by a server.
     pub(crate) fn change_user(&mut self, client: &mut Client, payload: &[u8]) {
         let held = client.session.as_ref().and_then(|session| {
-            let lease = session.leases.iter().find(|lease| !lease.pins.is_empty())?;
+            let held = session.leases.iter().filter(|lease| !lease.pins.is_empty());
+            let lease = held.max_by_key(|lease| holds_others_up(lease))?;
             Some((lease.hostgroup, lease.conn))
         });
         let is_unknown = self.core.env.keeps_user() && client.failed_changes >= FAILED_MAX;
         let Some((hostgroup, conn)) = held.filter(|_| !is_unknown) else {
             return self.begin_login_anew(client, payload);
         };
-        if let Some(session) = client.session.as_mut() {
-            session.transaction.kept = None;
-        }
+        self.core.keep_one_lease(client, Some(conn));
         // Who fails to change may ask for what a reset takes.
         self.with_conn(conn, |exchange, conn| {
             exchange.core.fetch_traces(conn, Some(&mut *client), None, false);
@@ -100,6 +99,12 @@ impl Exchange {
         self.core.clients.logins.logging_in.push_back((deadline, client.id));
         self.login_step(client, step);
     }
+}
+
+/// Whether others may wait for what is held on a connection.
+fn holds_others_up(lease: &Lease) -> bool {
+    use PinReason::{BackupLock, NamedLock, TableLock, Transaction, Xa};
+    [Transaction, NamedLock, TableLock, BackupLock, Xa].iter().any(|it| lease.pins.has(*it))
 }
 
 /// A reset goes back to the character set that was named last, by a change of user that fails as

@@ -5,7 +5,7 @@ use trunkline_protocol::{
 use super::*;
 use crate::tests::{
     CLIENT_CAPABILITIES, Login, MARIADB, MYSQL, ONE_CONNECTION, Reply, Setup, TWO_SERVERS,
-    TestWorker, peer_at,
+    TestWorker, WRITER_AND_READER, peer_at,
 };
 
 const WRONG: Login<'_> = Login {
@@ -217,6 +217,27 @@ fn a_change_of_user_is_answered_when_what_was_held_is_given_up() {
     assert_eq!(world.answer(client), "ok");
     assert_eq!(world.session(client).login.user.name, "other");
     assert_eq!(world.run(client, "SELECT 1", Reply::Rows(&["1"])), "rows 1");
+}
+
+#[test]
+fn a_change_of_user_gives_up_what_is_held_on_several_connections() {
+    let rule = "[[rule]]\nid = 1\nmatch_digest = \"^SELECT @\"\ndestination_hostgroup = 20\n";
+    let mut world = TestWorker::with(&format!("{WRITER_AND_READER}{rule}"));
+    let client = world.log_in();
+    world.run(client, "SELECT @a := 1", Reply::Rows(&["1"]));
+    world.run(client, "DO GET_LOCK('a', 0)", Reply::Ok);
+    assert_eq!(world.session(client).leases.len(), 2);
+    let lock = world.session(client).leases[1].conn;
+    world.is_automatic = false;
+    world.send(client, &change("other", "other"));
+    assert_eq!(world.answer(client), "", "the lock is held still");
+    assert_eq!(world.times_heard("RESET"), 2);
+    world.is_automatic = true;
+    let is_lock = |client: &crate::clients::client::Session| client.leases[0].conn == lock;
+    assert!(is_lock(world.session(client)), "others may wait for that");
+    world.reply("RESET", Reply::Ok);
+    world.reply("RESET", Reply::Ok);
+    assert_ne!(world.answer(client), "", "the change goes on");
 }
 
 #[test]

@@ -94,12 +94,18 @@ fn refuses_types(is_bulk: bool, code: u16) -> bool {
 /// Pieces of long parameters, to be sent before the next execution.
 #[derive(Debug, Default)]
 pub(crate) struct LongData {
-    /// `COM_STMT_SEND_LONG_DATA` commands as they came, one behind the other.
-    pub(crate) frames: Vec<u8>,
-    /// Where each of them begins.
-    pub(crate) begins: Vec<usize>,
+    parts: Vec<LongDataPart>,
     /// Why the next execution fails.
     pub(crate) error: Option<LongDataError>,
+}
+
+/// `COM_STMT_SEND_LONG_DATA` commands as they came, one behind the other.
+#[derive(Debug)]
+struct LongDataPart {
+    /// In a buffer that is on its way to a server as well, so that it is not copied.
+    frames: Arc<Vec<u8>>,
+    /// Where each of them begins.
+    begins: Vec<usize>,
 }
 
 /// What is wrong with a statement's long data.
@@ -116,11 +122,49 @@ pub(crate) enum LongDataError {
 impl LongData {
     /// Whether any of it is for this parameter.
     pub(crate) fn has(&self, parameter: usize) -> bool {
-        let of = |begin: &usize| {
-            let number = self.frames.get(begin + PARAMETER_AT..)?.first_chunk()?;
+        self.parameters().any(|it| it == parameter)
+    }
+
+    /// The parameter of each piece.
+    pub(crate) fn parameters(&self) -> impl Iterator<Item = usize> {
+        let pieces =
+            self.parts.iter().flat_map(|part| part.begins.iter().map(move |at| (part, at)));
+        pieces.filter_map(|(part, begin)| {
+            let number = part.frames.get(begin + PARAMETER_AT..)?.first_chunk()?;
             Some(usize::from(u16::from_le_bytes(*number)))
-        };
-        self.begins.iter().any(|begin| of(begin) == Some(parameter))
+        })
+    }
+
+    /// Keeps a piece; one that has a buffer of its own keeps that.
+    pub(super) fn add(&mut self, frames: &[u8], whole: Option<Arc<Vec<u8>>>) {
+        if let Some(frames) = whole {
+            return self.parts.push(LongDataPart { frames, begins: vec![0] });
+        }
+        if self.parts.is_empty() {
+            self.parts.push(LongDataPart { frames: Arc::default(), begins: Vec::new() });
+        }
+        if let Some(part) = self.parts.last_mut() {
+            part.begins.push(part.frames.len());
+            Arc::make_mut(&mut part.frames).extend_from_slice(frames);
+        }
+    }
+
+    /// Bytes of memory that it takes.
+    fn held(&self) -> usize {
+        self.parts.iter().map(|part| part.frames.len() + part.begins.len() * PIECE_COST).sum()
+    }
+
+    /// The commands under a server's id. What is on its way elsewhere still is copied.
+    pub(super) fn renamed(&mut self, stmt_id: u32) -> impl Iterator<Item = &Arc<Vec<u8>>> {
+        self.parts.iter_mut().map(move |part| {
+            let bytes = Arc::make_mut(&mut part.frames);
+            for begin in &part.begins {
+                if let Some(place) = bytes.get_mut(begin + STMT_ID_AT..begin + STMT_ID_AT + 4) {
+                    place.copy_from_slice(&stmt_id.to_le_bytes());
+                }
+            }
+            &part.frames
+        })
     }
 }
 
@@ -289,8 +333,15 @@ impl ClientStmts {
     }
 
     /// Keeps a piece of a long parameter. What does not fit into `max` bytes for the session makes
-    /// the next execution fail, as with a server.
-    pub(crate) fn add_long_data(&mut self, id: u32, parameter: u16, frames: &[u8], max: usize) {
+    /// the next execution fail, as with a server. `whole`: the buffer that the piece alone is in.
+    pub(crate) fn add_long_data(
+        &mut self,
+        id: u32,
+        parameter: u16,
+        frames: &[u8],
+        whole: Option<Arc<Vec<u8>>>,
+        max: usize,
+    ) {
         let held = self.held;
         let Some(stmt) = self.get_mut(id) else { return };
         let params = stmt.entry.params;
@@ -307,8 +358,7 @@ impl ClientStmts {
             long.error = Some(LongDataError::TooLong);
             return;
         }
-        long.begins.push(long.frames.len());
-        long.frames.extend_from_slice(frames);
+        long.add(frames, whole);
         self.held += cost;
     }
 
@@ -324,7 +374,7 @@ impl ClientStmts {
         let Some(long) = self.get_mut(id).and_then(|stmt| stmt.long.take()) else {
             return;
         };
-        self.held -= long.frames.len() + long.begins.len() * PIECE_COST;
+        self.held -= long.held();
     }
 
     /// After an execution: an error of the long data stays until a reset, as with a server.
@@ -377,21 +427,22 @@ mod tests {
     fn long_data_is_bounded_and_its_error_lasts_until_a_reset() {
         let mut stmts = two();
         let texts = stmts.held();
-        stmts.add_long_data(1, 0, b"frames", texts + 100);
-        stmts.add_long_data(1, 1, b"more", texts + 100);
-        let long = stmts.get(1).and_then(|stmt| stmt.long.as_deref()).expect("long data");
-        assert_eq!((&*long.frames, &*long.begins), (&b"framesmore"[..], &[0, 6][..]));
+        stmts.add_long_data(1, 0, b"frames", None, texts + 100);
+        stmts.add_long_data(1, 1, b"more", None, texts + 100);
+        let stmt = stmts.get_mut(1).expect("a statement");
+        let renamed = stmt.long.as_mut().expect("long data").renamed(0).cloned();
+        assert_eq!(renamed.collect::<Vec<_>>(), [Arc::new(b"frame\0\0\0\0e".to_vec())]);
         stmts.long_data_used(1);
         assert_eq!(stmts.held(), texts);
 
-        stmts.add_long_data(1, 0, &[0; 60], texts + 100);
-        stmts.add_long_data(2, 0, &[0; 60], texts + 100);
+        stmts.add_long_data(1, 0, &[0; 60], None, texts + 100);
+        stmts.add_long_data(2, 0, &[0; 60], None, texts + 100);
         let error = |stmts: &ClientStmts, id| stmts.get(id)?.long.as_ref()?.error;
         assert_eq!((error(&stmts, 1), error(&stmts, 2)), (None, Some(LongDataError::TooLong)));
         stmts.long_data_used(2);
         assert_eq!(error(&stmts, 2), Some(LongDataError::TooLong));
         stmts.drop_long_data(2);
-        stmts.add_long_data(2, 2, b"x", usize::MAX);
+        stmts.add_long_data(2, 2, b"x", None, usize::MAX);
         assert_eq!(error(&stmts, 2), Some(LongDataError::NoParameter));
         stmts.remove(1);
         stmts.remove(2);

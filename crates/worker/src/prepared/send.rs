@@ -4,12 +4,12 @@
 use std::{rc::Rc, sync::Arc};
 
 use trunkline_protocol::{
-    codec::frame::{HEADER_LEN, payload_parts},
+    codec::frame::{HEADER_LEN, Sink, payload_parts_from},
     command::{
         attributes::{put_long_query, put_query},
         execute::{
-            LAST_STMT_ID, STMT_ID_AT, put_close, put_counted_cut, put_prepare, put_renamed,
-            put_with_attributes,
+            LAST_STMT_ID, STMT_ID_AT, put_close, put_counted_cut, put_long_renamed, put_prepare,
+            put_renamed, put_with_attributes,
         },
     },
     packet::greeting::Flavor,
@@ -19,8 +19,9 @@ use trunkline_session::tracker::Schema;
 use trunkline_sql::analysis::Depends;
 
 use crate::{
-    clients::client::{Client, Phase, Purpose, Session, Statement},
-    clients::frames::{is_split, joined_payload},
+    clients::client::{Client, CommandSent, Phase, Purpose, Session, Statement},
+    clients::frames::{Frames, is_split, joined_payload},
+    outbox::{Lending, Way},
     rooms::Core,
     routing::route::Asking,
     servers::conn::{Conn, InFlight, Owner},
@@ -214,65 +215,71 @@ fn run_front(stmts: &mut ServerStmts, stmt: &ClientStmt, statement: &Statement) 
     stmts.run(fit_of(stmt, statement), opens_cursor);
 }
 
-/// Whether a server is sent the very bytes that a statement's client has sent.
-pub(crate) fn is_sent_as_it_came(statement: &Statement, takes_attributes: bool) -> bool {
-    match statement.command.purpose {
-        Purpose::Execute | Purpose::Fetch => false,
-        Purpose::Query => !takes_attributes,
-        _ => true,
-    }
-}
-
 /// Appends a statement to a connection's outbox, under the server's id where it has one.
 #[inline]
 pub(crate) fn put_statement(
-    out: &mut Vec<u8>,
+    mut way: Way<'_>,
     statement: &mut Statement,
-    session: &Session,
+    session: &mut Session,
     stmts: &mut ServerStmts,
     takes_attributes: bool,
 ) {
     match (&statement.command.purpose, statement.prepared.stmt_id) {
         (Purpose::Execute, Some(stmt_id)) => {
-            put_execution(out, statement, session, stmt_id, stmts, takes_attributes);
+            put_execution(way, statement, session, stmt_id, stmts, takes_attributes);
         }
         (Purpose::Fetch, Some(stmt_id)) => {
             let held = stmts.held(stmt_id).unwrap_or_default();
-            put_renamed(out, &statement.command.frames, held);
+            put_renamed(way.buf(), &statement.command.frames, held);
         }
-        (Purpose::Query, _) if takes_attributes => put_text(out, statement),
-        _ => out.extend_from_slice(&statement.command.frames),
+        (Purpose::Query, _) if takes_attributes => put_text(way, &statement.command),
+        _ => match &statement.command.frames {
+            Frames::Own(frames) => way.buf().extend_from_slice(frames),
+            Frames::Whole(frames) => way.lending(frames).put(frames),
+        },
     }
 }
 
 /// Appends a `COM_QUERY` with its attributes, or none.
-fn put_text(out: &mut Vec<u8>, statement: &Statement) {
-    let attributes = statement.command.attributes.as_deref();
-    match is_split(&statement.command.frames) {
-        true => {
-            // The first part begins with the command's code.
-            let parts = payload_parts(&statement.command.frames).enumerate();
-            let text = parts.map(|(at, part)| part.get(usize::from(at == 0)..).unwrap_or_default());
-            put_long_query(out, attributes, text);
+fn put_text(mut way: Way<'_>, command: &CommandSent) {
+    let attributes = command.attributes.as_deref();
+    // The first packet begins with the command's code.
+    let text_at = HEADER_LEN + 1;
+    match &command.frames {
+        Frames::Whole(frames) => {
+            let text = payload_parts_from(frames, text_at);
+            put_long_query(&mut way.lending(frames), attributes, text);
         }
-        false => {
-            let text = statement.command.frames.get(HEADER_LEN + 1..);
-            put_query(out, attributes, text.unwrap_or_default());
+        Frames::Own(frames) if is_split(frames) => {
+            put_long_query(way.buf(), attributes, payload_parts_from(frames, text_at));
+        }
+        Frames::Own(frames) => {
+            put_query(way.buf(), attributes, frames.get(text_at..).unwrap_or_default());
         }
     }
 }
 
+/// An execution on its way, under a server's id.
+struct Sending<'a> {
+    server_id: u32,
+    params: u16,
+    /// What its server has not been told; `None` where it knows them, and for a statement without
+    /// parameters.
+    types: Option<&'a [u8]>,
+    takes_attributes: bool,
+}
+
 fn put_execution(
-    out: &mut Vec<u8>,
+    mut way: Way<'_>,
     statement: &mut Statement,
-    session: &Session,
+    session: &mut Session,
     stmt_id: u32,
     stmts: &mut ServerStmts,
     takes_attributes: bool,
 ) {
-    let Some(stmt) = session.prepared.get(stmt_id) else {
+    let Some(stmt) = session.prepared.get_mut(stmt_id) else {
         debug_assert!(false, "an execution outlived its statement");
-        return out.extend_from_slice(&statement.command.frames);
+        return way.buf().extend_from_slice(&statement.command.frames);
     };
     let front = match statement.prepared.runs_last {
         true => Some((LAST_STMT_ID, true)),
@@ -280,14 +287,10 @@ fn put_execution(
     };
     let Some((server_id, needs_types)) = front else {
         debug_assert!(false, "an execution of what is not prepared");
-        return out.extend_from_slice(&statement.command.frames);
+        return way.buf().extend_from_slice(&statement.command.frames);
     };
-    if let Some(long) = &stmt.long {
-        let ends = long.begins.iter().skip(1).copied().chain([long.frames.len()]);
-        for (begin, end) in long.begins.iter().zip(ends) {
-            let frames = long.frames.get(*begin..end).unwrap_or_default();
-            put_renamed(out, frames, server_id);
-        }
+    if let Some(long) = &mut stmt.long {
+        long.renamed(server_id).for_each(|frames| way.lending(frames).put(frames));
         stmts.send_long_data();
     }
     if !statement.prepared.runs_last {
@@ -295,30 +298,59 @@ fn put_execution(
         run_front(stmts, stmt, statement);
     }
     let types = stmt.types.as_deref().filter(|types| needs_types && !types.is_empty());
-    if let (Some(raw), true) = (&statement.command.attributes, takes_attributes) {
-        return put_with_attributes(out, server_id, raw);
+    let sending = Sending { server_id, params: stmt.entry.params, types, takes_attributes };
+    match (&statement.command.attributes, &statement.command.frames) {
+        (Some(raw), _) if takes_attributes => put_with_attributes(way.buf(), server_id, raw),
+        (_, Frames::Own(frames)) => sending.put(way.buf(), frames),
+        (_, Frames::Whole(frames)) => sending.put_long(&mut way.lending(frames), frames),
     }
-    if types.is_none() && !takes_attributes {
-        return put_renamed(out, &statement.command.frames, server_id);
+}
+
+impl Sending<'_> {
+    fn put(&self, out: &mut Vec<u8>, frames: &[u8]) {
+        let Self { server_id, params, types, takes_attributes } = *self;
+        if types.is_none() && !takes_attributes {
+            return put_renamed(out, frames, server_id);
+        }
+        let joined = is_split(frames).then(|| {
+            // As one packet that is longer than packets can be.
+            [&[0; HEADER_LEN], &*joined_payload(frames)].concat()
+        });
+        match (execution_in(joined.as_deref().unwrap_or(frames), params), types) {
+            (Some(execution), types) if takes_attributes => {
+                execution.put_counted(out, server_id, params, types);
+            }
+            (Some(execution), Some(types)) if execution.types.is_none() => {
+                execution.put_with_types(out, server_id, types);
+            }
+            // What the server says of a block that is cut short is said of this one.
+            (None, _) if takes_attributes => {
+                let raw = frames.get(STMT_ID_AT + 4..).unwrap_or_default();
+                put_counted_cut(out, server_id, params, raw);
+            }
+            _ => put_renamed(out, frames, server_id),
+        }
     }
-    let params = stmt.entry.params;
-    let joined = is_split(&statement.command.frames).then(|| {
-        // As one packet that is longer than packets can be.
-        [&[0; HEADER_LEN], &*joined_payload(&statement.command.frames)].concat()
-    });
-    match (execution_in(joined.as_deref().unwrap_or(&statement.command.frames), params), types) {
-        (Some(execution), types) if takes_attributes => {
-            execution.put_counted(out, server_id, params, types);
+
+    /// The same of a long execution, whose values are not copied.
+    #[cold]
+    fn put_long(&self, out: &mut Lending<'_>, frames: &[u8]) {
+        let Self { server_id, params, types, takes_attributes } = *self;
+        match (execution_in(frames, params), types) {
+            (Some(execution), types) if takes_attributes => {
+                execution.put_long_counted(out, frames, server_id, params, types);
+            }
+            (Some(execution), Some(types)) if execution.types.is_none() => {
+                execution.put_long_with_types(out, frames, server_id, types);
+            }
+            (None, _) if takes_attributes => {
+                let raw = frames.get(STMT_ID_AT + 4..).unwrap_or_default();
+                let mut cut = Vec::new();
+                put_counted_cut(&mut cut, server_id, params, raw);
+                out.put(&cut);
+            }
+            _ => put_long_renamed(out, frames, server_id),
         }
-        (Some(execution), Some(types)) if execution.types.is_none() => {
-            execution.put_with_types(out, server_id, types);
-        }
-        // What the server says of a block that is cut short is said of this one.
-        (None, _) if takes_attributes => {
-            let raw = statement.command.frames.get(STMT_ID_AT + 4..).unwrap_or_default();
-            put_counted_cut(out, server_id, params, raw);
-        }
-        _ => put_renamed(out, &statement.command.frames, server_id),
     }
 }
 

@@ -178,10 +178,8 @@ fn a_session_that_is_reset_has_no_statements_and_no_id_comes_again() {
 fn long(parameters: &[u16]) -> LongData {
     let mut long = LongData::default();
     for parameter in parameters {
-        long.begins.push(long.frames.len());
-        long.frames.extend_from_slice(&[9, 0, 0, 0, 0x18, 1, 0, 0, 0]);
-        long.frames.extend_from_slice(&parameter.to_le_bytes());
-        long.frames.extend_from_slice(b"xy");
+        let head = [9, 0, 0, 0, 0x18, 1, 0, 0, 0];
+        long.add(&[&head[..], &parameter.to_le_bytes(), b"xy"].concat(), None);
     }
     long
 }
@@ -205,7 +203,7 @@ fn statements_at_rest_may_move_with_their_session() {
     prepare(&mut world, client, TEXT, 77);
     let stmts = &mut world.session(client).prepared;
     assert!(stmts.is_mobile());
-    stmts.add_long_data(1, 9, b"frames", usize::MAX);
+    stmts.add_long_data(1, 9, b"frames", None, usize::MAX);
     assert!(!stmts.is_mobile(), "something was sent ahead");
 }
 
@@ -229,7 +227,7 @@ fn a_copy_of_one_statement_is_alone_and_without_long_data() {
     let stmts = &mut world.session(client).prepared;
     let copy = super::ClientStmts::copy_of(stmts.get(2).expect("a statement")).expect("a copy");
     assert_eq!((copy.len(), copy.resolve(2), copy.resolve(1)), (1, Some(2), None));
-    stmts.add_long_data(2, 9, b"frames", usize::MAX);
+    stmts.add_long_data(2, 9, b"frames", None, usize::MAX);
     assert!(super::ClientStmts::copy_of(stmts.get(2).expect("a statement")).is_none());
 }
 

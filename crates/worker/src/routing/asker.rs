@@ -40,11 +40,12 @@ impl<'a> Asker<'a> {
         }
     }
 
-    /// What rules are asked about a statement that they may rewrite.
+    /// What rules are asked about a statement that they may rewrite. `has_digests`: whether digests
+    /// are switched on.
     #[inline]
     pub(crate) fn question(
         &self,
-        settings: &Settings,
+        has_digests: bool,
         known: &'a Known,
         text: &'a [u8],
         chance: u64,
@@ -56,7 +57,7 @@ impl<'a> Asker<'a> {
             client_addr: self.client_addr,
             proxy_addr: self.proxy_addr,
             proxy_port: self.proxy_port,
-            digest: settings.query_digests.then_some(known.digest),
+            digest: has_digests.then_some(known.digest),
             digest_text: &known.digest_text,
             executed: match &known.executed {
                 digest::Executed::AsDigested => Executed::AsDigested,

@@ -93,7 +93,7 @@ fn explain_to(
     let known = analyses.know(asking.sql, &asking.modes);
     out.push("digest", String::from_utf8_lossy(&known.digest_text));
     out.push("hash", trunkline_sql::digest::format(known.digest).to_string());
-    let question = asking.asker.question(settings, &known, asking.sql, 0);
+    let question = asking.asker.question(settings.query_digests, &known, asking.sql, 0);
     let (visits, decision) = snapshot.rules.explain(&question);
     let ruling = Ruling::of(snapshot, &asking.asker, (&known, None), Some(&decision));
     let new_text = decision.rewritten.as_deref();

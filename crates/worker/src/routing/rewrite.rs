@@ -17,6 +17,14 @@ pub(crate) struct Rewritten {
     pub(crate) known: Rc<Known>,
 }
 
+/// A text that rules made of a statement.
+#[derive(Debug)]
+pub(super) struct NewText {
+    pub(super) text: Vec<u8>,
+    /// What it is, in the same modes as the statement, where that was found out beside the worker.
+    pub(super) known: Option<Box<Known>>,
+}
+
 impl Rewritten {
     /// The command with this text, packet headers and all. `code` is the command's.
     pub(crate) fn frames(&self, code: u8) -> Vec<u8> {
@@ -35,10 +43,11 @@ impl Exchange {
     pub(super) fn take_rewrite(
         &mut self,
         before: &[u8],
-        text: Vec<u8>,
+        new: NewText,
         is_prepared: bool,
         modes: &Modes,
     ) -> Option<Rewritten> {
+        let NewText { text, known } = new;
         let fits = !is_prepared || parameters(before, modes) == parameters(&text, modes);
         // The payload has the command's code too.
         if !fits || text.len() >= self.core.env.snapshot.settings.max_allowed_packet {
@@ -46,7 +55,9 @@ impl Exchange {
             return None;
         }
         self.core.fx.stats.counters.statements_rewritten += 1;
-        let known = self.statements.analyses.know(&text, modes);
+        let analyses = &mut self.statements.analyses;
+        let known = known.filter(|known| known.edition == analyses.edition());
+        let known = known.map_or_else(|| analyses.know(&text, modes), |known| Rc::new(*known));
         Some(Rewritten { text, known })
     }
 }

@@ -16,7 +16,8 @@ use crate::{
     routing::asker::Asker,
     routing::decide::{Aim, Case, Decided, GivesUp, Hinted, Nowhere, Place, decide},
     routing::directives::Directives,
-    routing::rewrite::Rewritten,
+    routing::next_chance,
+    routing::rewrite::{NewText, Rewritten},
     routing::ruling::{Ruling, Said},
     routing::split::{hinted_place, hinted_server},
     statement::analysis::Known,
@@ -172,7 +173,7 @@ impl Commands {
         text: &[u8],
         asking: Asking<'_>,
         directives: &mut Directives,
-    ) -> (Ruling, Option<Vec<u8>>) {
+    ) -> (Ruling, Option<NewText>) {
         let core = &mut self.exchange.core;
         let snapshot = &core.env.snapshot;
         let Some(session) = client.session.as_mut() else {
@@ -184,17 +185,23 @@ impl Commands {
             asker.schema = schema.name();
             came = text;
         }
+        let has_digests = snapshot.settings.query_digests;
         let of_came = came.filter(|_| !snapshot.rules.is_empty()).map(|came| {
             let chance = next_chance(self.router.chance);
-            let question = asker.question(&snapshot.settings, &came.known, &came.text, chance);
+            let question = asker.question(has_digests, &came.known, &came.text, chance);
             OfCame::of(self.router.decisions.decide_uncounted(&snapshot.rules, &question), came)
         });
-        let decision = match snapshot.rules.is_empty() {
-            true => None,
-            false => {
-                let chance = next_chance(self.router.chance);
-                self.router.chance = chance;
-                let mut question = asker.question(&snapshot.settings, known, text, chance);
+        let ruled = self.exchange.statements.analyses.take_ruled(text);
+        let ruled = ruled.and_then(|ruled| ruled.answered(snapshot, &asker));
+        let decision = match (snapshot.rules.is_empty(), &ruled) {
+            (true, _) => None,
+            (false, Some((decision, _))) => {
+                self.router.hits.add(decision);
+                Some(decision)
+            }
+            (false, None) => {
+                let chance = self.router.next_chance();
+                let mut question = asker.question(has_digests, known, text, chance);
                 question.rewrites = asking.rewrites();
                 let hits = &mut self.router.hits;
                 Some(self.router.decisions.decide(&snapshot.rules, &question, hits))
@@ -225,6 +232,12 @@ impl Commands {
             }
             new_text.clone_from(&decision.rewritten);
         }
+        if let Some((_, new)) = ruled {
+            // Only what is asked about for the first time has been read beside the worker.
+            debug_assert!(came.is_none());
+            core.note_verdict(client, judged.0, &ruling);
+            return (ruling, new);
+        }
         if let Asking::Execute(..) = asking {
             if let Some(of_came) = of_came {
                 new_text = of_came.rule(&mut ruling);
@@ -233,7 +246,7 @@ impl Commands {
             new_text = new_text.filter(|new| new != text);
         }
         core.note_verdict(client, judged.0, &ruling);
-        (ruling, new_text)
+        (ruling, new_text.map(|text| NewText { text, known: None }))
     }
 
     /// What is decided, as the way that a statement goes.
@@ -413,11 +426,4 @@ pub(crate) fn hostgroup_of(route: &Route) -> Option<HostgroupId> {
         }
         Route::Error(_) | Route::Limited(_) | Route::Ok(_) => None,
     }
-}
-
-/// The next of a sequence of numbers that look like chance. Source: Marsaglia, "Xorshift RNGs".
-fn next_chance(mut number: u64) -> u64 {
-    number ^= number << 13;
-    number ^= number >> 7;
-    number ^ number << 17
 }

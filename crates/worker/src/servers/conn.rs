@@ -357,6 +357,7 @@ pub struct MovedConn {
     pub(crate) names_changes: bool,
     pub(crate) last_gtid: Option<Gtid>,
     pub(crate) marked: Marked,
+    pub(crate) login_us: u64,
     pub(crate) format: ReplyFormat,
     pub(crate) takes_attributes: bool,
     pub(crate) packing: Option<Box<Packing>>,

@@ -146,6 +146,7 @@ impl Core {
             names_changes: conn.server.names_changes,
             last_gtid: conn.left.last_gtid,
             marked: std::mem::take(&mut conn.left.marked),
+            login_us: conn.login.login_us,
             format: conn.server.format,
             takes_attributes: conn.server.takes_attributes,
             packing: conn.io.packing.take().map(Packing::leave_list),
@@ -178,6 +179,7 @@ impl Core {
             let mut conn = Conn::new(id, place, account, ConnPhase::Ready, state);
             conn.io.packing = moved.packing;
             conn.io.tls = moved.tls;
+            conn.login.login_us = moved.login_us;
             conn.server = ConnServer {
                 hostgroup: conn.server.hostgroup,
                 identity: moved.identity,

@@ -62,6 +62,8 @@ pub(crate) struct Marks {
     of: HashMap<ServerKey, (u32, Vec<CommitMark>), FixedState>,
     /// Accounts that the server has refused to mark.
     refused: HashSet<(SlotId, AccountId), FixedState>,
+    /// Questions that were asked.
+    asked: u64,
     /// Clients that wait to be told what became of their `COMMIT`.
     pub(crate) doubts: HashMap<ClientId, Doubt, FixedState>,
 }
@@ -103,27 +105,37 @@ impl Marks {
             seed,
             of: HashMap::default(),
             refused: HashSet::default(),
+            asked: 0,
             doubts: HashMap::default(),
         }
     }
 
-    /// One that no connection has; `None` when there is none.
-    fn take(&mut self, server: &ServerKey, flavor: Flavor) -> Option<CommitMark> {
+    /// One that no connection has; `None` when there is none. Those that an earlier incarnation of
+    /// the server has told of are taken last: they say nothing until this one has.
+    fn take(&mut self, server: &ServerKey, flavor: Flavor, incarnation: u32) -> Option<CommitMark> {
         let seed = mix(self.seed);
         let made: u32 = self.of.values().map(|(made, _)| *made).sum();
         let (own, free) = self.of.entry(server.clone()).or_default();
-        if let Some(mark) = free.pop() {
-            return Some(mark);
+        if let Some(at) = free.iter().rposition(|mark| mark.incarnation() == incarnation) {
+            return Some(free.swap_remove(at));
         }
         if *own >= MARKS_MAX || flavor == Flavor::MariaDb && made >= MARKS_MAX {
-            return None;
+            let mut mark = free.pop()?;
+            mark.begin(incarnation);
+            return Some(mark);
         }
         *own += 1;
-        Some(CommitMark::new(name(seed, made, flavor)?))
+        Some(CommitMark::new(name(seed, made, flavor)?, incarnation))
+    }
+
+    /// The number of the next question.
+    pub(crate) fn next_ticket(&mut self) -> u64 {
+        self.asked += 1;
+        self.asked
     }
 
     fn put_back(&mut self, server: &ServerKey, mark: CommitMark) {
-        if let Some((_, free)) = self.of.get_mut(server).filter(|_| !mark.is_in_doubt()) {
+        if let Some((_, free)) = self.of.get_mut(server).filter(|_| mark.is_known()) {
             free.push(mark);
         }
     }
@@ -195,9 +207,9 @@ impl Core {
             return;
         }
         let had = std::mem::take(&mut conn.left.marked).into_mark();
-        let flavor = conn.server.flavor;
-        let Some(mark) = had.or_else(|| self.servers.logins.marks.take(&key, flavor).map(Box::new))
-        else {
+        let (flavor, incarnation) = (conn.server.flavor, conn.server.incarnation);
+        let marks = &mut self.servers.logins.marks;
+        let Some(mark) = had.or_else(|| marks.take(&key, flavor, incarnation).map(Box::new)) else {
             return;
         };
         let text = mark.name().set();
@@ -387,30 +399,51 @@ mod tests {
             hostgroup: trunkline_topology::HostgroupId(1),
             address: trunkline_topology::Address::Tcp { host: "db".into(), port },
         };
-        let one = marks.take(&key(1), Flavor::MariaDb).expect("one");
-        let two = marks.take(&key(2), Flavor::MariaDb).expect("another");
-        let three = marks.take(&key(1), Flavor::MariaDb).expect("a third");
+        let one = marks.take(&key(1), Flavor::MariaDb, 1).expect("one");
+        let two = marks.take(&key(2), Flavor::MariaDb, 1).expect("another");
+        let three = marks.take(&key(1), Flavor::MariaDb, 1).expect("a third");
         assert!(one.name() != two.name() && one.name() != three.name());
         let MarkName::ServerId(id) = one.name() else { panic!("MariaDB has no tags") };
         assert!(id >= 0x8000_0000, "{id}");
         marks.settled(&key(1), one.clone());
-        assert_eq!(marks.take(&key(1), Flavor::MariaDb).map(|it| it.name()), Some(one.name()));
+        assert_eq!(marks.take(&key(1), Flavor::MariaDb, 1).map(|it| it.name()), Some(one.name()));
         let mut doubtful = three;
         doubtful.doubt();
         let name = doubtful.name();
         marks.settled(&key(1), doubtful);
-        let next = marks.take(&key(1), Flavor::MariaDb).expect("a fourth");
+        let next = marks.take(&key(1), Flavor::MariaDb, 1).expect("a fourth");
         assert!(next.name() != name);
         for _ in 4..MARKS_MAX {
-            assert!(marks.take(&key(1), Flavor::MariaDb).is_some());
+            assert!(marks.take(&key(1), Flavor::MariaDb, 1).is_some());
         }
-        assert!(marks.take(&key(1), Flavor::MariaDb).is_none());
-        assert!(Marks::new(8).take(&key(1), Flavor::MySql).is_some());
+        assert!(marks.take(&key(1), Flavor::MariaDb, 1).is_none());
+        assert!(Marks::new(8).take(&key(1), Flavor::MySql, 1).is_some());
+    }
+
+    #[test]
+    fn marks_that_an_earlier_incarnation_has_told_of_are_taken_last() {
+        let mut marks = Marks::new(7);
+        let key = ServerKey {
+            hostgroup: trunkline_topology::HostgroupId(1),
+            address: trunkline_topology::Address::Tcp { host: "db".into(), port: 1 },
+        };
+        let mut old = marks.take(&key, Flavor::MySql, 1).expect("one");
+        let name = old.name();
+        let MarkName::Tag(tag) = name else { panic!("MySQL has tags") };
+        let tag = tag.as_str();
+        assert!(old.tell_set(&format!("3e11fa47-71ca-11e1-9e33-c80aa9429562:{tag}:1-5")));
+        marks.settled(&key, old);
+        for _ in 1..MARKS_MAX {
+            let fresh = marks.take(&key, Flavor::MySql, 2).expect("another");
+            assert!(fresh.name() != name && !fresh.is_in_doubt());
+        }
+        let old = marks.take(&key, Flavor::MySql, 2).expect("the last one");
+        assert!(old.name() == name && old.is_in_doubt());
     }
 
     #[test]
     fn a_reset_takes_a_mark_back() {
-        let mark = CommitMark::new(name(1, 2, Flavor::MySql).expect("a tag"));
+        let mark = CommitMark::new(name(1, 2, Flavor::MySql).expect("a tag"), 1);
         let mut marked = Marked::Yes(Box::new(mark));
         marked.lapse();
         assert!(matches!(marked, Marked::Lapsed(_)));

@@ -55,6 +55,12 @@ pub(crate) enum FoundRows {
 }
 
 impl FoundRows {
+    /// Whether each answer tells it, or says that it is what it was: so other sessions' statements
+    /// may follow at once.
+    pub(crate) fn is_told(self) -> bool {
+        matches!(self, Self::Answer | Self::Stays)
+    }
+
     /// Whether only the server knows if it stays.
     pub(crate) fn may_stay(self, flavor: Flavor) -> bool {
         match self {
@@ -95,9 +101,11 @@ impl FoundRows {
             }
             // On MariaDB 0 without a table, and what was put there with one.
             Kind::Select if says(&[b"INTO"]) && !says(&[b"FROM"]) => Self::Counted,
-            // MariaDB counts one row.
-            Kind::Select if digest_text.is_some_and(|text| has_first(text, b"VALUES")) => {
-                Self::AnswerOnMySql
+            // MariaDB counts the rows of some forms, and leaves the number as it is behind others.
+            Kind::Select | Kind::Unknown
+                if digest_text.is_some_and(|text| has_first(text, b"VALUES")) =>
+            {
+                Self::CountedOnMySql
             }
             // The rows that were left out before those of the answer are counted as well.
             Kind::Select | Kind::SelectForUpdate if skips_rows(digest_text) => Self::Counted,
@@ -138,7 +146,7 @@ impl FoundRows {
                     false => Self::One,
                 }
             }
-            Kind::Unknown if digest_text.is_some_and(|text| has_first_of(text, &ANSWERS)) => {
+            Kind::Unknown if digest_text.is_some_and(|text| has_first(text, b"TABLE")) => {
                 match skips_rows(digest_text) {
                     true => Self::Counted,
                     false => Self::AnswerOnMySql,
@@ -248,9 +256,6 @@ fn skips_rows(digest_text: Option<&[u8]>) -> bool {
     })
 }
 
-/// Statements that answer with the rows that they find.
-const ANSWERS: [&[u8]; 2] = [b"TABLE", b"VALUES"];
-
 /// Statements that select nothing, nor do what is in them.
 const SELECTS_NOTHING: [&[u8]; 11] = [
     b"ALTER",
@@ -310,9 +315,10 @@ fn has_first_of(text: &[u8], words: &[&[u8]]) -> bool {
     words.iter().any(|word| has_first(text, word))
 }
 
-/// Whether a text begins with this word.
+/// Whether a text begins with this word, behind parentheses or not.
 fn has_first(text: &[u8], word: &[u8]) -> bool {
-    let first = text.split(u8::is_ascii_whitespace).find(|part| !part.is_empty());
+    let is_end = |byte: &u8| byte.is_ascii_whitespace() || *byte == b'(';
+    let first = text.split(is_end).find(|part| !part.is_empty());
     first.is_some_and(|first| first.eq_ignore_ascii_case(word))
 }
 
@@ -586,7 +592,9 @@ mod tests {
         assert_eq!(of("SET @x = (SELECT 1)"), FoundRows::Untold);
         assert_eq!(of("CREATE TABLE t SELECT 1"), FoundRows::StaysOnMySql);
         assert_eq!(of("EXPLAIN SELECT * FROM (SELECT 1) AS t"), FoundRows::Untold);
-        assert_eq!(of("VALUES ROW(1), ROW(2)"), FoundRows::AnswerOnMySql);
+        for text in ["VALUES ROW(1), ROW(2)", "(VALUES(1),(2))"] {
+            assert_eq!(of(text), FoundRows::CountedOnMySql, "{text}");
+        }
         assert_eq!(of("SET STATEMENT timestamp = 1 FOR SELECT NOW()"), FoundRows::Answer);
         for text in ["DELETE FROM t WHERE a IN (SELECT 1)", "CALL p()", "SELECT 1; SELECT 2"] {
             assert_eq!(of(text), FoundRows::Untold, "{text}");

@@ -11,6 +11,7 @@ use trunkline_protocol::{
     packet::track::{Change, Changes},
     response::Outcome,
 };
+use trunkline_session::tracker::runs_unseen_code;
 use trunkline_sql::{
     analysis::{Depends, StatementKind},
     recall,
@@ -24,11 +25,11 @@ use crate::{
     clients::client::{Client, Purpose, Session, Statement},
     rooms::{Core, Lender},
     routing::route::Route,
-    servers::{conn::Conn, dirt::is_without_schema},
+    servers::{conn::Conn, dirt::is_without_schema, read_only::says_read_only},
 };
 
 /// What is known of the value that `LAST_INSERT_ID()` gives.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) enum InsertId {
     /// It is the session's `last_insert_id`.
     #[default]
@@ -38,6 +39,14 @@ pub(super) enum InsertId {
     Reported { base: u64, reported: Vec<u64> },
     /// It is what the connection has: what was there before the statement was the session's own.
     OnConnection,
+}
+
+/// What was known of it at some time.
+#[derive(Debug, Default)]
+pub(crate) struct InsertIdBefore {
+    id: u64,
+    how: InsertId,
+    conn: Option<(ConnId, u64)>,
 }
 
 /// Reported values that are told apart; older ones are taken for given ones.
@@ -75,7 +84,9 @@ impl Session {
         // Before an `INSERT` that fails half-way it had its session's own (`dispatch`).
         let is_half_way = is_here && outcome.error.is_some() && gives_values(known.analysis.kind);
         let insert_id = if known.may_leave_insert_id || is_half_way {
-            if is_without_schema(self, statement, outcome) {
+            if is_without_schema(self, statement, outcome)
+                || is_refused_by_read_only(statement, outcome)
+            {
                 return false;
             }
             InsertId::OnConnection
@@ -92,6 +103,23 @@ impl Session {
         }
         self.past.awaits_insert_id = None;
         true
+    }
+
+    /// What is known of the id, so that it can be put back.
+    pub(crate) fn insert_id_before(&self) -> InsertIdBefore {
+        InsertIdBefore {
+            id: self.last_insert_id,
+            how: self.past.insert_id.clone(),
+            conn: self.insert_conn,
+        }
+    }
+
+    /// What has run since then was for nobody.
+    pub(crate) fn put_insert_id_back(&mut self, before: InsertIdBefore) {
+        self.last_insert_id = before.id;
+        self.past.insert_id = before.how;
+        self.past.awaits_insert_id = None;
+        self.insert_conn = before.conn;
     }
 
     /// What is known behind a reply with an id that its statement may have given.
@@ -197,6 +225,20 @@ impl Core {
         }
         Settled::Waits
     }
+}
+
+/// Whether a write was refused as its server takes none, before it did anything: no code of a
+/// trigger or a function can have said so.
+fn is_refused_by_read_only(statement: &Statement, outcome: &Outcome) -> bool {
+    let known = statement.meaning.known.as_deref();
+    let is_plain = known.is_some_and(|known| {
+        known.analysis.is_one_whole_statement() && !runs_unseen_code(&known.analysis)
+    });
+    let hidden = statement.meaning.proof.on_writer().hidden;
+    is_plain
+        && !hidden.may(Hidden::GIVES_VALUES)
+        && outcome.status.is_none()
+        && outcome.error.as_ref().is_some_and(says_read_only)
 }
 
 /// Whether a statement's own text reads the last insert id.

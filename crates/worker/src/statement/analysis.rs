@@ -19,6 +19,7 @@ use trunkline_sql::{
 use crate::{
     commands::causal_token::asks_for_token,
     exchange::hidden::looks_at_nothing,
+    routing::ruled::Ruled,
     session_past::{FoundRows, may_fail_half_way},
     statement::pace::Pace,
     statement::proof::Proofs,
@@ -260,10 +261,20 @@ impl Analyses {
         }
     }
 
-    /// What the command that is looked at next is, where that was found out elsewhere; `None` when
-    /// it is over.
-    pub(crate) fn set_studied(&mut self, studied: Option<StudiedText>) {
-        self.studied = studied;
+    /// What the command that is looked at next is, where that was found out elsewhere.
+    pub(crate) fn set_studied(&mut self, studied: StudiedText) {
+        self.studied = Some(studied);
+    }
+
+    /// The command is over, or waits: what is left of what was found out.
+    pub(crate) fn take_studied(&mut self) -> Option<StudiedText> {
+        self.studied.take()
+    }
+
+    /// What rules said of a text elsewhere.
+    #[inline]
+    pub(crate) fn take_ruled(&mut self, text: &[u8]) -> Option<Box<Ruled>> {
+        self.studied.as_mut()?.take_ruled(text)
     }
 
     /// Takes over changed settings; digests made under other settings are not comparable, and
@@ -313,10 +324,10 @@ impl Analyses {
     /// the same modes.
     pub(crate) fn know(&mut self, text: &[u8], modes: &Modes) -> Rc<Known> {
         if let Some(studied) = &self.studied
-            && studied.known.edition == self.edition
+            && studied.found.known.edition == self.edition
             && studied.is_of(text, modes)
         {
-            return Rc::clone(&studied.known);
+            return Rc::clone(&studied.found.known);
         }
         let digest = self.digester.digest(text, &self.settings);
         let exact = self.exact.as_mut().map(|(digester, settings)| digester.digest(text, settings));

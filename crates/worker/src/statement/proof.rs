@@ -14,7 +14,6 @@ use trunkline_catalog::{
     Begun, Catalog, Hidden, Judgement, Name, Place, Proof, Version, Waiter, prove,
 };
 use trunkline_session::tracker::Schema;
-use trunkline_sql::token::Modes;
 use trunkline_topology::HostgroupId;
 
 use crate::{
@@ -27,7 +26,7 @@ use crate::{
     routing::route::Asking,
     statement::Statements,
     statement::analysis::Known,
-    statement::study::LongCommand,
+    statement::study::{Found, LongCommand},
 };
 
 /// Places that one statement's proofs are remembered for.
@@ -127,8 +126,8 @@ impl Validity {
 pub(crate) struct AwaitNames {
     /// The command, packet headers and all; none while it is being studied.
     pub(crate) frames: Vec<u8>,
-    /// The long command that it is, and what its text is, where that is known already.
-    pub(crate) studied: Option<(LongCommand, Modes, Rc<Known>)>,
+    /// The long command that it is, and what its text is, if it has one.
+    pub(crate) studied: Option<(LongCommand, Option<Found>)>,
     /// The command is being studied, under this number, and takes so many bytes of memory.
     pub(crate) study: Option<(u64, usize)>,
 }

@@ -303,6 +303,18 @@ fn an_idle_connection_goes_to_the_worker_that_asks_for_it() {
 }
 
 #[test]
+fn how_old_a_connection_is_goes_with_it() {
+    let [mut one, mut other] = two_workers(ONE_CONNECTION);
+    one.pass_ms(5_000);
+    let client = one.log_in();
+    one.run(client, "INSERT INTO s.t VALUES (1)", Reply::Ok);
+    let moved = handed_over(&mut one).expect("it is given");
+    let id = other.worker.adopt(moved).expect("its server is known");
+    let login_us = other.core().servers.conns.get(id).expect("a connection").login.login_us;
+    assert!(login_us >= 5_000_000, "{login_us}: it would seem older than its server");
+}
+
+#[test]
 fn a_connection_to_a_server_that_is_not_known_is_not_adopted() {
     let [mut one, _] = two_workers(ONE_CONNECTION);
     let mut other = TestWorker::with(&ONE_CONNECTION.replace(":3306", ":3399"));

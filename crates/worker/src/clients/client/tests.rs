@@ -78,7 +78,7 @@ fn a_session_is_in_a_transaction_where_a_lease_is() {
         pins: Pins::default(),
         is_in_trans: true,
         only_reads: false,
-        is_sure: false,
+        standing: Default::default(),
         begun_apart: false,
         is_begun: false,
         is_left: false,

@@ -27,7 +27,7 @@ fn lease(index: u32, reasons: &[PinReason]) -> Lease {
         pins,
         is_in_trans: false,
         only_reads: false,
-        is_sure: false,
+        standing: Default::default(),
         begun_apart: false,
         is_begun: false,
         is_left: false,
@@ -97,8 +97,14 @@ fn a_repetition_and_a_begin_that_is_not_answered_go_on_elsewhere() {
     let all = Rc::default();
     session.leases.push(lease(1, &[PinReason::Transaction]));
     keep(session, 1, &all);
-    let run =
-        Run { at: 0, waiting: None, types: Vec::new(), closed: Vec::new(), cause: String::new() };
+    let run = Run {
+        at: 0,
+        waiting: None,
+        types: Vec::new(),
+        closed: Vec::new(),
+        insert_id: Default::default(),
+        cause: String::new(),
+    };
     session.transaction.kept.as_mut().expect("it was kept").run = Some(run);
     assert!(session.leave(conn(1)).is_some_and(|left| left.kept.is_none()));
     assert!(session.transaction.kept.take().is_some());

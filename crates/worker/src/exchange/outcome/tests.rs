@@ -22,9 +22,15 @@ fn with(settings: &str) -> TestWorker {
     TestWorker::with(&format!("commit_outcome = \"auto\"\n{settings}\n{TWO_SERVERS}"))
 }
 
-/// With one server, whose connections follow one another.
-fn with_one() -> TestWorker {
-    TestWorker::with(&format!("commit_outcome = \"auto\"\n{ONE_CONNECTION}"))
+/// With one server and a client: its connections follow one another, while somebody else's stands.
+fn with_one() -> (TestWorker, ClientId) {
+    let two = ONE_CONNECTION.replace("max_connections = 1", "max_connections = 2");
+    let mut world = TestWorker::with(&format!("commit_outcome = \"auto\"\n{two}"));
+    let other = world.log_in();
+    world.run(other, "BEGIN", IN_TRANS);
+    let client = world.log_in();
+    world.run(client, INSERT, Reply::Ok);
+    (world, client)
 }
 
 /// A client whose `COMMIT` is lost with its connection, and what is asked.
@@ -52,7 +58,8 @@ fn lose(world: &mut TestWorker, client: ClientId, text: &str) -> Option<OutcomeA
 
 fn found(world: &mut TestWorker, ask: &OutcomeAsk, outcome: Outcome) {
     let mark = (!matches!(outcome, Outcome::Unknown(_))).then(|| ask.mark.clone());
-    let found = OutcomeFound { outcome, server: ask.server.key.clone(), mark };
+    let (ticket, server) = (ask.ticket, ask.server.key.clone());
+    let found = OutcomeFound { ticket, outcome, server, mark };
     let client = ask.client;
     world.happens(|worker| worker.outcome_found(client, found));
 }
@@ -120,6 +127,39 @@ fn nobody_waits_for_ever() {
 }
 
 #[test]
+fn what_comes_too_late_is_not_taken_for_the_next_write() {
+    let mut world = with("commit_outcome_timeout = 500");
+    let client = world.log_in();
+    world.run(client, INSERT, Reply::Ok);
+    let first = lose(&mut world, client, INSERT).expect("somebody is asked");
+    world.pass_ms(1_600);
+    assert!(world.answer(client).starts_with("error 2013"));
+    world.run(client, INSERT, Reply::Ok);
+    let second = lose(&mut world, client, INSERT).expect("somebody is asked");
+    found(&mut world, &first, Outcome::NotCommitted);
+    assert_eq!(world.answer(client), "", "that was the other one");
+    found(&mut world, &second, Outcome::Committed);
+    let told = world.answer(client);
+    assert!(told.contains("the statement was carried out"), "{told}");
+}
+
+#[test]
+fn the_first_write_of_a_transaction_is_none_in_autocommit() {
+    let mut world = with("lazy_transactions = \"begin\"");
+    let client = world.log_in();
+    world.run(client, INSERT, Reply::Ok);
+    assert_eq!(world.answered(client, "BEGIN"), "ok");
+    world.ask(client, INSERT);
+    world.reply("START TRANSACTION", IN_TRANS);
+    let conn = world.conn_asked(INSERT);
+    world.lose(conn);
+    let asks = |action: &Action| matches!(action, Action::FindOutcome(_));
+    assert!(!world.actions().iter().any(asks), "it was certainly not committed");
+    assert!(world.answer(client).starts_with("error 2013"));
+    assert!(world.is_closed(client), "the transaction that it has begun is none any more");
+}
+
+#[test]
 fn a_kill_does_not_say_that_it_was_interrupted() {
     let (mut world, client, ask) = lost_commit("");
     let number = world.core().clients.get(client).expect("a client").origin.number;
@@ -179,11 +219,10 @@ fn a_write_that_was_carried_out_is_told_so_without_figures() {
 
 #[test]
 fn a_mark_is_set_once_and_used_again_when_all_is_known() {
-    let mut world = with_one();
-    let client = world.log_in();
+    let (mut world, client) = with_one();
+    let before = world.times_heard(MARKS);
     world.run(client, INSERT, Reply::Ok);
-    world.run(client, INSERT, Reply::Ok);
-    assert_eq!(world.times_heard(MARKS), 1);
+    assert_eq!(world.times_heard(MARKS), before);
     let one = lose(&mut world, client, INSERT).expect("somebody is asked");
     found(&mut world, &one, Outcome::NotCommitted);
     world.answer(client);
@@ -200,9 +239,7 @@ fn a_mark_is_set_once_and_used_again_when_all_is_known() {
 
 #[test]
 fn what_a_server_has_told_is_told() {
-    let mut world = with_one();
-    let client = world.log_in();
-    world.run(client, INSERT, Reply::Ok);
+    let (mut world, client) = with_one();
     let number = |ask: &OutcomeAsk| match ask.mark.name() {
         MarkName::ServerId(id) => id,
         MarkName::Tag(tag) => panic!("{tag:?} on MariaDB"),

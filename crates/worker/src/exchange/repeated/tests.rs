@@ -131,6 +131,53 @@ fn an_insert_gets_its_id_again() {
     assert_eq!(world.run(client, "COMMIT", Reply::Ok), "ok");
 }
 
+/// Galera tells the first that comes of a transaction that it has rolled back: what comes behind it
+/// is outside of the transaction.
+#[test]
+fn what_is_repeated_waits_until_its_id_is_given() {
+    let with_id =
+        |id| Reply::Says(OkPacket { status: FLAGS, affected_rows: 1, last_insert_id: id, ..OK });
+    let mut world = with("");
+    let client = world.log_in();
+    world.run(client, "BEGIN", IN_TRANS);
+    world.run(client, INSERT, with_id(7));
+    lose_idle(&mut world);
+    world.reply("BEGIN", IN_TRANS);
+    world.reply(INSERT, with_id(9));
+    world.reply("BEGIN", IN_TRANS);
+    assert_eq!(world.asked(), ["SET insert_id=7"]);
+    world.reply("SET insert_id=7", Reply::Error(1213, "Deadlock found"));
+    assert_eq!(world.asked(), ["BEGIN"], "it begins anew, and nothing else runs there");
+    world.reply("BEGIN", IN_TRANS);
+    world.reply("SET insert_id=7", IN_TRANS);
+    world.reply(INSERT, with_id(7));
+    assert_eq!(world.got(client), b"");
+    assert_eq!(world.run(client, "COMMIT", Reply::Ok), "ok");
+}
+
+#[test]
+fn an_id_of_a_repetition_that_is_given_up_is_not_the_sessions() {
+    let mut world = with("");
+    let client = world.log_in();
+    let generated = |last_insert_id| {
+        Reply::Says(OkPacket { status: FLAGS, affected_rows: 1, last_insert_id, ..OK })
+    };
+    world.run(client, "BEGIN", IN_TRANS);
+    world.run(client, INSERT, generated(7));
+    world.run(client, SELECT, Reply::RowsIn(&["x"], FLAGS));
+    lose_idle(&mut world);
+    world.reply("BEGIN", IN_TRANS);
+    world.reply(INSERT, generated(8));
+    // It begins anew, to have the same id, and sees something else.
+    world.reply("BEGIN", IN_TRANS);
+    world.reply("SET insert_id=7", Reply::Ok);
+    world.reply(INSERT, Reply::Error(1062, "Duplicate"));
+    let answer = world.answered(client, "COMMIT");
+    assert!(answer.starts_with("error 1213"), "{answer}");
+    let session = world.session(client);
+    assert_eq!((session.last_insert_id, session.past.knows_insert_id()), (7, true));
+}
+
 #[test]
 fn a_repetition_that_is_lost_begins_anew_so_often() {
     let (mut world, client) = in_transaction("transaction_replay_attempts = 2");

@@ -183,3 +183,51 @@ fn the_manual_says_what_the_loss_of_each_pin_costs() {
     }
     assert!(said.is_empty(), "no pins: {said:?}");
 }
+
+#[test]
+fn a_transaction_that_may_have_been_committed_is_not_said_to_be_rolled_back() {
+    let failed = [
+        ("CREATE TABLE s.t (a INT)", 1050),
+        ("DROP TABLE s.nothing", 1051),
+        ("GRANT SELECT ON s.t TO nobody", 1410),
+        ("LOCK TABLES s.nothing READ", 1146),
+        ("CALL s.p()", 1305),
+        ("COMMIT; SELEC", 1064),
+    ];
+    for (text, code) in failed {
+        let (mut world, client) = in_transaction();
+        world.run(client, INSERT, IN_TRANS);
+        world.run(client, text, Reply::Error(code, "It failed"));
+        lose_idle(&mut world);
+        let answer = world.answered(client, INSERT);
+        assert!(answer.starts_with("error 2013"), "{text}: {answer}");
+        assert!(world.is_closed(client), "{text}");
+    }
+    // What can't be parsed is not carried out, and what says so is told.
+    for reply in [Reply::Error(1064, "You have an error in your SQL syntax"), IN_TRANS] {
+        let (mut world, client) = in_transaction();
+        world.run(client, "CREATE TABLE s.t (a INT", reply);
+        lose_idle(&mut world);
+        assert!(world.answered(client, INSERT).starts_with(ROLLED_BACK));
+    }
+}
+
+#[test]
+fn without_autocommit_another_transaction_does_not_say_what_became_of_the_one_before() {
+    let mut world = TestWorker::new();
+    let client = world.log_in();
+    let open = || Reply::Says(OkPacket { status: status::IN_TRANS, ..OK });
+    world.run(client, "SET autocommit = 0", Reply::Says(OkPacket { status: 0, ..OK }));
+    world.run(client, INSERT, open());
+    world.run(client, "CREATE TABLE s.t (a INT)", Reply::Error(1050, "Table 't' already exists"));
+    world.run(client, INSERT, open());
+    lose_idle(&mut world);
+    assert!(world.answered(client, INSERT).starts_with("error 2013"));
+    let client = world.log_in();
+    world.run(client, "SET autocommit = 0", Reply::Says(OkPacket { status: 0, ..OK }));
+    world.run(client, "CREATE TABLE s.t (a INT)", Reply::Error(1050, "Table 't' already exists"));
+    world.run(client, "COMMIT", Reply::Says(OkPacket { status: 0, ..OK }));
+    world.run(client, INSERT, open());
+    let answer = lose_with(&mut world, client, INSERT);
+    assert!(answer.starts_with(ROLLED_BACK), "{answer}");
+}

@@ -35,7 +35,7 @@ fn lease(hostgroup: u32, reasons: &[PinReason]) -> Lease {
         is_in_trans: pins.has(PinReason::Transaction),
         pins,
         only_reads: false,
-        is_sure: false,
+        standing: Default::default(),
         begun_apart: false,
         is_begun: false,
         is_left: false,

@@ -1,4 +1,6 @@
+use trunkline_catalog::{Name, Object};
 use trunkline_protocol::packet::ok::OkPacket;
+use trunkline_topology::HostgroupId;
 
 use super::*;
 use crate::{
@@ -94,6 +96,28 @@ fn an_insert_without_a_schema_leaves_its_connection_and_the_id_as_they_were() {
         world.run(client, "INSERT INTO s.t (a) VALUES (2)", Reply::Error(error, "by a trigger"));
         assert!(!world.session(client).past.knows_insert_id(), "{error}");
         assert!(!world.session(client).leases.is_empty(), "it keeps its connection: {error}");
+    }
+}
+
+#[test]
+fn a_write_that_is_refused_as_its_server_is_read_only_leaves_the_id_as_it_was() {
+    let told = OkPacket { last_insert_id: 41, affected_rows: 1, ..OK };
+    for (hidden, is_known) in [(Hidden::empty(), true), (Hidden::GIVES_VALUES, false)] {
+        let mut world = TestWorker::with(ONE_CONNECTION);
+        let group = HostgroupId(10);
+        let name = Name { group, schema: (*b"s").into(), table: (*b"t").into() };
+        let object = Object { writing: hidden, ..Object::PLAIN_TABLE };
+        world.core().env.shared.catalog().store(name, Some(object), u64::MAX);
+        let client = world.log_in();
+        world.run(client, "INSERT INTO s.t (a) VALUES (1)", Reply::Says(told));
+        let text = "The server is running with the --read-only option so it cannot execute this";
+        world.ask(client, "REPLACE INTO s.t (a) VALUES (2)");
+        world.reply("REPLACE INTO s.t (a) VALUES (2)", Reply::Error(1290, text));
+        world.pass_ms(20_000);
+        let answer = world.answer(client);
+        assert!(answer.starts_with("error"), "{answer}");
+        assert_eq!(world.session(client).past.knows_insert_id(), is_known, "{hidden:?}");
+        assert_eq!(world.session(client).last_insert_id, 41);
     }
 }
 

@@ -3,7 +3,7 @@ use trunkline_protocol::codec::frame::put_payload;
 use super::*;
 use crate::{
     clients::client::Phase,
-    tests::{Reply, TestWorker},
+    tests::{Reply, TWO_SERVERS, TestWorker, snapshot},
 };
 
 /// Has a client send this text in reads of 64 KiB; it asks for more than one.
@@ -13,6 +13,17 @@ fn send(world: &mut TestWorker, client: ClientId, text: &str) {
     for piece in bytes.chunks(64 * 1024) {
         world.happens(|worker| worker.client_read(client, piece));
     }
+}
+
+/// One rule.
+fn ruled(rule: &str) -> String {
+    format!("{TWO_SERVERS}[[rule]]\nid = 1\n{rule}\n")
+}
+
+/// Texts that the worker has asked the rules about itself, and how often the first rule has matched.
+fn evaluated(world: &TestWorker) -> (u64, u64) {
+    let router = &world.worker.commands.router;
+    (router.decisions.counters().evaluated, router.hits.count(0))
 }
 
 fn long_text() -> String {
@@ -105,4 +116,49 @@ fn a_long_text_waits_for_a_client_that_takes_no_answers() {
     assert!(world.asked().is_empty());
     world.take_bytes(client);
     assert_eq!(world.asked(), [long_text()]);
+}
+
+#[test]
+fn rules_are_asked_about_a_long_text_where_it_is_read() {
+    let rule = ruled("match_pattern = \"INTO s.t\"\nreplace_pattern = \"INTO s.u\"");
+    let mut world = TestWorker::with(&rule);
+    let client = world.log_in();
+    send(&mut world, client, &long_text());
+    let new = long_text().replace("s.t", "s.u");
+    assert_eq!(world.asked(), [new.clone()]);
+    let known = match &world.core().clients.get(client).expect("a client").phase {
+        Phase::Running(statement) => Rc::clone(statement.meaning.known.as_ref().expect("a text")),
+        other => panic!("{other:?}"),
+    };
+    let modes = Modes {
+        version: world.worker.commands.exchange.statements.analyses.version(),
+        ..Modes::default()
+    };
+    assert_eq!(known.analysis, trunkline_sql::analysis::analyse(new.as_bytes(), &modes));
+    world.reply(&new, Reply::Ok);
+    assert_eq!(world.answer(client), "ok");
+    assert_eq!(evaluated(&world), (0, 1));
+}
+
+#[test]
+fn a_rule_denies_a_long_text() {
+    let mut world = TestWorker::with(&ruled("match_pattern = \"INTO s.t\"\nerror_msg = \"no\""));
+    let client = world.log_in();
+    send(&mut world, client, &long_text());
+    assert_eq!(world.answer(client), "error 1148: no");
+    assert_eq!(evaluated(&world), (0, 1));
+}
+
+#[test]
+fn rules_that_are_loaded_while_a_long_text_is_read_are_asked() {
+    let mut world = TestWorker::with(&ruled("match_pattern = \"INTO s.u\"\nerror_msg = \"no\""));
+    world.is_studious = false;
+    let client = world.log_in();
+    send(&mut world, client, &long_text());
+    let loaded = snapshot(&ruled("match_pattern = \"INTO s.t\"\nerror_msg = \"not any more\""));
+    world.happens(|worker| worker.apply_snapshot(loaded));
+    world.study();
+    world.happens(|_| ());
+    assert_eq!(world.answer(client), "error 1148: not any more");
+    assert_eq!(evaluated(&world), (1, 1));
 }

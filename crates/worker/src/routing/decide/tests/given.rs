@@ -173,7 +173,7 @@ impl Given {
             is_in_trans: pins.has(PinReason::Transaction),
             pins,
             only_reads: false,
-            is_sure: false,
+            standing: Default::default(),
             begun_apart: false,
             is_begun: false,
             is_left: false,
@@ -251,7 +251,7 @@ impl Given {
             proxy_addr: None,
             proxy_port: None,
         };
-        let question = asker.question(&snapshot.settings, known, text.as_bytes(), 0);
+        let question = asker.question(snapshot.settings.query_digests, known, text.as_bytes(), 0);
         let (_, decision) = snapshot.rules.explain(&question);
         match self.aim {
             Aim::Copy(_) => Ruling::of_copy(&decision),
