@@ -79,6 +79,9 @@ export type Member = {
   writable: boolean | null;
   source: string | null;
   lag_sec: number | null;
+  /** Transactions that it lacks, and for how long (µs), where the binary log is followed. */
+  missing: number | null;
+  behind_us: number | null;
   version: string;
   gtid: string;
   warnings: string[];

@@ -18,7 +18,7 @@ use trunkline_store::{
     tables::{self, Schema, Table},
 };
 
-use super::{Answering, Source, guard::Caller, query::decoded};
+use super::{Answering, Source, guard::Caller, query::decoded, schemas};
 use crate::{
     past::lines::Asked,
     service::{AdminService, Refused, Reply, Room, Session},
@@ -339,6 +339,11 @@ pub(super) fn param(given: &Json) -> Value {
 
 /// The description of all this. It holds nothing that the manual does not say.
 async fn described() -> Response {
+    answer(StatusCode::OK, &description())
+}
+
+/// The description of the API: tables from their definitions, the rest from [`schemas`].
+pub(super) fn description() -> Json {
     let mut paths = Map::new();
     let secured = json!([{ "token": [] }]);
     for (schema, table) in visible(Access::Admin) {
@@ -386,15 +391,16 @@ async fn described() -> Response {
             },
         } }),
     );
-    let document = json!({
+    let others = schemas::paths(&secured).into_iter();
+    paths.extend(others.map(|(path, described)| (path.to_owned(), described)));
+    json!({
         "openapi": "3.1.0",
         "info": { "title": "Trunkline", "version": env!("CARGO_PKG_VERSION") },
         "components": { "securitySchemes": {
             "token": { "type": "http", "scheme": "bearer" },
-        } },
+        }, "schemas": schemas::schemas() },
         "paths": paths,
-    });
-    answer(StatusCode::OK, &document)
+    })
 }
 
 fn row_schema(table: &Table) -> Json {

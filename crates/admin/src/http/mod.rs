@@ -10,6 +10,7 @@ mod hosts;
 mod ports;
 mod query;
 mod rest;
+mod schemas;
 
 use std::{io, sync::Arc, time::Duration};
 

@@ -48,8 +48,8 @@ impl NoLines {
 }
 
 impl AdminService {
-    /// Fills tables within the time of the user's statement. Users of statistics have the files read
-    /// one after the other.
+    /// Fills tables within the time of the user's statement. Users of statistics have the files
+    /// read one after the other.
     pub(super) async fn fill_past(&self, target: &Target, lower: &str) -> Result<(), Refused> {
         let named = tables::named(lower);
         let Some(folder) = self.runtime.history_folder().filter(|_| !named.is_empty()) else {

@@ -15,6 +15,8 @@ mod visitors;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod types;
 
 use std::{io, sync::Arc, time::Duration};
 

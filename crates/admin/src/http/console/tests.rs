@@ -16,8 +16,9 @@ use trunkline_stats::{
     checks::{CheckKind, CheckRow},
 };
 
-use super::{hub::Topic, *};
+use super::{hub::Topic, types::Types, *};
 use crate::{
+    past::lines::Asked,
     sample,
     service::tests::Kept,
     source::{Health, ReportFuture, SessionsFuture},
@@ -347,6 +348,72 @@ async fn who_operates_configures_nothing() {
     let lines = fixture.kept.audited().join("\n");
     assert!(lines.contains(r#""username":"op""#), "{lines}");
     assert!(!lines.contains("secret"), "{lines}");
+}
+
+/// The page's types.
+fn page_types() -> Types {
+    Types::read(include_str!("../../../../../web/src/api.ts"))
+}
+
+#[tokio::test]
+async fn what_pages_are_told_has_the_types_that_they_expect() {
+    let (fixture, types) = (Fixture::new().await, page_types());
+    let check = |name: &str, value: &Value| {
+        let wrong = types.check(name, value);
+        assert!(wrong.is_empty(), "{name}: {wrong:#?}");
+    };
+    for (topic, name) in [
+        (Topic::Now, "Now"),
+        (Topic::Topology, "Topology"),
+        (Topic::Statements("sum_time"), "Digests"),
+    ] {
+        let mut told = fixture.console.hub.look(topic);
+        let looked = tokio::time::timeout(PATIENCE, told.wait_for(|text| !text.is_empty())).await;
+        let text = Arc::clone(&looked.expect("in time").expect("told"));
+        let value: Value = serde_json::from_str(&text).expect("JSON");
+        let rows = ["servers", "clusters", "rows"].iter().find_map(|rows| value.get(*rows));
+        assert!(rows.and_then(Value::as_array).is_some_and(|rows| !rows.is_empty()), "{name}");
+        check(name, &value);
+    }
+    let holds = vec![trunkline_stats::HeldConn::default()];
+    let row = trunkline_stats::SessionRow { holds, ..Default::default() };
+    let list = SessionList { sessions: vec![row], ..SessionList::default() };
+    check("Clients", &super::figures::sessions(&list));
+    let admin = fixture.log_in("admin", "admin").await;
+    check("Rows", &admin.run("SELECT 1 AS n, 'x' AS t, NULL AS z").await.1);
+    check("Done", &admin.run("SET mysql-wait_timeout = 1000").await.1);
+    let headers = [("Cookie", admin.cookie.as_str())];
+    for (path, name) in [("session", "Session"), ("digests?order=sum_time&search=", "Digests")] {
+        let answer = fixture.ask("GET", &format!("/console/{path}"), &headers, "").await;
+        check(name, &serde_json::from_str(&answer.2).expect("JSON"));
+    }
+    let folder = std::env::temp_dir().join(format!("trunkline-types-{}", std::process::id()));
+    let mut history = trunkline_history::History::open(&folder, 1_000_000).expect("opened");
+    let begin = 1_790_553_600;
+    let frame = trunkline_history::Frame { begin, seconds: 10, ..Default::default() };
+    history.add(&frame).expect("written");
+    let asked = Asked::parse(Some("last=600&digests=0x1")).expect("fits");
+    check("History", &asked.read(&folder, begin + 10).expect("read"));
+    std::fs::remove_dir_all(&folder).expect("removed");
+}
+
+#[test]
+fn the_description_of_the_api_has_the_pages_types() {
+    let (types, description) = (page_types(), crate::http::api::description());
+    let schemas = description["components"]["schemas"].as_object().expect("schemas");
+    assert!(schemas.contains_key("History") && schemas.contains_key("Topology"));
+    for (name, schema) in schemas {
+        assert_eq!(*schema, types.schema(name), "{name}");
+    }
+    // Every reference leads somewhere.
+    let text = description.to_string();
+    for part in text.split("#/components/schemas/").skip(1) {
+        let name = part.split('"').next().unwrap_or_default();
+        assert!(schemas.contains_key(name), "{name}");
+    }
+    for path in ["/api/v1/history", "/api/v1/topology", "/api/v1/events"] {
+        assert!(description["paths"].get(path).is_some(), "{path}");
+    }
 }
 
 #[tokio::test]
