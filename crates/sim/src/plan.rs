@@ -20,6 +20,7 @@ mod neighbours;
 mod origins;
 mod people;
 mod repeats;
+mod scarce;
 
 #[cfg(test)]
 mod tests;
@@ -80,6 +81,8 @@ pub struct Plan {
     pub shares_answers: bool,
     /// The accounts at the servers are shown neither triggers nor the definitions of views.
     pub hides_definitions: bool,
+    /// Bytes of memory for all that clients can make grow, if that is to be scarce.
+    pub memory_max: Option<u64>,
     /// What operators do, in the order of time.
     pub acts: Vec<(Micros, Act)>,
     /// What goes wrong, in the order of time.

@@ -181,6 +181,7 @@ impl<'a> World<'a> {
         let operator = Operator::new(plan);
         let shared = Arc::new(Shared::new(Some(b"the public key".to_vec()), 1_000));
         let greeting = operator.greeting();
+        plan.memory_max.into_iter().for_each(|max| shared.budget().set_max(max));
         let driver = |index| {
             let seed = root.split("worker", index as u64).next_u64();
             let options = WorkerOptions { index, workers: plan.workers, seed };

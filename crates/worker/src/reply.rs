@@ -4,6 +4,7 @@ mod own_commands;
 
 use trunkline_protocol::{
     codec::frame,
+    packet::err,
     response::{Outcome, Relay},
 };
 
@@ -162,6 +163,10 @@ impl Exchange {
     fn broken_off(&mut self, conn: &mut Conn, bytes: &[u8]) {
         match frame::split_packet(bytes) {
             Some((header, _, _)) if header.seq == 0 => self.unsolicited(conn, bytes),
+            // The rest of its reason is on its way.
+            None if matches!(bytes, [_, _, _, 0, err::HEADER, ..]) => {
+                self.lose_conn(conn, "the server ended the connection");
+            }
             _ => self.server_broke(conn, "sent an answer that can't be understood"),
         }
     }

@@ -36,8 +36,8 @@ const SESSION_FLAGS: u16 = status::IN_TRANS
     | status::NO_BACKSLASH_ESCAPES
     | status::IN_TRANS_READONLY;
 /// Errors that the proxy makes: no server has run the statement, or nobody knows.
-pub(super) const PROXY_ERRORS: [u16; 10] =
-    [2013, 1053, 9001, 1148, 1226, 1094, 1243, 1047, 1835, 4031];
+pub(super) const PROXY_ERRORS: [u16; 11] =
+    [2013, 1053, 9001, 1041, 1148, 1226, 1094, 1243, 1047, 1835, 4031];
 /// Those of them behind which nobody knows whether a write was done. That one which was told
 /// another has not run is for the oracle to see (`writes`).
 const UNSURE: [u16; 3] = [2013, 1053, 1835];

@@ -280,6 +280,25 @@ fn a_write_of_unknown_outcome_is_there_at_most_once() {
 }
 
 #[test]
+fn what_is_said_of_a_write_whose_answer_was_lost_is_so() {
+    const DONE: &str = "Lost connection (reset); the statement was carried out, but";
+    const UNDONE: &str = "Lost connection (reset); the statement was not carried out, try again";
+    for (code, text, effect, expected) in [
+        (2013, DONE, Effect::Committed, &[][..]),
+        (2013, DONE, Effect::RolledBack, &[Breach::WriteLost]),
+        (1213, UNDONE, Effect::RolledBack, &[]),
+        (1213, UNDONE, Effect::Committed, &[Breach::WriteUncalledFor]),
+        // Its server has forgotten it.
+        (1213, UNDONE, Effect::Lost, &[]),
+    ] {
+        let mut world = world();
+        let said = Said::new(tag(1), Access::Write);
+        world.says(1_000, said, error(code, text)).loses(1, 1_060);
+        world.runs(1_050, 1, tag(1), effect).check(expected);
+    }
+}
+
+#[test]
 fn a_read_that_is_tried_too_often() {
     let mut world = world();
     read(&mut world, 1, 1_000, None);

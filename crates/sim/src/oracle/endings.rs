@@ -11,6 +11,7 @@
 //! | 1213 | the same, where it says that it is for that |
 //! | 9001 | the cause in its text was true while the statement waited |
 //! | 1907 | it took as long as a statement may |
+//! | 1041 | memory is scarce |
 //! | 1040, 1226 | so many clients or sessions were there |
 //! | 1045 | the password is wrong, the user has gone, or a server refuses the account |
 //! | 1049 | the schema is not there |
@@ -45,6 +46,8 @@ const TICK_US: Micros = 1_000;
 /// What may pass between a cause and what is told of it, µs: links are slow, and workers look at
 /// deadlines from time to time.
 const SLACK_US: Micros = 2_000_000;
+/// The longest that a client waits for memory (`budget::WAIT_MS_MAX`), µs.
+const MEMORY_WAIT_US: Micros = 10_000_000;
 
 pub(super) fn check(index: &Index<'_>, found: &mut Vec<Violation>) {
     for (client, session) in index.sessions() {
@@ -81,8 +84,10 @@ fn turn_max_us(index: &Index<'_>, from_us: Micros, until_us: Micros) -> Micros {
         let waits = setting.queue_wait_max_us * (2 + Micros::from(setting.retries_max));
         waits + setting.limit_wait_us + setting.outcome_max_us
     };
+    let memory_us = if index.facts().lacks_memory { MEMORY_WAIT_US } else { 0 };
     let settings = index.facts().settings_between(from_us, until_us);
-    settings.map(of_setting).max().unwrap_or(0) + index.facts().statement_max_us + SLACK_US
+    let turn_us = settings.map(of_setting).max().unwrap_or(0) + memory_us;
+    turn_us + index.facts().statement_max_us + SLACK_US
 }
 
 /// A login is answered in time, and refused for a reason.
@@ -117,6 +122,8 @@ fn login(
             let is_true = session.refusal_expected == Some(error.code)
                 || error.code == 1045 && is_turned_away(index, session, *at_us)
                 || is_unknown_schema
+                // A change of user that met the loss of its session's transaction.
+                || error.is_lost_transaction() && index.any_lost(session.begun_us.saturating_sub(SLACK_US), *at_us)
                 || error.code == 1317 && is_killed(index, session, session.begun_us, *at_us)
                 || error.code == 2013
                     && (has_garbage(index, *at_us) || is_session_killed(index, session, *at_us))
@@ -257,7 +264,7 @@ const ENDS_ON_READER: &str = "this statement ends a transaction on a reader";
 
 /// Errors of statements that were not sent, after which a session may end that has sent commands
 /// ahead, or was to be changed by them.
-const ENDING_WHAT_FOLLOWS: [u16; 1] = [1045];
+const ENDING_WHAT_FOLLOWS: [u16; 2] = [1045, 1041];
 
 /// Whether a session that changes its user had rested for as long as it may under the old one.
 fn had_rested(
@@ -549,11 +556,13 @@ fn is_true_everywhere(
 ) -> bool {
     let facts = index.facts();
     let has = |kind| facts.has_cause(kind, from_us, until_us);
+    // What was sent ahead had its turn before its client read the answer to the one before.
+    let since_us = from_us.saturating_sub(SLACK_US);
     let from_server = |code| {
         has(CauseKind::ServerError(code))
             || facts.executions.iter().any(|ran| {
                 let is_proxys = ran.tag.is_none() && ran.error == Some(code);
-                is_proxys && (from_us..=until_us).contains(&ran.at_us)
+                is_proxys && (since_us..=until_us).contains(&ran.at_us)
             })
     };
     let is_own = match error.code {
@@ -561,6 +570,7 @@ fn is_true_everywhere(
             is_wait_true(index, error, from_us, until_us) || missed_write(index, error, until_us)
         }
         1040 => has(CauseKind::ClientsFull),
+        1041 => facts.lacks_memory,
         1226 => has(CauseKind::UserFull),
         1045 => has(CauseKind::AccountRefused),
         1049 => has(CauseKind::SchemaGone),

@@ -32,6 +32,8 @@ pub struct Facts {
     pub logged: Vec<(Micros, String)>,
     /// When operators had stored answers forgotten.
     pub flushes: Vec<Micros>,
+    /// Whether memory is so scarce that clients wait for it, and are refused it.
+    pub lacks_memory: bool,
     /// The longest that a statement and its reply take on servers and on the way, faults included.
     pub statement_max_us: Micros,
     /// When the run ended.

@@ -149,7 +149,7 @@ fn is_unsent(place: &Place<'_>) -> bool {
         // The proxy's own: no connection in time, a rule's error, `KILL`.
         Known::Failed(error) => match error.code {
             9001 => place.said.access != Access::Read,
-            1094 => true,
+            1041 | 1094 => true,
             1148 | 1226 => true,
             _ => false,
         },

@@ -8,7 +8,7 @@ use trunkline_topology::ServerState;
 use super::{
     Act, ConfigSpec, Fault, Limits, Plan, RuleSpec, ServerSpec, UserSpec, apart, balancers,
     commits, encryption, explained, features, guarded, hidden, later, limited, logged, neighbours,
-    origins, people, repeats,
+    origins, people, repeats, scarce,
 };
 use crate::{
     HostId, Micros,
@@ -54,6 +54,7 @@ impl Plan {
             monitor: None,
             shares_answers: false,
             hides_definitions: false,
+            memory_max: None,
             acts: Vec::new(),
             faults: Vec::new(),
             absent: BTreeSet::new(),
@@ -95,6 +96,7 @@ impl Plan {
         if !is_calm {
             commits::draw(&mut root.split("commits", 0), &mut plan);
         }
+        scarce::draw(&mut root.split("scarce", 0), &mut plan);
         plan.acts.sort_by_key(|(at, _)| *at);
         plan.faults.sort_by_key(|(at, _)| *at);
         plan

@@ -81,6 +81,7 @@ impl World<'_> {
         }
         let mut configs: Vec<_> = self.operator.in_force(self.plan, 1).collect();
         let Some(config) = configs.pop() else { return };
+        self.facts.lacks_memory = self.plan.memory_max.is_some();
         self.facts.settings.push(config.facts(now));
         let until_us = Micros::MAX;
         let mut causes = Vec::new();

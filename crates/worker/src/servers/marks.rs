@@ -91,6 +91,14 @@ impl Marked {
         };
     }
 
+    /// What is committed from now on may not be told, until the server is asked again.
+    pub(super) fn is_unheard(&mut self) {
+        self.lapse();
+        if let Self::Lapsed(mark) = self {
+            mark.doubt();
+        }
+    }
+
     fn into_mark(self) -> Option<Box<CommitMark>> {
         match self {
             Self::No => None,

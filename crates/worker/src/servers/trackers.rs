@@ -292,6 +292,7 @@ impl Conn {
         }
         if self.state.variable(GTID_TRACKER) != state.variable(GTID_TRACKER) {
             self.server.gtids = ReportsGtids::default();
+            self.left.marked.is_unheard();
         }
     }
 }

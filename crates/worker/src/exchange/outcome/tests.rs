@@ -9,7 +9,7 @@ use trunkline_topology::{
 use super::*;
 use crate::{
     kill::{KillAsker, KillRequest, KillScope},
-    tests::{OK, ONE_CONNECTION, Reply, TWO_SERVERS, TestWorker, tells_gtid},
+    tests::{MYSQL, OK, ONE_CONNECTION, Reply, Setup, TWO_SERVERS, TestWorker, tells_gtid},
 };
 
 const FLAGS: u16 = status::AUTOCOMMIT | status::IN_TRANS;
@@ -157,6 +157,23 @@ fn the_first_write_of_a_transaction_is_none_in_autocommit() {
     assert!(!world.actions().iter().any(asks), "it was certainly not committed");
     assert!(world.answer(client).starts_with("error 2013"));
     assert!(world.is_closed(client), "the transaction that it has begun is none any more");
+}
+
+#[test]
+fn what_a_session_has_the_server_not_report_leaves_a_doubt() {
+    let config = format!("commit_outcome = \"auto\"\n{TWO_SERVERS}");
+    let mut world = TestWorker::of(Setup { config: &config, version: MYSQL, ..Setup::default() });
+    let client = world.log_in();
+    world.run(client, INSERT, Reply::Ok);
+    let ask = lose(&mut world, client, INSERT).expect("somebody is asked");
+    found(&mut world, &ask, Outcome::NotCommitted);
+    world.answer(client);
+    world.run(client, INSERT, Reply::Ok);
+    world.run(client, "SET session_track_gtids = 'OWN_GTID'", Reply::Ok);
+    world.run(client, "SET session_track_gtids = 'OFF'", Reply::Ok);
+    world.run(client, INSERT, Reply::Ok);
+    assert!(lose(&mut world, client, INSERT).is_none(), "the one before was not told");
+    assert!(world.answer(client).starts_with("error 2013"));
 }
 
 #[test]
