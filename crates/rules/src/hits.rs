@@ -46,8 +46,8 @@ impl Hits {
         }
     }
 
-    /// Counts one hit of each rule that a decision says has matched, and what it left undecided. The
-    /// decision is one of the set that is counted for.
+    /// Counts one hit of each rule that a decision says has matched, and what it left undecided. It
+    /// is a decision of the set that is counted for.
     pub fn add(&mut self, decision: &Decision) {
         Self::count_each(&mut self.matched, &decision.matched);
         Self::count_each(&mut self.undecided, &decision.undecided);

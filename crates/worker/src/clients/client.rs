@@ -337,8 +337,8 @@ pub(crate) enum Standing {
     /// It was an error, or did not.
     #[default]
     Unsure,
-    /// A statement has failed that may have committed it before: DDL does, even if it fails. Nothing
-    /// has said since that it is open.
+    /// A statement has failed that may have committed it before: DDL does, even if it fails.
+    /// Nothing has said since that it is open.
     MayBeCommitted,
 }
 

@@ -150,8 +150,8 @@ impl Commands {
         self.exchange.read_behind_dump(client);
     }
 
-    /// Carries out the first command in the inbox, if it is a long piece of a parameter, and returns
-    /// what is behind it: its buffer is kept as it is.
+    /// Carries out the first command in the inbox, if it is a long piece of a parameter, and
+    /// returns what is behind it: its buffer is kept as it is.
     fn keep_long_data(&mut self, client: &mut Client, inbox: &mut Vec<u8>) -> Option<Vec<u8>> {
         let is_piece = inbox.get(HEADER_LEN) == Some(&code::STMT_SEND_LONG_DATA);
         let payload_max = self.exchange.core.env.snapshot.settings.max_allowed_packet;

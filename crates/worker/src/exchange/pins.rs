@@ -119,10 +119,11 @@ pub(super) fn follow_beginning(lease: &mut Lease, analysis: Option<&Analysis>, f
 }
 
 /// Whether an error may have rolled back the transaction that it met: a deadlock, a lock that was
-/// waited for too long (with `innodb_rollback_on_timeout`), a branch of XA, a transaction that a
-/// group did not certify.
+/// waited for too long (with `innodb_rollback_on_timeout`), a row that has changed since a snapshot
+/// was taken (MariaDB's `innodb_snapshot_isolation`), a `COMMIT` that failed, a branch of XA, a
+/// transaction that a group did not certify.
 pub(super) fn may_roll_back(error: &ServerError) -> bool {
-    matches!(error.code, 1_205 | 1_213 | 1_402 | 1_613 | 1_614 | 3_101)
+    matches!(error.code, 1_020 | 1_180 | 1_205 | 1_213 | 1_402 | 1_613 | 1_614 | 3_101)
 }
 
 /// Whether a transaction is open after a command with this purpose, or a savepoint may be. Asked

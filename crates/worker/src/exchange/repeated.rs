@@ -31,7 +31,7 @@ use crate::{
 };
 
 /// A deadlock, and a lock that was waited for too long.
-const LOCKED_OUT: [u16; 2] = [1213, 1205];
+const LOCKED_OUT: [u16; 3] = [1213, 1205, 1020];
 
 impl Client {
     /// Whether its transaction is being repeated.
@@ -109,8 +109,7 @@ impl Core {
         });
     }
 
-    /// Before an insert that is repeated and has generated its id: the server is to give it the same
-    /// one.
+    /// Before an insert that is repeated and has generated its id: the server is to give it that.
     #[cold]
     pub(super) fn give_insert_id(&mut self, client: &Client, conn: &mut Conn) {
         let is_repeated = matches!(&client.phase, Phase::Running(statement)

@@ -75,8 +75,8 @@ impl RulesAsk {
         }
     }
 
-    /// Asks the rules; `know` reads what they rewrite. Takes time in proportion to the text's length
-    /// and the number of patterns.
+    /// Asks the rules; `know` reads what they rewrite. Takes time in proportion to the text's
+    /// length and the number of patterns.
     pub(crate) fn answer(
         self,
         known: &Known,
@@ -107,8 +107,8 @@ impl Ruled {
             && (asked.proxy_addr, asked.proxy_port) == (asker.proxy_addr, asker.proxy_port)
     }
 
-    /// What the rules of `snapshot` say to `asker`, and the text that they made of the statement with
-    /// what it is; `None` if it is not they that were asked.
+    /// What the rules of `snapshot` say to `asker`, and the text that they made of the statement
+    /// with what it is; `None` if it is not they that were asked.
     pub(super) fn answered(
         self,
         snapshot: &Snapshot,

@@ -20,7 +20,7 @@ fn ruled(rule: &str) -> String {
     format!("{TWO_SERVERS}[[rule]]\nid = 1\n{rule}\n")
 }
 
-/// Texts that the worker has asked the rules about itself, and how often the first rule has matched.
+/// Texts that the worker has asked the rules about itself, and matches of the first rule.
 fn evaluated(world: &TestWorker) -> (u64, u64) {
     let router = &world.worker.commands.router;
     (router.decisions.counters().evaluated, router.hits.count(0))
