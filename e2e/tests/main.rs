@@ -13,6 +13,7 @@ mod bad_input;
 mod binlog;
 mod bundle;
 mod cache;
+mod cache_until;
 mod causal;
 mod changes;
 mod commands;

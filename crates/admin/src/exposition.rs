@@ -209,6 +209,8 @@ fn sessions<'a>(out: &mut Exposition<'a>, report: &'a Report) {
     };
     out.labelled(&metrics::CACHE_RULE_HITS, by_rule(|sums| sums.hits));
     out.labelled(&metrics::CACHE_RULE_MISSES, by_rule(|sums| sums.misses));
+    out.labelled(&metrics::CACHE_RULE_CHANGED, by_rule(|sums| sums.changed));
+    out.labelled(&metrics::CACHE_RULE_LATE, by_rule(|sums| sums.late));
 }
 
 fn latency<'a>(out: &mut Exposition<'a>, report: &'a Report) {

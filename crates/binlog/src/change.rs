@@ -52,6 +52,7 @@ pub struct StatementChange {
 #[derive(Debug, Default)]
 pub struct Changes {
     open: Option<Open>,
+    strays: u64,
 }
 
 /// A transaction whose end has not come.
@@ -74,9 +75,21 @@ impl Changes {
         Self::default()
     }
 
+    /// How many events belong to no transaction with a GTID: what they change is not told.
+    pub fn strays(&self) -> u64 {
+        self.strays
+    }
+
     /// Takes the next event; gives the transaction that ends with it. What has no GTID is not
     /// told.
     pub fn take(&mut self, event: &Event<'_>) -> Option<Change> {
+        let changes_something = matches!(
+            event.kind,
+            Kind::Rows(_) | Kind::Query { .. } | Kind::Unread | Kind::Incident
+        );
+        if changes_something && self.open.is_none() {
+            self.strays += 1;
+        }
         match &event.kind {
             Kind::Begin(begin) => {
                 // An end that was not recognised.

@@ -83,6 +83,7 @@ struct Parts<'a> {
     at_sec: u32,
     code: u8,
     server: u32,
+    end: u32,
     body: &'a [u8],
 }
 
@@ -93,17 +94,17 @@ impl<'a> Parts<'a> {
         let code = reader.u8("type")?;
         let server = reader.u32("server_id")?;
         let len = reader.u32("length")?;
-        reader.u32("position")?;
+        let end = reader.u32("position")?;
         reader.u16("flags")?;
         debug_assert_eq!(bytes.len() - reader.rest().len(), HEADER_LEN);
         if is_whole && u32::try_from(bytes.len()) != Ok(len) {
             return Err(BinlogError::Malformed("length"));
         }
-        Ok(Self { at_sec, code, server, body: reader.rest() })
+        Ok(Self { at_sec, code, server, end, body: reader.rest() })
     }
 
     fn event(&self, kind: Kind<'a>) -> Event<'a> {
-        Event { at_sec: self.at_sec, server: self.server, kind }
+        Event { at_sec: self.at_sec, server: self.server, end: self.end, kind }
     }
 }
 
@@ -207,7 +208,12 @@ impl Decoder {
                 let Some(plain) = plain else { return each(parts.event(Kind::Unread)) };
                 unpacked = plain;
                 let event = Kind::Query { schema, statement: &unpacked };
-                return each(Event { at_sec: parts.at_sec, server: parts.server, kind: event });
+                return each(Event {
+                    at_sec: parts.at_sec,
+                    server: parts.server,
+                    end: parts.end,
+                    kind: event,
+                });
             }
             code::FORMAT => format(body, self.checksums)?,
             code::ROTATE => rotate(body)?,

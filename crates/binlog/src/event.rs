@@ -11,6 +11,9 @@ pub struct Event<'a> {
     pub at_sec: u32,
     /// The `server_id` of who has made it.
     pub server: u32,
+    /// The position behind it in its file, modulo 2^32; 0 where it is in no file, or in a
+    /// compressed transaction.
+    pub end: u32,
     /// What it is.
     pub kind: Kind<'a>,
 }

@@ -110,6 +110,24 @@ impl History {
         Some(lacks)
     }
 
+    /// The number of the first change that a server lacks that has these transactions. `before`: it
+    /// was known to lack none before that number. `None` when it may lack some that are not kept
+    /// any more.
+    pub fn first_lacking(&self, has: &Executed, before: Option<u64>) -> Option<u64> {
+        let from = match before.filter(|before| *before >= self.first) {
+            Some(before) => before,
+            None if has.covers(&self.base) => self.first,
+            None => return None,
+        };
+        let skip = usize::try_from(from - self.first).ok()?;
+        let mut kept = self.changes.iter().skip(skip);
+        let shown = kept.position(|kept| !has.has(&kept.change.gtid));
+        match shown {
+            Some(count) => Some(from + u64::try_from(count).ok()?),
+            None => Some(self.next()),
+        }
+    }
+
     /// The number of the first change that is kept, when all that lacks behind `from` is kept.
     pub fn after(&self, from: &Executed) -> Option<u64> {
         from.covers(&self.base).then_some(self.first)
@@ -165,6 +183,14 @@ mod tests {
         assert_eq!(lacks("0-1-15"), Some(Lacks::default()));
         let other = Executed::parse(Family::MySql, "").expect("a set");
         assert_eq!(history.lacks(&other), None);
+        let first_lacking = |has: &str, before| history.first_lacking(&position(has), before);
+        assert_eq!(first_lacking("0-1-11", None), None, "12 is not kept any more");
+        assert_eq!(first_lacking("0-1-12", None), Some(2));
+        assert_eq!(first_lacking("0-1-14", None), Some(4));
+        assert_eq!(first_lacking("0-1-14", Some(3)), Some(4));
+        assert_eq!(first_lacking("0-1-14", Some(1)), Some(4));
+        assert_eq!(first_lacking("0-1-99", Some(5)), Some(5));
+        assert_eq!(history.first_lacking(&other, None), None);
         history.begin_anew(position("0-1-99"));
         assert_eq!((history.next(), numbers(&history, 5)), (5, Some(vec![])));
         assert_eq!(numbers(&history, 4), None);

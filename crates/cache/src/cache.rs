@@ -265,6 +265,7 @@ mod tests {
             before_us: 0,
             soft_us: sent_us + SEC / 2,
             expires_us: sent_us + SEC,
+            basis: None,
         }
     }
 

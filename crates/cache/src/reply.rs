@@ -1,6 +1,7 @@
 //! A stored answer.
 
 use trunkline_protocol::response::ReplyFormat;
+use trunkline_topology::Basis;
 
 /// One server's whole answer to one statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,6 +20,8 @@ pub struct Reply {
     pub soft_us: u64,
     /// From when on nobody gets it, µs.
     pub expires_us: u64,
+    /// What it depends on, where it is good until that changes.
+    pub basis: Option<Basis>,
 }
 
 impl Reply {

@@ -206,6 +206,7 @@ pub fn unpack(value: &[u8], left_ms: u64, now_us: u64) -> Option<Reply> {
         before_us,
         soft_us: now_us + soft_us.saturating_sub(before_us),
         expires_us: now_us + left_us,
+        basis: None,
     })
 }
 
@@ -269,6 +270,7 @@ mod tests {
             before_us: 0,
             soft_us: 15 * SEC,
             expires_us: 17 * SEC,
+            basis: None,
         }
     }
 

@@ -14,7 +14,7 @@ mod tests;
 use std::{
     hash::BuildHasher,
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
 };
@@ -254,6 +254,20 @@ impl Catalog {
             settled_ms: 0,
         };
         self.put(name, entry, now_ms)
+    }
+
+    /// Takes over the base tables that reading a name depends on, of the same answer as what it is.
+    pub fn tell_bases(&self, name: &Name, bases: Option<Arc<[Name]>>, moment: Moment) {
+        let names_max = self.entries_max.load(Relaxed) / SHARDS;
+        self.shard(name).put_bases(name, moment.order, bases, names_max);
+    }
+
+    /// The base tables that reading a name depends on; `None` where these are not known.
+    pub fn bases(&self, name: &Name, now_ms: u64) -> Option<Arc<[Name]>> {
+        let shard = self.shard(name);
+        let entry = shard.get(name).filter(|entry| self.holds(name, entry, now_ms))?;
+        let is_sure = entry.object.is_some() && !entry.is_of_reader && entry.settled_ms <= now_ms;
+        is_sure.then(|| shard.bases(name, entry.order)).flatten()
     }
 
     /// Stores what a name means, as of now and until a time of the caller's choice, ms.

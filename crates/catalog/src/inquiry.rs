@@ -11,7 +11,10 @@ mod schema;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::{
+    collections::{HashMap, HashSet, VecDeque},
+    sync::Arc,
+};
 
 use foldhash::fast::FixedState;
 use query::Topic;
@@ -27,6 +30,8 @@ use crate::{
 
 /// Names of one query.
 const NAMES_MAX: usize = 64;
+/// Base tables that one name may depend on.
+const BASES_MAX: usize = 256;
 /// Rows of one query that are looked at; a query with more says nothing for certain.
 const ROWS_MAX: usize = 20_000;
 /// Names of one inquiry that were not asked for but are used by those that were.
@@ -59,6 +64,8 @@ pub struct Inquiry {
     used: Vec<Name>,
     used_count: usize,
     rounds: usize,
+    /// Foreign keys are asked for too.
+    has_keys: bool,
 }
 
 /// What dictionaries say of one name.
@@ -76,6 +83,13 @@ struct Facts {
     has_triggers: bool,
     /// A view's definition has come.
     is_defined: bool,
+    /// A table's engine is one whose changes are visible when they are committed, and logged by
+    /// rows.
+    is_tracked: bool,
+    /// Tables a change of which changes this one too, by foreign keys.
+    parents: Vec<Name>,
+    /// More than could be looked at was said of it.
+    is_spoilt: bool,
 }
 
 impl Inquiry {
@@ -92,6 +106,7 @@ impl Inquiry {
             used: Vec::new(),
             used_count: 0,
             rounds: 0,
+            has_keys: false,
         };
         for name in &names {
             inquiry.meet(name);
@@ -100,6 +115,12 @@ impl Inquiry {
         inquiry.used_count = 0;
         inquiry.names = names;
         inquiry
+    }
+
+    /// Asks for foreign keys too: [`bases`](Self::bases) needs them.
+    #[must_use]
+    pub fn with_keys(self) -> Self {
+        Self { has_keys: true, ..self }
     }
 
     /// What is to be asked next; nothing when all is known that can be.
@@ -122,7 +143,7 @@ impl Inquiry {
             let wanted = numbered.filter(|(_, name)| match topic {
                 Topic::Tables | Topic::Grants => true,
                 Topic::Views => kind(name) == Some(Kind::View),
-                Topic::Triggers | Topic::Columns => kind(name) == Some(Kind::Table),
+                Topic::Triggers | Topic::Columns | Topic::Keys => kind(name) == Some(Kind::Table),
             });
             if let Some(query) = Query::of_names(topic, wanted, self.is_mariadb) {
                 return Some(query);
@@ -151,6 +172,7 @@ impl Inquiry {
                     Topic::Views => self.take_view(&name, values),
                     Topic::Triggers => self.take_trigger(&name, values),
                     Topic::Columns => self.take_column(&name, values),
+                    Topic::Keys => self.take_key(&name, values),
                     Topic::Grants => {}
                 }
             }
@@ -197,6 +219,9 @@ impl Inquiry {
         self.asked = self.to_ask.split_off(place);
         self.topics =
             vec![Topic::Columns, Topic::Triggers, Topic::Views, Topic::Grants, Topic::Tables];
+        if self.has_keys {
+            self.topics.insert(0, Topic::Keys);
+        }
         !self.asked.is_empty()
     }
 
@@ -230,6 +255,7 @@ impl Inquiry {
             None => kind,
             Some(_) => Kind::Other,
         });
+        facts.is_tracked = text(row, 1).eq_ignore_ascii_case(b"InnoDB");
         match facts.kind {
             Some(Kind::Sequence) => {
                 facts.reading = Hidden::READS_SESSION | Hidden::VARIES;
@@ -290,6 +316,39 @@ impl Inquiry {
         if is_virtual {
             facts.reading.insert(generated);
         }
+    }
+
+    fn take_key(&mut self, name: &Name, row: &[Option<Vec<u8>>]) {
+        let (schema, table) = (text(row, 0).into(), text(row, 1).into());
+        let parent = Name { group: name.group, schema, table };
+        self.meet(&parent);
+        self.facts.entry(name.clone()).or_default().parents.push(parent);
+    }
+
+    /// All base tables that reading a name depends on; `None` where these are not known, or changes
+    /// of some are not told by their servers' logs.
+    pub fn bases(&self, name: &Name) -> Option<Arc<[Name]>> {
+        let mut seen: HashSet<&Name, FixedState> = HashSet::default();
+        let (mut ahead, mut bases) = (vec![name], Vec::new());
+        while let Some(name) = ahead.pop() {
+            if !seen.insert(name) {
+                continue;
+            }
+            let facts = self.facts.get(name)?;
+            let is_plain = name.schema.is_ascii() && name.table.is_ascii() && !facts.is_spoilt;
+            if !is_plain || facts.reading.has(Hidden::UNKNOWN) || bases.len() >= BASES_MAX {
+                return None;
+            }
+            match facts.kind? {
+                Kind::View if facts.is_defined => ahead.extend(&facts.reads),
+                Kind::Table if facts.is_tracked && self.has_keys && self.sees_triggers(name) => {
+                    bases.push(name.clone());
+                    ahead.extend(&facts.parents);
+                }
+                Kind::View | Kind::Table | Kind::Sequence | Kind::Other => return None,
+            }
+        }
+        Some(bases.into())
     }
 
     /// The names that a view or trigger of `owner`'s schema uses, which are met by that.
@@ -364,6 +423,7 @@ impl Inquiry {
 
 /// Any of it may do anything.
 fn spoil(facts: &mut Facts) {
+    facts.is_spoilt = true;
     facts.reading = Hidden::UNKNOWN;
     facts.writing = Hidden::UNKNOWN;
 }

@@ -19,4 +19,4 @@ pub use catalog::{
 };
 pub use inquiry::{GRANTS, Inquiry, Query, Row, SESSION};
 pub use object::{Hidden, Kind, Name, Object};
-pub use proof::{Judgement, Proof, prove, prove_nameless};
+pub use proof::{Judgement, Proof, Untracked, bases_of, prove, prove_nameless};

@@ -129,6 +129,42 @@ pub fn prove(analysis: &Analysis, place: Place<'_>, catalog: &Catalog, now_ms: u
     Judgement { proof: proof_of(analysis, hidden), version, until_ms, valid_ms, missing, due }
 }
 
+/// Why it is not known which base tables an answer depends on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Untracked {
+    /// The text does not tell all names that it reads.
+    Text,
+    /// Of this name it is not known, or changes of what it stands for are not told by its servers'
+    /// logs.
+    Name(Name),
+}
+
+/// The base tables that the answer to a statement depends on.
+///
+/// # Errors
+/// Why these are not known.
+pub fn bases_of(
+    analysis: &Analysis,
+    place: Place<'_>,
+    catalog: &Catalog,
+    now_ms: u64,
+) -> Result<Vec<Name>, Untracked> {
+    if !by_itself(analysis).is_empty() {
+        return Err(Untracked::Text);
+    }
+    let mut bases = Vec::new();
+    for used in &analysis.references.tables {
+        let schema = used.name.schema.as_deref().or(place.schema).ok_or(Untracked::Text)?;
+        let name =
+            Name { group: place.group, schema: schema.into(), table: used.name.table[..].into() };
+        match catalog.bases(&name, now_ms) {
+            Some(known) => bases.extend(known.iter().cloned()),
+            None => return Err(Untracked::Name(name)),
+        }
+    }
+    Ok(bases)
+}
+
 #[cfg(test)]
 mod tests {
     use trunkline_sql::{analysis::analyse, token::Modes};

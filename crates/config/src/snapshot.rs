@@ -80,6 +80,8 @@ pub struct Snapshot {
     pub has_causal_reads: bool,
     /// Where, and whose.
     pub causal: Arc<CausalPlan>,
+    /// Whether any rule has answers kept until a table changes.
+    pub caches_until_changed: bool,
     /// Clusters, in the order of the configuration.
     pub clusters: Vec<Arc<Cluster>>,
     /// TCP listeners, in the order of the configuration.
@@ -144,6 +146,7 @@ impl Snapshot {
         let mut replication = config.replication.clone();
         replication.extend(config.clusters.iter().map(ClusterEntry::replication));
         let has_causal_reads = has_causal_reads(&config, &settings, &rules);
+        let caches_until_changed = rules.effects().any(|it| it.cache_until_changed == Some(true));
         let causal = Arc::new(CausalPlan::of(&config, &hostgroups, &replication, previous));
         let writers = replication.iter().enumerate();
         let writers = writers.map(|(index, group)| (group.writer_hostgroup, index)).collect();
@@ -163,6 +166,7 @@ impl Snapshot {
             replication,
             has_causal_reads,
             causal,
+            caches_until_changed,
             clusters,
             tcp,
             rules,

@@ -5,7 +5,9 @@
 //! server, on a connection of its own.
 
 mod dump;
+mod ledger;
 mod told;
+mod witness;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -23,13 +25,15 @@ use tokio::{
     time::sleep,
 };
 use trunkline_binlog::{Change, Executed, History, NotTold, Told};
+use trunkline_catalog::Catalog;
 use trunkline_config::Snapshot;
 use trunkline_net::TlsSetup;
 use trunkline_stats::topology::StreamRow;
 use trunkline_topology::{Role, Server, ServerState};
 
-use crate::Account;
-use dump::{Dump, Failed};
+use crate::{Account, follow::Clock};
+use dump::{Dump, Failed, Place};
+use ledger::Ledger;
 
 /// The most changes of a cluster that are kept, and their bytes.
 const CHANGES_MAX: usize = 10_000;
@@ -58,10 +62,15 @@ struct Stream {
     news: watch::Sender<()>,
     snapshots: Receiver<Arc<Snapshot>>,
     tls: Receiver<Arc<TlsSetup>>,
+    catalog: Arc<Catalog>,
+    /// The workers' clock, ms.
+    clock: Clock,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Shown {
+    /// The versions of the cluster's tables, where answers are kept by them.
+    ledger: Ledger,
     /// `None` until the first connection.
     history: Option<History>,
     /// Whether the next connection begins behind what its server has then.
@@ -188,6 +197,7 @@ impl Stream {
         cluster: &str,
         snapshots: &Receiver<Arc<Snapshot>>,
         tls: &Receiver<Arc<TlsSetup>>,
+        (catalog, clock): (&Arc<Catalog>, &Clock),
     ) -> Self {
         let shown = Shown { trouble: "there is no writer yet".to_owned(), ..Shown::default() };
         Self {
@@ -196,6 +206,8 @@ impl Stream {
             news: watch::Sender::new(()),
             snapshots: snapshots.clone(),
             tls: tls.clone(),
+            catalog: Arc::clone(catalog),
+            clock: Arc::clone(clock),
         }
     }
 
@@ -259,6 +271,7 @@ impl Stream {
     fn ended(&self, address: &str, outcome: Result<(), Failed>) -> String {
         let mut shown = self.shown();
         shown.server = None;
+        shown.ledger.stop("the binary log is not followed now");
         let why = match outcome {
             Ok(()) => format!("{address} is not the writer any more"),
             Err(Failed::Lost(why)) => format!("{address}: {why}"),
@@ -275,7 +288,7 @@ impl Stream {
 
     /// Ends without an error when the server is not the writer any more.
     async fn follow(
-        &self,
+        self: &Arc<Self>,
         server: &Arc<Server>,
         account: Option<&Account>,
         trouble: &mut String,
@@ -289,16 +302,23 @@ impl Stream {
         let (mut dump, from) = Dump::open(server, account, &tls, from).await?;
         // What is refused is refused at once; what comes first says that it is not.
         let mut changes = Vec::new();
-        dump.next(|change| changes.push(change)).await?;
+        dump.next(|change, place| changes.push((change, place))).await?;
         self.begin(server, from);
         trouble.clear();
-        loop {
-            self.add(changes.drain(..));
-            let is_same = self.writer().is_some_and(|(it, _)| it.key.address == server.key.address);
-            if !is_same {
-                return Ok(());
+        let reading = async {
+            loop {
+                self.add(changes.drain(..), dump.tells_all());
+                let is_same =
+                    self.writer().is_some_and(|(it, _)| it.key.address == server.key.address);
+                if !is_same {
+                    return Ok(());
+                }
+                dump.next(|change, place| changes.push((change, place))).await?;
             }
-            dump.next(|change| changes.push(change)).await?;
+        };
+        tokio::select! {
+            ended = reading => ended,
+            never = self.witness(server, account) => match never {},
         }
     }
 
@@ -318,17 +338,23 @@ impl Stream {
         tracing::info!("the binary log of cluster {cluster} is followed at {}", server.key.address);
     }
 
-    fn add(&self, changes: impl ExactSizeIterator<Item = Change>) {
+    /// Takes what has come. `tells_all`: nothing has come that is not told.
+    fn add(&self, changes: impl ExactSizeIterator<Item = (Change, Place)>, tells_all: bool) {
+        if !tells_all {
+            self.shown().ledger.stop("the binary log has transactions without GTIDs");
+        }
         if changes.len() == 0 {
             return;
         }
         let now_us = now_us();
         let mut shown = self.shown();
-        for change in changes {
+        for (change, place) in changes {
             shown.transactions += 1;
             shown.lag_us = now_us.saturating_sub(change.at_us);
-            if let Some(history) = &mut shown.history {
-                history.push(change, now_us);
+            let Shown { history, ledger, .. } = &mut *shown;
+            if let Some(history) = history {
+                let change = history.push(change, now_us);
+                ledger.add(&change, place, history, &self.catalog);
             }
         }
         drop(shown);
@@ -342,6 +368,7 @@ pub async fn keep_streaming(
     mut snapshots: Receiver<Arc<Snapshot>>,
     tls: Receiver<Arc<TlsSetup>>,
     board: Arc<ChangeBoard>,
+    (catalog, clock): (Arc<Catalog>, Clock),
 ) {
     let mut tasks: HashMap<String, JoinHandle<()>> = HashMap::new();
     loop {
@@ -355,7 +382,10 @@ pub async fn keep_streaming(
             if !stays {
                 task.abort();
                 if let Some(stream) = lock(&board.streams).remove(name) {
-                    stream.shown().is_over = true;
+                    let mut shown = stream.shown();
+                    shown.is_over = true;
+                    shown.ledger.stop("the binary log is not followed any more");
+                    drop(shown);
                     stream.news.send_replace(());
                 }
             }
@@ -363,7 +393,7 @@ pub async fn keep_streaming(
         });
         for name in wanted {
             tasks.entry(name).or_insert_with_key(|name| {
-                let stream = Arc::new(Stream::new(name, &snapshots, &tls));
+                let stream = Arc::new(Stream::new(name, &snapshots, &tls, (&catalog, &clock)));
                 lock(&board.streams).insert(name.clone(), Arc::clone(&stream));
                 tokio::spawn(stream.keep_on())
             });

@@ -1,8 +1,13 @@
-//! The column `attributes`: JSON, of which `cache`, `causal_reads`, `flagOUTs`,
-//! `lazy_transactions`, `mirror`, `pipeline`, `protects` and `shadow` mean something.
+//! The column `attributes`: JSON, of which `cache`, `cache_age_max_ms`, `causal_reads`,
+//! `flagOUTs`, `lazy_transactions`, `mirror`, `pipeline`, `protects` and `shadow` mean something.
+
+use std::ops::RangeInclusive;
 
 use serde_json::Value;
 use trunkline_topology::{LazyTransactions, Pipeline, causal::CausalReads};
+
+/// What `cache_age_max_ms` may be, ms: not less than it takes to ask the writer.
+const CACHE_AGE_MS: RangeInclusive<u32> = 50..=60_000;
 
 /// A choice of `flagOUT` by weight.
 #[derive(Debug, PartialEq, Eq)]
@@ -38,6 +43,10 @@ pub(crate) struct Attributes {
     pub(crate) flags: Option<WeightedFlags>,
     /// `"cache": "always"`.
     pub(crate) caches_always: bool,
+    /// `"cache": "until-changed"`.
+    pub(crate) caches_until_changed: bool,
+    /// `cache_age_max_ms`.
+    pub(crate) cache_age_max_ms: Option<u32>,
     pub(crate) pipeline: Option<Pipeline>,
     pub(crate) lazy_transactions: Option<LazyTransactions>,
     pub(crate) causal_reads: Option<CausalReads>,
@@ -63,8 +72,22 @@ pub(crate) fn read(text: &str) -> Result<Attributes, String> {
         Some(Value::String(word)) if word == wanted => Ok(true),
         Some(other) => Err(format!("`{name}` must be \"{wanted}\", not {other}")),
     };
+    let (caches_always, caches_until_changed) = match members.get("cache") {
+        None => (false, false),
+        Some(Value::String(word)) if word == "always" => (true, false),
+        Some(Value::String(word)) if word == "until-changed" => (false, true),
+        Some(other) => {
+            return Err(format!("`cache` must be \"always\" or \"until-changed\", not {other}"));
+        }
+    };
+    let cache_age_max_ms = members.get("cache_age_max_ms").map(age).transpose()?;
+    if cache_age_max_ms.is_some() && !caches_until_changed {
+        return Err("`cache_age_max_ms` needs `cache` to be \"until-changed\"".to_owned());
+    }
     Ok(Attributes {
-        caches_always: word("cache", "always")?,
+        caches_always,
+        caches_until_changed,
+        cache_age_max_ms,
         compares_mirror: word("mirror", "compare")?,
         flags: members.get("flagOUTs").map(weighted_flags).transpose()?,
         pipeline: members.get("pipeline").map(pipeline).transpose()?,
@@ -72,6 +95,14 @@ pub(crate) fn read(text: &str) -> Result<Attributes, String> {
         causal_reads: members.get("causal_reads").map(causal).transpose()?,
         is_shadow: members.get("shadow").map(|value| switch("shadow", value)).transpose()?,
         protects: members.get("protects").map(|value| switch("protects", value)).transpose()?,
+    })
+}
+
+fn age(value: &Value) -> Result<u32, String> {
+    let ms = value.as_u64().and_then(|ms| u32::try_from(ms).ok());
+    ms.filter(|ms| CACHE_AGE_MS.contains(ms)).ok_or_else(|| {
+        let (min, max) = CACHE_AGE_MS.into_inner();
+        format!("`cache_age_max_ms` must be {min} to {max}, not {value}")
     })
 }
 
@@ -136,10 +167,15 @@ mod tests {
         }
         let always = read(r#"{"cache":"always"}"#).expect("valid");
         assert!(always.caches_always && always.flags.is_none());
+        let until = read(r#"{"cache":"until-changed","cache_age_max_ms":100}"#).expect("valid");
+        assert!(until.caches_until_changed && !until.caches_always);
+        assert_eq!(until.cache_age_max_ms, Some(100));
         for (text, part) in [
             ("{", "is not JSON"),
             ("[]", "is not a JSON object"),
-            (r#"{"cache":1}"#, "must be \"always\", not 1"),
+            (r#"{"cache":1}"#, "must be \"always\" or \"until-changed\", not 1"),
+            (r#"{"cache":"until-changed","cache_age_max_ms":49}"#, "must be 50 to 60000, not 49"),
+            (r#"{"cache_age_max_ms":100}"#, "needs `cache` to be"),
             (r#"{"flagOUTs":[]}"#, "is not a list"),
             (r#"{"flagOUTs":{"id":1}}"#, "is not a list"),
             (r#"{"flagOUTs":[{"id":1}]}"#, "`weight` of"),

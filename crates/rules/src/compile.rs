@@ -263,10 +263,13 @@ impl Compiler {
             self.refuse(id, Column::Retries, format!("{retries} is more than {RETRIES_MAX}"));
         }
         let protects = attributes.protects.unwrap_or(rule.error_msg.is_some());
+        let caches = rule.cache_ttl_ms.is_some() || attributes.caches_until_changed;
         let effects = Effects {
             destination_hostgroup: rule.destination_hostgroup,
             cache_ttl_ms: rule.cache_ttl_ms,
-            cache_rule: rule.cache_ttl_ms.map(|_| id),
+            cache_rule: caches.then_some(id),
+            cache_until_changed: attributes.caches_until_changed.then_some(true),
+            cache_age_max_ms: attributes.cache_age_max_ms,
             cache_always: attributes.caches_always.then_some(true),
             cache_empty_result: rule.cache_empty_result,
             cache_timeout_ms: rule.cache_timeout_ms,

@@ -104,8 +104,12 @@ pub struct Effects {
     pub destination_hostgroup: Option<HostgroupId>,
     /// `cache_ttl`, ms.
     pub cache_ttl_ms: Option<u32>,
-    /// Which rule's `cache_ttl` that is.
+    /// Which rule's `cache_ttl` that is, or attribute `cache` with `until-changed`.
     pub cache_rule: Option<u32>,
+    /// Attribute `cache`: answers are kept until a table changes that they depend on.
+    pub cache_until_changed: Option<bool>,
+    /// Attribute `cache_age_max_ms`: how old what is known of changes may be.
+    pub cache_age_max_ms: Option<u32>,
     /// Attribute `cache`: statements whose answers may vary, or that call stored functions, are
     /// cached too.
     pub cache_always: Option<bool>,
@@ -168,11 +172,11 @@ impl Effects {
     /// Takes over what a later rule sets.
     pub(crate) fn take(&mut self, later: &Self) {
         overlay!(self, later;
-            destination_hostgroup, cache_ttl_ms, cache_rule, cache_always, cache_empty_result,
-            cache_timeout_ms, reconnect, timeout_ms, retries, delay_ms, next_query_flag,
-            mirror_flag, mirror_hostgroup, mirror_compares, error_msg, ok_msg, sticky_conn,
-            multiplex, gtid_from_hostgroup, log, pipeline, lazy_transactions,
-            causal_reads,
+            destination_hostgroup, cache_ttl_ms, cache_rule, cache_until_changed,
+            cache_age_max_ms, cache_always, cache_empty_result, cache_timeout_ms, reconnect,
+            timeout_ms, retries, delay_ms, next_query_flag, mirror_flag, mirror_hostgroup,
+            mirror_compares, error_msg, ok_msg, sticky_conn, multiplex, gtid_from_hostgroup, log,
+            pipeline, lazy_transactions, causal_reads,
         );
     }
 }

@@ -274,6 +274,8 @@ fn shown(effects: &Effects) -> Map<String, Value> {
         cache_ttl_ms,
         cache_rule: _,
         cache_always: _,
+        cache_until_changed: _,
+        cache_age_max_ms: _,
         cache_empty_result,
         cache_timeout_ms,
         reconnect,

@@ -153,6 +153,10 @@ metrics! {
         "Statements answered from the cache, by the rule that made them cacheable; 0 for hints."
     CACHE_RULE_MISSES: Counter "trunkline_cache_rule_misses_total" ["rule"]
         "Cacheable statements that asked a server, by rule; 0 for hints."
+    CACHE_RULE_CHANGED: Counter "trunkline_cache_rule_changed_total" ["rule"]
+        "Results kept until changed that were not used any more because a table had changed, by rule."
+    CACHE_RULE_LATE: Counter "trunkline_cache_rule_late_total" ["rule"]
+        "Statements that got no result kept until changed, because the binary log had not told enough, by rule."
     SESSIONS_PINNED: Gauge "trunkline_sessions_pinned" ["reason"]
         "Sessions pinned to their server connection now, by reason."
     STATEMENTS_WAITING: Gauge "trunkline_statements_waiting" ["hostgroup"]

@@ -82,6 +82,8 @@ pub struct Report {
     /// What the result cache did for each rule that makes statements cacheable, by rule id; 0 is
     /// for hints.
     pub cache: BTreeMap<u32, CacheSums>,
+    /// How many stored results were not given any more because a table had changed, by table.
+    pub cache_tables: BTreeMap<String, u64>,
     /// What each limit has done, by its place in the configuration.
     pub limits: BTreeMap<u32, LimitSums>,
     /// Copies of statements that run now.
@@ -359,6 +361,10 @@ pub struct CacheSums {
     pub sent_bytes: u64,
     /// How old what was sent was, in sum, µs.
     pub age_us: u64,
+    /// Results that were not given any more because a table had changed.
+    pub changed: u64,
+    /// Statements that got no stored result because it was not known whether a table had changed.
+    pub late: u64,
 }
 
 impl CacheSums {
@@ -370,6 +376,8 @@ impl CacheSums {
         self.stored_bytes += other.stored_bytes;
         self.sent_bytes += other.sent_bytes;
         self.age_us = self.age_us.saturating_add(other.age_us);
+        self.changed += other.changed;
+        self.late += other.late;
     }
 }
 
@@ -586,6 +594,9 @@ impl Report {
             merge_sums(&mut merged.rule_undecided, report.rule_undecided);
             for (rule, sums) in report.cache {
                 merged.cache.entry(rule).or_default().merge(&sums);
+            }
+            for (table, count) in report.cache_tables {
+                *merged.cache_tables.entry(table).or_default() += count;
             }
             for (place, sums) in report.limits {
                 merged.limits.entry(place).or_default().merge(&sums);

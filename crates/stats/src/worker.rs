@@ -79,6 +79,9 @@ pub(crate) struct ServerStats {
     pub(crate) latency: Histogram,
 }
 
+/// Tables whose changes are counted by themselves.
+const CACHE_TABLES_MAX: usize = 1_000;
+
 /// All numbers of one worker.
 #[derive(Debug)]
 pub struct WorkerStats {
@@ -99,6 +102,7 @@ pub struct WorkerStats {
     servers: Vec<ServerStats>,
     digests: DigestTable,
     cache: BTreeMap<u32, CacheSums>,
+    cache_tables: BTreeMap<String, u64>,
     mirrors: MirrorTable,
 }
 
@@ -120,6 +124,7 @@ impl WorkerStats {
             servers: Vec::new(),
             digests: DigestTable::new(settings.digests_max, settings.hash_seed),
             cache: BTreeMap::new(),
+            cache_tables: BTreeMap::new(),
             mirrors: MirrorTable::default(),
         }
     }
@@ -193,6 +198,18 @@ impl WorkerStats {
     /// What the result cache does for a rule; 0 is for hints. A row is made when there is none.
     pub fn cache_mut(&mut self, rule: u32) -> &mut CacheSums {
         self.cache.entry(rule).or_default()
+    }
+
+    /// A stored result was not given: a table has changed, or any may have (`None`).
+    pub fn cache_changed(&mut self, rule: u32, table: Option<&str>) {
+        self.cache_mut(rule).changed += 1;
+        let table = table.unwrap_or_default();
+        let has_room = self.cache_tables.len() < CACHE_TABLES_MAX;
+        match self.cache_tables.get_mut(table) {
+            Some(count) => *count += 1,
+            None if has_room => _ = self.cache_tables.insert(table.to_owned(), 1),
+            None => {}
+        }
     }
 
     /// Counts a statement that was refused, under its cause.
@@ -273,6 +290,7 @@ impl WorkerStats {
             rule_hits: gauges.rule_hits,
             rule_undecided: gauges.rule_undecided,
             cache: self.cache.clone(),
+            cache_tables: self.cache_tables.clone(),
             limits: gauges.limits,
             mirrors_running: gauges.mirrors_running,
             mirrors_waiting: gauges.mirrors_waiting,

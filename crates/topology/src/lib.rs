@@ -25,6 +25,7 @@ mod secret;
 mod server;
 mod tls;
 mod user;
+mod versions;
 
 pub use address::{Address, AddressError};
 pub use allow::AllowList;
@@ -51,3 +52,4 @@ pub use tls::{
     TlsRequirement, TlsVersion,
 };
 pub use user::{BackendAccount, Password, PasswordError, User};
+pub use versions::{Basis, Refused, Stripe, TableVersion, TableVersions, Tables};

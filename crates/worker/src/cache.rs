@@ -31,7 +31,7 @@ use trunkline_protocol::{
 use trunkline_rules::Effects;
 use trunkline_session::tracker::{Charset, PinReason, SessionState};
 use trunkline_sql::analysis::{Analysis, Depends, StatementKind};
-use trunkline_topology::HostgroupId;
+use trunkline_topology::{Basis, HostgroupId};
 
 use self::shared::has_shared_place;
 use crate::{
@@ -46,6 +46,7 @@ use crate::{
 };
 
 mod shared;
+pub(crate) mod until;
 
 /// How many bytes at a key's beginning mean something to this process only.
 const LOCAL_LEN: usize = 16;
@@ -87,6 +88,9 @@ pub(crate) const UNSTORED_STATUS: u16 =
 pub(crate) struct CacheOrder {
     /// How old an answer may be, ms; not 0.
     ttl_ms: u32,
+    /// It may be given until a table changes that it depends on, and what is known of changes may
+    /// be so old, ms; 0 when only its age counts.
+    until_age_ms: u16,
     /// Whether answers without rows are stored; `None` as the setting says.
     pub(crate) stores_empty: Option<bool>,
     /// How long to wait for an equal statement's answer, ms.
@@ -100,25 +104,46 @@ pub(crate) struct CacheOrder {
 impl CacheOrder {
     /// What rules say; `None` when they do not make the statement cacheable.
     pub(crate) fn of_effects(effects: &Effects) -> Option<Self> {
+        let ttl_ms = effects.cache_ttl_ms.filter(|ttl_ms| *ttl_ms > 0);
+        let is_until = effects.cache_until_changed == Some(true);
+        let age_max_ms = effects.cache_age_max_ms.and_then(|ms| u16::try_from(ms).ok());
+        let until_age_ms = if is_until { age_max_ms.unwrap_or(until::AGE_MAX_MS) } else { 0 };
         Some(Self {
-            ttl_ms: effects.cache_ttl_ms.filter(|ttl_ms| *ttl_ms > 0)?,
+            ttl_ms: ttl_ms.or(is_until.then_some(until::TTL_MS))?,
+            until_age_ms,
             stores_empty: effects.cache_empty_result,
             wait_ms: effects.cache_timeout_ms.unwrap_or(WAIT_MS),
             rule: effects.cache_rule.unwrap_or_default(),
-            is_always: effects.cache_always == Some(true),
+            is_always: effects.cache_always == Some(true) && !is_until,
         })
     }
 
     /// What a hint makes of it: another time, or none.
     pub(crate) fn hinted(before: Option<Self>, ttl_ms: u32) -> Option<Self> {
-        let plain =
-            Self { ttl_ms, stores_empty: None, wait_ms: WAIT_MS, rule: 0, is_always: false };
+        let plain = Self {
+            ttl_ms,
+            until_age_ms: 0,
+            stores_empty: None,
+            wait_ms: WAIT_MS,
+            rule: 0,
+            is_always: false,
+        };
         (ttl_ms > 0).then(|| Self { ttl_ms, ..before.unwrap_or(plain) })
     }
 
     /// How old an answer may be, ms.
     pub(crate) fn ttl_ms(self) -> u32 {
         self.ttl_ms
+    }
+
+    /// Whether an answer is given until a table changes that it depends on.
+    pub(crate) fn is_until_changed(self) -> bool {
+        self.until_age_ms > 0
+    }
+
+    /// How old what is known of changes may be, ms.
+    fn age_max_ms(self) -> u64 {
+        self.until_age_ms.into()
     }
 
     pub(crate) fn ttl_us(self) -> u64 {
@@ -148,6 +173,8 @@ pub(crate) struct CacheFill {
     pub(crate) copy: Capture,
     /// Where it goes beside, if there is a shared cache.
     pub(crate) shared: Option<shared::SharedPlace>,
+    /// What its answer depends on, where it is kept until that changes.
+    pub(crate) basis: Option<Box<Basis>>,
 }
 
 /// What the cache has for a statement.
@@ -182,9 +209,7 @@ impl Exchange {
             return self.delay_or_start(client, route, statement, text_len);
         }
         let found = self.core.look_up(client, &key, order, order.wait_ms > 0);
-        if let Found::Fill(ticket) | Found::Renew(ticket) = found {
-            statement.beside.fill = Some(self.core.new_fill(&key, ticket, &route));
-        }
+        let found = self.core.prepare_fill(client, &mut statement, (&key, &route), order, found);
         match found {
             Found::Fill(_) if has_shared_place(&statement) => {
                 self.ask_shared(client, route, statement, text_len);
@@ -302,10 +327,9 @@ impl Exchange {
                 self.retire(statement);
                 return self.after_statement(client, None);
             }
-            Found::Fill(ticket) | Found::Renew(ticket) => {
-                statement.beside.fill = Some(self.core.new_fill(&key, ticket, &route));
+            found => {
+                self.core.prepare_fill(client, &mut statement, (&key, &route), order, found);
             }
-            Found::Wait | Found::Nothing => {}
         }
         self.core.count_miss(order);
         self.delay_or_start(client, route, statement, text_len);
@@ -322,6 +346,7 @@ impl Core {
             ticket,
             copy: Capture::new(settings_max.min(share.saturating_sub(key.len()))),
             shared: self.shared_place(key, route),
+            basis: None,
         })
     }
 
@@ -333,8 +358,12 @@ impl Core {
         may_wait: bool,
     ) -> Found {
         let now_us = self.env.now.us;
-        let found = self.env.shared.cache().get(key, order.ttl_us(), now_us);
+        let mut found = self.env.shared.cache().get(key, order.ttl_us(), now_us);
         self.fx.stats.counters.cache_lookups += 1;
+        if order.is_until_changed() {
+            let Some(own_ms) = self.own_writes_by(client) else { return Found::Nothing };
+            found = found.filter(|reply| self.still_holds(reply, order, own_ms));
+        }
         match found {
             Some(reply) if !reply.is_soft(now_us) => Found::Answer(reply),
             // The first one renews it.
@@ -412,6 +441,8 @@ impl Core {
         let behaviour = session.login.capabilities.intersection(crate::login::BEHAVIOUR);
         key.extend_from_slice(&behaviour.bits().to_le_bytes());
         key.push(u8::from(session.settings.modes.no_backslash_escapes));
+        // Answers of the one kind are none of the other.
+        key.push(u8::from(order.is_until_changed()));
         match has_plant!(self, CacheForgetsInput) {
             false => put_state(key, &session.settings.state, order.is_always),
             true => put_settings(key, &session.settings.state, order.is_always),
@@ -448,6 +479,15 @@ impl Core {
             | Purpose::Other => return None,
         }
         Some(())
+    }
+}
+
+fn route_hostgroup(route: &Route) -> Option<HostgroupId> {
+    match route {
+        Route::Hostgroup(hostgroup) | Route::Reader(hostgroup) | Route::Lease(hostgroup, _) => {
+            Some(*hostgroup)
+        }
+        _ => None,
     }
 }
 

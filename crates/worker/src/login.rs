@@ -324,6 +324,10 @@ impl Exchange {
         let state = self.core.servers.states.intern(state);
         let mut session = Session::new(login, SessionSettings::new(state, modes));
         session.prepared = stmts.unwrap_or_default();
+        if !is_first {
+            // What the client wrote as another user may not be told of yet.
+            session.settings.own_writes.end(self.core.env.now.us);
+        }
         client.session.begin(Box::new(session));
         client.phase = Phase::Idle;
         self.core.begin_autocommit(client);

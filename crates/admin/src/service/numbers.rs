@@ -62,6 +62,7 @@ impl AdminService {
             "stats_latency",
             "stats_waits",
             "stats_cache",
+            "stats_cache_tables",
             "stats_limits",
             "stats_mirrors",
             "stats_mysql_errors",
@@ -304,6 +305,7 @@ fn tables_of(report: &Report, snapshot: &Snapshot) -> Filled {
         ("stats_refusals", refusals(report)),
         ("stats_waits", present::waits(report)),
         ("stats_cache", cache(report)),
+        ("stats_cache_tables", cache_tables(report)),
         ("stats_limits", limits(report, snapshot)),
         ("stats_mirrors", mirrors(report)),
     ]
@@ -415,9 +417,15 @@ fn cache(report: &Report) -> Vec<Vec<Value>> {
             number(sums.stored_bytes),
             number(sums.sent_bytes),
             number(age_us / 1_000),
+            number(sums.changed),
+            number(sums.late),
         ]
     };
     report.cache.iter().map(row).collect()
+}
+
+fn cache_tables(report: &Report) -> Vec<Vec<Value>> {
+    report.cache_tables.iter().map(|(table, count)| vec![text(table), number(*count)]).collect()
 }
 
 fn refusals(report: &Report) -> Vec<Vec<Value>> {

@@ -1,6 +1,6 @@
 //! A part of the entries, in two halves: what was told lately, and what before.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 use foldhash::fast::FixedState;
 use trunkline_topology::HostgroupId;
@@ -53,11 +53,39 @@ pub(super) type Entries = HashMap<Name, Entry, FixedState>;
 pub(super) struct Shard {
     young: Entries,
     old: Entries,
+    /// Base tables that names depend on, and when these were asked for, among all asks.
+    bases: HashMap<Name, (u64, Arc<[Name]>), FixedState>,
 }
 
 impl Shard {
     pub(super) fn get(&self, name: &Name) -> Option<&Entry> {
         self.young.get(name).or_else(|| self.old.get(name))
+    }
+
+    /// The base tables that a name depends on, by the answer that its entry is of.
+    pub(super) fn bases(&self, name: &Name, order: u64) -> Option<Arc<[Name]>> {
+        let (known, bases) = self.bases.get(name)?;
+        (*known == order).then(|| Arc::clone(bases))
+    }
+
+    /// Keeps the base tables that a name depends on, for at most so many names.
+    pub(super) fn put_bases(
+        &mut self,
+        name: &Name,
+        order: u64,
+        bases: Option<Arc<[Name]>>,
+        names_max: usize,
+    ) {
+        match bases {
+            Some(bases) => {
+                if self.bases.len() >= names_max && !self.bases.contains_key(name) {
+                    // What is in use is told again.
+                    self.bases.clear();
+                }
+                self.bases.insert(name.clone(), (order, bases));
+            }
+            None => _ = self.bases.remove(name),
+        }
     }
 
     pub(super) fn len(&self) -> usize {

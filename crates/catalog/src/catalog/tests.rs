@@ -387,3 +387,20 @@ fn what_is_again_what_it_was_has_been_something_else_in_between() {
     tell(&catalog, "t", PLAIN, 3_000);
     assert_eq!(settled(3_000), 13_000);
 }
+
+#[test]
+fn base_tables_are_known_for_as_long_as_the_name_they_were_told_with() {
+    let catalog = Arc::new(Catalog::default());
+    let bases: Arc<[Name]> = [name("s", "t")].into();
+    let told = told(PLAIN);
+    let moment = catalog.moment(0);
+    catalog.tell_bases(&name("s", "t"), Some(Arc::clone(&bases)), moment);
+    assert_eq!(catalog.bases(&name("s", "t"), 1), None, "it is not told what it is");
+    assert!(catalog.tell(name("s", "t"), told, moment, 1));
+    assert_eq!(catalog.bases(&name("s", "t"), 1), Some(bases));
+    drop(catalog.begin_other_servers());
+    assert_eq!(catalog.bases(&name("s", "t"), 1), None);
+    // An answer of another time says nothing of these.
+    assert!(catalog.tell(name("s", "t"), told, catalog.moment(2), 2));
+    assert_eq!(catalog.bases(&name("s", "t"), 2), None);
+}

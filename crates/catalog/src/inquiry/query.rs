@@ -29,6 +29,8 @@ pub(super) enum Topic {
     Triggers,
     /// The columns of tables that compute something.
     Columns,
+    /// The tables that a change of which changes these too, by foreign keys.
+    Keys,
 }
 
 /// One query of a dictionary.
@@ -106,6 +108,14 @@ impl Form {
         let (schema, table) = ("TABLE_SCHEMA", "TABLE_NAME");
         Some(match topic {
             Topic::Grants => return None,
+            Topic::Keys => Self {
+                columns: "UNIQUE_CONSTRAINT_SCHEMA, REFERENCED_TABLE_NAME",
+                from: "REFERENTIAL_CONSTRAINTS",
+                schema: "CONSTRAINT_SCHEMA",
+                table,
+                only: " AND (UPDATE_RULE NOT IN ('RESTRICT', 'NO ACTION') OR \
+                       DELETE_RULE NOT IN ('RESTRICT', 'NO ACTION'))",
+            },
             Topic::Tables => {
                 Self { columns: "TABLE_TYPE, ENGINE", from: "TABLES", schema, table, only: "" }
             }

@@ -27,7 +27,20 @@ fn row(first: Option<usize>, values: &[&str]) -> Row {
 
 /// Asks a dictionary for names; what it said of them, and how many queries that took.
 fn inquire(dictionary: Dictionary<'_>, names: &[&str]) -> (Vec<Told>, usize) {
-    let mut inquiry = Inquiry::new(names.iter().map(|it| name(it)).collect(), true);
+    let inquiry = Inquiry::new(names.iter().map(|it| name(it)).collect(), true);
+    let (inquiry, queries) = asked(inquiry, dictionary);
+    (inquiry.finish().into_iter().map(|(_, told)| told).collect(), queries)
+}
+
+/// The base tables that a name depends on.
+fn bases(dictionary: Dictionary<'_>, of: &str) -> Option<Vec<String>> {
+    let (inquiry, _) = asked(Inquiry::new(vec![name(of)], true).with_keys(), dictionary);
+    let mut bases: Vec<_> = inquiry.bases(&name(of))?.iter().map(full).collect();
+    bases.sort_unstable();
+    Some(bases)
+}
+
+fn asked(mut inquiry: Inquiry, dictionary: Dictionary<'_>) -> (Inquiry, usize) {
     let mut queries = 0;
     while let Some(query) = inquiry.next_query() {
         queries += 1;
@@ -46,7 +59,7 @@ fn inquire(dictionary: Dictionary<'_>, names: &[&str]) -> (Vec<Told>, usize) {
         inquiry.answer(&query, &rows);
         assert!(queries < 200, "it does not come to an end");
     }
-    (inquiry.finish().into_iter().map(|(_, told)| told).collect(), queries)
+    (inquiry, queries)
 }
 
 fn object(dictionary: Dictionary<'_>, of: &str) -> Option<Object> {
@@ -275,10 +288,53 @@ fn rows_by_name_belong_to_the_names_that_were_asked_in_whatever_case() {
                 row(None, &["s", "t", "BASE TABLE", "InnoDB"]),
             ],
             Topic::Grants => vec![row(None, ALL.2)],
-            Topic::Views | Topic::Triggers | Topic::Columns => Vec::new(),
+            Topic::Views | Topic::Triggers | Topic::Columns | Topic::Keys => Vec::new(),
         };
         inquiry.answer(&query, &rows);
     }
     let known = inquiry.finish().into_iter().map(|(_, told)| told.object.is_some());
     assert_eq!(known.collect::<Vec<_>>(), [true, true, false, false]);
+}
+
+#[test]
+fn base_tables_are_those_of_views_and_of_foreign_keys_that_cascade() {
+    let dictionary: Dictionary<'_> = &[
+        ALL,
+        (Topic::Tables, "s.line", TABLE),
+        (Topic::Tables, "s.order", TABLE),
+        (Topic::Tables, "s.client", TABLE),
+        (Topic::Tables, "s.log", &["BASE TABLE", "MyISAM"]),
+        (Topic::Tables, "s.rocks", &["BASE TABLE", "ROCKSDB"]),
+        (Topic::Tables, "s.seq", &["SEQUENCE", "InnoDB"]),
+        (Topic::Tables, "s.orphan", TABLE),
+        (Topic::Tables, "s.seen", VIEW),
+        (Topic::Tables, "s.mixed", VIEW),
+        (Topic::Tables, "s.hidden", VIEW),
+        (Topic::Keys, "s.line", &["s", "order"]),
+        (Topic::Keys, "s.order", &["s", "client"]),
+        (Topic::Keys, "s.client", &["s", "client"]),
+        (Topic::Keys, "s.orphan", &["other", "parent"]),
+        (Topic::Views, "s.seen", &["select `s`.`client`.`id` AS `id` from `s`.`client`"]),
+        (Topic::Views, "s.mixed", &["select 1 AS `1` from `s`.`seen` join `s`.`log`"]),
+        (Topic::Views, "s.hidden", &[""]),
+    ];
+    let check = |of: &str, expected: Option<&[&str]>| {
+        let expected = expected.map(|it| it.iter().map(ToString::to_string).collect::<Vec<_>>());
+        assert_eq!(bases(dictionary, of), expected, "{of}");
+    };
+    check("s.client", Some(&["s.client"]));
+    check("s.line", Some(&["s.client", "s.line", "s.order"]));
+    check("s.seen", Some(&["s.client"]));
+    for of in ["s.log", "s.rocks", "s.seq", "s.orphan", "s.mixed", "s.hidden", "s.missing"] {
+        check(of, None);
+    }
+    check("information_schema.TABLES", None);
+    // Who asks for no keys knows none, nor does who may not see them.
+    let (inquiry, _) = asked(Inquiry::new(vec![name("s.client")], true), dictionary);
+    assert_eq!(inquiry.bases(&name("s.client")), None);
+    let few: Dictionary<'_> = &[
+        (Topic::Grants, "", &["GRANT SELECT ON *.* TO `x`@`%`"]),
+        (Topic::Tables, "s.client", TABLE),
+    ];
+    assert_eq!(bases(few, "s.client"), None);
 }

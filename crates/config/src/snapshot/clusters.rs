@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, atomic::AtomicBool};
 
-use trunkline_topology::{Address, HostgroupId, Role, ServerKey, WriterCell};
+use trunkline_topology::{Address, HostgroupId, Role, ServerKey, TableVersions, WriterCell};
 
 use super::Snapshot;
 use crate::{ClusterEntry, Config, ServerEntry, cluster::ClusterKind};
@@ -15,6 +15,8 @@ pub struct Cluster {
     pub entry: ClusterEntry,
     /// Who writes.
     pub cell: Arc<WriterCell>,
+    /// When its tables were changed last, where its binary log is followed.
+    pub versions: Option<Arc<TableVersions>>,
     /// Its servers.
     pub members: Vec<Member>,
     /// The number of the next new member.
@@ -91,7 +93,10 @@ pub(super) fn build(config: &Config, previous: Option<&Snapshot>) -> Vec<Arc<Clu
         });
         let members = members.collect();
         let cell = before.map(|before| Arc::clone(&before.cell)).unwrap_or_default();
-        Arc::new(Cluster { entry: entry.clone(), cell, members, next_number })
+        let versions = entry
+            .binlog_stream
+            .then(|| before.and_then(|before| before.versions.clone()).unwrap_or_default());
+        Arc::new(Cluster { entry: entry.clone(), cell, versions, members, next_number })
     };
     config.clusters.iter().map(build).collect()
 }

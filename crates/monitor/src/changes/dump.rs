@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::timeout;
 use trunkline_binlog::{
-    BinlogError, Change, Changes, Decoder, Executed, Family, Frames,
+    BinlogError, Change, Changes, Decoder, Executed, Family, Frames, Kind,
     request::{self, Identity},
 };
 use trunkline_compression::Libraries;
@@ -65,6 +65,53 @@ impl From<BinlogError> for Failed {
     }
 }
 
+/// Where a transaction ends in the files of its server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) file: Arc<[u8]>,
+    /// The position behind it.
+    pub(super) end: u64,
+    /// It is the first that came from the file.
+    pub(super) is_first: bool,
+}
+
+/// Where a stream is in the files of its server.
+struct Places {
+    file: Arc<[u8]>,
+    /// The position behind the last event.
+    end: u64,
+    has_ended_one: bool,
+}
+
+impl Places {
+    fn new() -> Self {
+        Self { file: Arc::from([]), end: 0, has_ended_one: false }
+    }
+
+    fn take(&mut self, kind: &Kind<'_>, end: u32) {
+        const ROUND: u64 = 1 << 32;
+        // Others may be made for the stream, and stand anywhere.
+        let is_of_transaction = matches!(
+            kind,
+            Kind::Begin(_) | Kind::Query { .. } | Kind::Rows(_) | Kind::Commit | Kind::Prepare
+        );
+        if let Kind::Rotate { file, .. } = kind {
+            *self = Self { file: Arc::from(*file), ..Self::new() };
+        } else if is_of_transaction && end > 0 {
+            // Headers have its lower half only.
+            let round = self.end & !(ROUND - 1);
+            let next = round | u64::from(end);
+            self.end = if next < self.end { next.saturating_add(ROUND) } else { next };
+        }
+    }
+
+    /// A transaction ends here.
+    fn end(&mut self) -> Place {
+        let is_first = !std::mem::replace(&mut self.has_ended_one, true);
+        Place { file: Arc::clone(&self.file), end: self.end, is_first }
+    }
+}
+
 /// A stream that is open.
 pub(super) struct Dump {
     /// Who asks.
@@ -73,6 +120,7 @@ pub(super) struct Dump {
     frames: Frames,
     decoder: Decoder,
     changes: Changes,
+    places: Places,
     libraries: Libraries,
 }
 
@@ -127,21 +175,28 @@ impl Dump {
         }
         conversation.command(&request::dump(&from, &identity)).await?;
         let (frames, decoder, changes) = (Frames::new(), Decoder::new(), Changes::new());
-        let libraries = Libraries::new();
+        let (libraries, places) = (Libraries::new(), Places::new());
         let user = account.user.clone();
-        Ok((Self { user, conversation, frames, decoder, changes, libraries }, from))
+        Ok((Self { user, conversation, frames, decoder, changes, places, libraries }, from))
+    }
+
+    /// Whether all that has come belongs to transactions with GTIDs.
+    pub(super) fn tells_all(&self) -> bool {
+        self.changes.strays() == 0
     }
 
     /// Waits for bytes, and calls `each` with the transactions that are complete with them.
-    pub(super) async fn next(&mut self, mut each: impl FnMut(Change)) -> Result<(), Failed> {
+    pub(super) async fn next(&mut self, mut each: impl FnMut(Change, Place)) -> Result<(), Failed> {
         let came = timeout(SILENCE_MAX, self.conversation.bytes()).await;
         let bytes = came.map_err(|_| Failed::Lost("no sign of life".to_owned()))??;
         let (decoder, changes) = (&mut self.decoder, &mut self.changes);
+        let places = &mut self.places;
         let libraries = &mut self.libraries;
         let taken = self.frames.take(bytes, |framed| {
             decoder.read(framed, libraries, &mut |event| {
+                places.take(&event.kind, event.end);
                 if let Some(change) = changes.take(&event) {
-                    each(change);
+                    each(change, places.end());
                 }
                 Ok(())
             })

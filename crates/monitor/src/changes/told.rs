@@ -180,7 +180,7 @@ impl Teller {
             let sender = self.sender.clone();
             let came = tokio::select! {
                 () = sender.closed() => return Err(Gone),
-                came = dump.next(|change| changes.push(Arc::new(change))) => came,
+                came = dump.next(|change, _| changes.push(Arc::new(change))) => came,
             };
             for change in changes.drain(..) {
                 self.change(change).await?;

@@ -29,6 +29,9 @@ const NAMES_MAX: usize = 64;
 /// Bytes of one answer.
 const ANSWER_LEN_MAX: usize = 16 << 20;
 
+/// What was said of a name, and the base tables that reading it depends on.
+type Answer = (Name, Told, Option<Arc<[Name]>>);
+
 /// Who asks.
 pub(super) struct AccountDictionary {
     group: HostgroupId,
@@ -127,10 +130,11 @@ impl AccountDictionary {
                 // What is half said on a connection is not taken up again.
                 self.line = None;
                 self.report(&account, &error);
-                names.iter().map(|name| (name.clone(), Told::NOTHING)).collect()
+                names.iter().map(|name| (name.clone(), Told::NOTHING, None)).collect()
             }
         };
-        for (name, told) in told {
+        for (name, told, bases) in told {
+            self.catalog.tell_bases(&name, bases, moment);
             self.catalog.tell(name, told, moment, now_ms);
         }
         let waiters = self.catalog.settle(&names);
@@ -155,11 +159,7 @@ impl AccountDictionary {
         }
     }
 
-    async fn ask(
-        &mut self,
-        account: &Account,
-        names: &[Name],
-    ) -> Result<Vec<(Name, Told)>, LearnError> {
+    async fn ask(&mut self, account: &Account, names: &[Name]) -> Result<Vec<Answer>, LearnError> {
         let is_standing = self.keep_line(account);
         if is_standing {
             // A connection that rested may have been closed: then a new one is tried.
@@ -214,9 +214,12 @@ impl AccountDictionary {
         is_good && line.account == *account && is_next()
     }
 
-    async fn inquire(&mut self, names: &[Name]) -> Result<Vec<(Name, Told)>, LearnError> {
+    async fn inquire(&mut self, names: &[Name]) -> Result<Vec<Answer>, LearnError> {
         let Some(line) = &mut self.line else { return Err(LearnError::new("no connection")) };
         let mut inquiry = Inquiry::new(names.to_vec(), line.is_mariadb);
+        if self.snapshots.borrow().caches_until_changed {
+            inquiry = inquiry.with_keys();
+        }
         while let Some(query) = inquiry.next_query() {
             self.queries += 1;
             let rows = line.conversation.query(query.sql(), ANSWER_LEN_MAX).await?;
@@ -227,8 +230,9 @@ impl AccountDictionary {
             inquiry.answer(&query, &rows);
         }
         let is_of_reader = line.is_to_reader(self.group);
-        let told = inquiry.finish().into_iter();
-        Ok(told.map(|(name, told)| (name, Told { is_of_reader, ..told })).collect())
+        let bases: Vec<_> = names.iter().map(|name| inquiry.bases(name)).collect();
+        let told = inquiry.finish().into_iter().zip(bases);
+        Ok(told.map(|((name, told), bases)| (name, Told { is_of_reader, ..told }, bases)).collect())
     }
 }
 

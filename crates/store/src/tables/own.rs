@@ -220,7 +220,15 @@ pub(super) const TABLES: &[Table] = &[
             int("stored_bytes").needed(),
             int("sent_bytes").needed(),
             int("mean_age_ms").needed(),
+            int("changed").needed(),
+            int("late").needed(),
         ],
+        &[],
+    ),
+    Table::new(
+        "stats_cache_tables",
+        STATS,
+        &[text("table_name").needed().key(), int("changed").needed()],
         &[],
     ),
     Table::new(

@@ -127,7 +127,8 @@ impl Supervisor {
         tokio::spawn(keep_finding(seen.clone(), works_with.clone(), lost));
         tokio::spawn(keep_looking_at_rights(seen.clone(), works_with.clone()));
         tokio::spawn(keep_asking(seen.clone(), works_with.clone(), questions));
-        tokio::spawn(keep_telling(seen.clone(), works_with.clone(), catalog, names));
+        let telling = Arc::clone(&catalog);
+        tokio::spawn(keep_telling(seen.clone(), works_with.clone(), telling, names));
         let board = Arc::clone(&parts.board);
         tokio::spawn(keep_noting_time(seen.clone(), works_with.clone()));
         tokio::spawn(keep_measuring_lag(seen.clone(), works_with.clone(), Arc::clone(&board)));
@@ -135,9 +136,10 @@ impl Supervisor {
             let plane = parts.plane.read().unwrap_or_else(PoisonError::into_inner);
             (Arc::clone(plane.shared().causal()), (plane.bell(), plane.clock()))
         };
+        let knows = (Arc::clone(&catalog), Arc::clone(&signals.1));
         tokio::spawn(keep_following_replicas(seen.clone(), works_with.clone(), causal, signals));
         let changes = Arc::clone(&board.changes);
-        tokio::spawn(keep_streaming(seen.clone(), works_with.clone(), changes));
+        tokio::spawn(keep_streaming(seen.clone(), works_with.clone(), changes, knows));
         tokio::spawn(keep_pinging(seen.clone(), works_with.clone(), Arc::clone(&board)));
         let (told, clusters) = mpsc::channel(OUTCOMES_MAX);
         // Nobody else asks for one.

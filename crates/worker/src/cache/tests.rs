@@ -51,7 +51,7 @@ fn states_that_differ_have_keys_that_differ() {
 fn only_selects_whose_answers_are_the_datas_alone_are_cached() {
     let mut analyses = Analyses::new(&trunkline_config::Settings::default());
     let order =
-        |is_always| CacheOrder { ttl_ms: 1, stores_empty: None, wait_ms: 0, rule: 1, is_always };
+        |is_always| CacheOrder { is_always, ..CacheOrder::hinted(None, 1).expect("an order") };
     for (sql, plainly, insisted) in [
         ("SELECT a FROM t WHERE id = 1", true, true),
         ("SELECT COUNT(*), MAX(a) FROM t GROUP BY b", true, true),

@@ -47,6 +47,7 @@ impl Core {
 
     /// A session's connection is lost while its write may be under way there.
     pub(crate) fn lose_write(&mut self, session: &mut Session, hostgroup: HostgroupId) {
+        session.settings.own_writes.end(self.env.now.us);
         self.doubt_written(session, hostgroup);
         if !self.env.snapshot.has_causal_reads {
             return;

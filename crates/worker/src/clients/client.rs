@@ -27,6 +27,7 @@ use crate::{
     accept::arrival::Arrival,
     action::Peer,
     cache::CacheFill,
+    cache::until::OwnWrites,
     causal::{place::ReadPlace, session::SessionCausal},
     clients::frames::Frames,
     clients::leases::Leases,
@@ -327,6 +328,8 @@ pub(crate) struct SessionSettings {
     pub(crate) prepares_definitions: bool,
     /// What it has written, and what its read has to see.
     pub(crate) causal: SessionCausal,
+    /// What it may have written that binary logs have not told of yet.
+    pub(crate) own_writes: OwnWrites,
 }
 
 /// How certain it is that what was told of a transaction last still holds.
@@ -409,6 +412,7 @@ impl SessionSettings {
             next_flag: 0,
             accepted_sets: Vec::new(),
             reading: Reading::default(),
+            own_writes: OwnWrites::default(),
             prepares_definitions: false,
             causal: SessionCausal::default(),
         }

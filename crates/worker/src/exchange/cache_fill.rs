@@ -5,6 +5,7 @@ use std::sync::Arc;
 use trunkline_cache::{Reply, SharedStore, Waiter, pack};
 use trunkline_protocol::{packet::status, packet::track::Changes, response::Outcome};
 use trunkline_session::tracker::reports_change;
+use trunkline_topology::Basis;
 
 use crate::{
     Action, ClientId,
@@ -65,6 +66,10 @@ impl Core {
         outcome: &Outcome,
     ) -> Option<Reply> {
         let order = statement.target.directives.cache?;
+        let basis = fill.basis.as_deref().cloned();
+        if order.is_until_changed() && !basis.as_ref().is_some_and(Basis::may_be_kept) {
+            return None;
+        }
         let settings = &self.env.snapshot.settings;
         let flags = outcome.status?;
         let has_warnings = outcome.warnings > 0;
@@ -100,10 +105,11 @@ impl Core {
             before_us: 0,
             soft_us: sent_us + soft_us,
             expires_us: sent_us + order.ttl_us(),
+            basis,
         })
     }
 
-    fn wake_waiters(&mut self, waiters: Vec<Waiter>) {
+    pub(crate) fn wake_waiters(&mut self, waiters: Vec<Waiter>) {
         let mut others: Vec<(usize, Vec<ClientId>)> = Vec::new();
         for Waiter { worker, index, generation } in waiters {
             let id = ClientId { index, generation };

@@ -11,6 +11,7 @@ use trunkline_stats::{ClientRefusal, ErrorSample, StatementSample};
 use trunkline_topology::Seen;
 
 use crate::{
+    cache::until::end_own_write,
     clients::client::{Client, Ending, Phase, Purpose, Stage, Statement, is_not_read},
     effects::Wake,
     exchange::lost::{makes_state, only_looks_at},
@@ -44,6 +45,9 @@ impl Exchange {
                 return;
             }
         };
+        if let (false, Some(session)) = (statement.meaning.is_read, client.session.as_mut()) {
+            end_own_write(session, &statement, self.core.env.now.us);
+        }
         if statement.beside.noted.as_deref().is_some_and(|noted| noted.is_repeated) {
             return self.complete_repeated(client, conn, statement, outcome);
         }

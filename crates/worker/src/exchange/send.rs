@@ -323,6 +323,11 @@ impl Exchange {
         statement.sent.sent_us = now_us;
         if let Some(fill) = &mut statement.beside.fill {
             fill.copy.restart();
+            if let Some(basis) = &mut fill.basis {
+                // Before it is sent: what becomes visible while it runs it may have missed.
+                let slot = self.core.servers.pool.slot(conn.slot);
+                slot.inspect(|slot| basis.send(&slot.server.key.address));
+            }
         }
         if let Some(half) = &mut statement.beside.mirrored {
             half.copy.restart();

@@ -21,6 +21,7 @@ use trunkline_sql::{
 use trunkline_stats::report::state_name;
 use trunkline_topology::HostgroupId;
 
+use crate::cache::until::Unkept;
 use crate::{
     clients::client::{Client, is_not_read},
     rooms::{Core, Exchange},
@@ -170,7 +171,10 @@ impl Explained<'_> {
         }
         rules::orders(out, effects);
         let proof = decided.hostgroup().map_or(self.proof, |to| self.proof_in(to));
-        rules::cache(out, effects, hints, (&known.analysis, proof));
+        rules::cache(out, effects, hints, (&known.analysis, proof), || {
+            let to = decided.hostgroup().ok_or(Unkept::NoStream)?;
+            proof::tables(&known.analysis, asking, snapshot, to)
+        });
         match decided.place {
             Ok((place, reason)) => {
                 let to = place.hostgroup();

@@ -11,7 +11,8 @@
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc, sync::Arc};
 
 use trunkline_catalog::{
-    Begun, Catalog, Hidden, Judgement, Name, Place, Proof, Version, Waiter, prove,
+    Begun, Catalog, Hidden, Judgement, Name, Place, Proof, Untracked, Version, Waiter, bases_of,
+    prove,
 };
 use trunkline_session::tracker::Schema;
 use trunkline_topology::HostgroupId;
@@ -249,6 +250,27 @@ impl Core {
             .map_or(Asking::Query, |entry| Asking::Execute(&entry.reading.schema, None));
         let proven = self.proof_at(client, known, asking, hostgroup);
         Proven { proof: self.proof_in(hostgroup, proven.proof), ..proven }
+    }
+
+    /// The base tables that the answer to a statement on its way to `hostgroup` depends on.
+    pub(crate) fn bases_of(
+        &self,
+        client: &Client,
+        statement: &Statement,
+        hostgroup: HostgroupId,
+    ) -> Result<Vec<Name>, Untracked> {
+        let (Some(session), Some(known)) =
+            (client.session.as_ref(), statement.meaning.known.as_deref())
+        else {
+            return Err(Untracked::Text);
+        };
+        let stmt = statement.executed().and_then(|id| session.prepared.get(id));
+        let asking = match stmt {
+            Some(stmt) => Asking::Execute(&stmt.entry.reading.schema, None),
+            None => Asking::Query,
+        };
+        let place = place_of(session, asking, self.env.group_of(hostgroup));
+        bases_of(&known.analysis, place, self.env.shared.catalog(), self.env.now.ms())
     }
 
     /// A proof that is remembered of a statement, or needs no names.

@@ -222,6 +222,8 @@ impl Exchange {
         // Keys of the other worker's connections mean others here.
         let mut own = Session::new(login, settings);
         own.last_insert_id = session.last_insert_id;
+        // What it wrote on the other worker may not be told of yet.
+        own.settings.own_writes.end(self.core.env.now.us);
         own.settings.causal = SessionCausal::moved(session.written);
         own.past = session.past.elsewhere();
         own.settings.modes = self.core.servers.defaults.modes.follow(

@@ -1,10 +1,14 @@
 //! What is proven of a statement, in words.
 
-use trunkline_catalog::{Catalog, Found, Hidden, Kind, Name, Place, Proof, prove, prove_nameless};
+use trunkline_catalog::{
+    Catalog, Found, Hidden, Kind, Name, Place, Proof, bases_of, prove, prove_nameless,
+};
+use trunkline_config::Snapshot;
 use trunkline_sql::analysis::{Analysis, Depends, TableAccess, built_in_functions};
-use trunkline_topology::HostgroupId;
+use trunkline_topology::{HostgroupId, Tables};
 
-use super::Explaining;
+use super::{Explaining, group_of};
+use crate::cache::until::{self, Unkept, versions_of};
 
 /// What is proven of a statement on the servers of `group`, and why, or why not. `text` is as it is
 /// sent.
@@ -29,6 +33,25 @@ pub(crate) fn proof(
         names.push(format!("built-in {}", functions.join(", ")));
     }
     (proof, said(analysis, proof, &names))
+}
+
+/// The tables that an answer of these servers depends on that is kept until one of them changes.
+pub(super) fn tables(
+    analysis: &Analysis,
+    asking: &Explaining<'_>,
+    snapshot: &Snapshot,
+    hostgroup: HostgroupId,
+) -> Result<Tables, Unkept> {
+    let versions = versions_of(snapshot, hostgroup).ok_or(Unkept::NoStream)?;
+    let schema = asking.asker.schema;
+    let schema = (!schema.is_empty()).then_some(schema);
+    let place = Place { group: group_of(snapshot, hostgroup), schema };
+    let catalog = asking.catalog.ok_or(Unkept::Text)?;
+    let bases = bases_of(analysis, place, catalog, asking.now_ms)?;
+    match versions.trouble() {
+        Some(why) => Err(Unkept::Stream(why)),
+        None => Ok(until::tables(&bases)),
+    }
 }
 
 fn said(analysis: &Analysis, proof: Proof, names: &[String]) -> String {

@@ -6,9 +6,10 @@ use trunkline_catalog::Proof;
 use trunkline_config::Snapshot;
 use trunkline_rules::{Effects, Outcome, Rule, Visit};
 use trunkline_sql::{analysis::Analysis, hint::Hints};
+use trunkline_topology::Tables;
 
 use super::Rows;
-use crate::cache::{CacheOrder, is_cacheable};
+use crate::cache::{CacheOrder, is_cacheable, until::Unkept};
 
 /// Each rule in the order of the evaluation.
 pub(super) fn visits(out: &mut Rows, snapshot: &Snapshot, visits: &[Visit]) {
@@ -66,10 +67,13 @@ pub(super) fn orders(out: &mut Rows, effects: &Effects) {
     number("multiplex", effects.multiplex.map(|multiplex| multiplex.number().into()), "");
     number("next_query_flagIN", effects.next_query_flag, "");
     number("cache_ttl", effects.cache_ttl_ms, " ms");
+    number("cache_age_max_ms", effects.cache_age_max_ms, "");
     number("mirror_hostgroup", effects.mirror_hostgroup.map(|hostgroup| hostgroup.0), "");
     number("mirror_flagOUT", effects.mirror_flag, "");
     number("gtid_from_hostgroup", effects.gtid_from_hostgroup.map(|hostgroup| hostgroup.0), "");
     number("log", effects.log.map(u32::from), "");
+    let is_until = effects.cache_until_changed == Some(true);
+    orders.extend(is_until.then(|| "cache until-changed".to_owned()));
     orders.extend(effects.causal_reads.map(|reads| format!("causal_reads {reads}")));
     orders.extend(effects.pipeline.map(|pipeline| format!("pipeline {pipeline}")));
     if !orders.is_empty() {
@@ -78,12 +82,13 @@ pub(super) fn orders(out: &mut Rows, effects: &Effects) {
 }
 
 /// Whether the cache is asked for it. `hints` are what its comments ask for, where they are
-/// listened to.
+/// listened to; `bases` gives the tables that its answer depends on, or why they are not known.
 pub(super) fn cache(
     out: &mut Rows,
     effects: &Effects,
     hints: Option<&Hints>,
     (analysis, proof): (&Analysis, Proof),
+    bases: impl FnOnce() -> Result<Tables, Unkept>,
 ) {
     let order = CacheOrder::of_effects(effects);
     let order = match hints.and_then(|hints| hints.cache_ttl_ms) {
@@ -91,8 +96,22 @@ pub(super) fn cache(
         None => order,
     };
     let Some(order) = order else { return };
-    match is_cacheable(analysis, proof, order) {
-        true => out.push("cache", format!("an answer up to {} ms old will do", order.ttl_ms())),
-        false => out.push("cache", "not asked: its answer is not the data's alone"),
+    if !is_cacheable(analysis, proof, order) {
+        return out.push("cache", "not asked: its answer is not the data's alone");
+    }
+    let age = format!("an answer up to {} ms old will do", order.ttl_ms());
+    if !order.is_until_changed() {
+        return out.push("cache", age);
+    }
+    match bases() {
+        Ok(tables) => {
+            let names: Vec<&str> = tables.names().collect();
+            let on = match names.is_empty() {
+                true => "no table".to_owned(),
+                false => names.join(", "),
+            };
+            out.push("cache", format!("{age} until a change of what it depends on: {on}"));
+        }
+        Err(why) => out.push("cache", format!("nothing is kept until it changes: {why}")),
     }
 }
