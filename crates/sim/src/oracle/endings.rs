@@ -123,7 +123,8 @@ fn login(
                 || error.code == 1045 && is_turned_away(index, session, *at_us)
                 || is_unknown_schema
                 // A change of user that met the loss of its session's transaction.
-                || error.is_lost_transaction() && index.any_lost(session.begun_us.saturating_sub(SLACK_US), *at_us)
+                || error.is_lost_transaction()
+                    && index.any_lost(session.begun_us.saturating_sub(SLACK_US), *at_us)
                 || error.code == 1317 && is_killed(index, session, session.begun_us, *at_us)
                 || error.code == 2013
                     && (has_garbage(index, *at_us) || is_session_killed(index, session, *at_us))

@@ -90,9 +90,9 @@ fn ran_once(index: &Index<'_>, place: &Place<'_>, found: &mut Vec<Violation>) {
 }
 
 /// How often a statement was carried out. Of a transaction that may be repeated, what was rolled
-/// back with its connection does not count, nor what its server has forgotten before somebody looked
-/// for it; what changes nothing counts once a connection. A `BEGIN` whose answer has not come may
-/// have begun one.
+/// back with its connection does not count, nor what its server has forgotten before somebody
+/// looked for it; what changes nothing counts once a connection. A `BEGIN` whose answer has not
+/// come may have begun one.
 fn times(index: &Index<'_>, place: &Place<'_>) -> usize {
     let repeats = index.facts().settings.iter().any(|setting| setting.repeats);
     let is_outside = place.said.unit.is_none() && place.exchange.answered_us().is_some();
