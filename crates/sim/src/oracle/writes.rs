@@ -173,7 +173,9 @@ fn is_committed(index: &Index<'_>, place: &Place<'_>) -> bool {
 
 /// Whether its server had forgotten it at some time: whoever looked for it then did not find it.
 fn was_away(index: &Index<'_>, place: &Place<'_>) -> bool {
-    effects(index, place).all(|ran| ran.was_lost)
+    // What was rolled back is nowhere.
+    let is_there = |ran: &&Execution| matches!(ran.effect, Effect::Committed | Effect::Lost);
+    effects(index, place).filter(is_there).all(|ran| ran.was_lost)
 }
 
 fn autocommitted(index: &Index<'_>, place: &Place<'_>, found: &mut Vec<Violation>) {
