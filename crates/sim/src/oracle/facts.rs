@@ -227,7 +227,8 @@ pub struct Setting {
     pub retries_max: u32,
     /// Whether transactions are repeated that are lost with their connections.
     pub repeats: bool,
-    /// The longest that finding out what became of a lost `COMMIT` may take; 0 where nobody does.
+    /// The longest that it may take to find out what became of a lost `COMMIT`; 0 where nobody
+    /// does.
     pub outcome_max_us: Micros,
     /// The longest that a statement may take; 0 for no limit.
     pub query_timeout_us: Micros,

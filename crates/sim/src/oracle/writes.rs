@@ -90,9 +90,9 @@ fn ran_once(index: &Index<'_>, place: &Place<'_>, found: &mut Vec<Violation>) {
 }
 
 /// How often a statement was carried out. Of a transaction that may be repeated, what was rolled
-/// back with its connection does not count, nor what its server had forgotten before somebody
-/// looked for it; what changes nothing counts once a connection. A `BEGIN` whose answer has not come
-/// may have begun one.
+/// back with its connection does not count, nor what its server has forgotten before somebody
+/// looked for it; what changes nothing counts once a connection. A `BEGIN` whose answer has not
+/// come may have begun one.
 fn times(index: &Index<'_>, place: &Place<'_>) -> usize {
     let repeats = index.facts().settings.iter().any(|setting| setting.repeats);
     let is_outside = place.said.unit.is_none() && place.exchange.answered_us().is_some();
@@ -173,7 +173,9 @@ fn is_committed(index: &Index<'_>, place: &Place<'_>) -> bool {
 
 /// Whether its server had forgotten it at some time: whoever looked for it then did not find it.
 fn was_away(index: &Index<'_>, place: &Place<'_>) -> bool {
-    effects(index, place).all(|ran| ran.was_lost)
+    // What was rolled back is nowhere.
+    let is_there = |ran: &&Execution| matches!(ran.effect, Effect::Committed | Effect::Lost);
+    effects(index, place).filter(is_there).all(|ran| ran.was_lost)
 }
 
 fn autocommitted(index: &Index<'_>, place: &Place<'_>, found: &mut Vec<Violation>) {
