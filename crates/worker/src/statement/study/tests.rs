@@ -125,7 +125,7 @@ fn rules_are_asked_about_a_long_text_where_it_is_read() {
     let client = world.log_in();
     send(&mut world, client, &long_text());
     let new = long_text().replace("s.t", "s.u");
-    assert_eq!(world.asked(), [new.clone()]);
+    assert_eq!(world.asked(), std::slice::from_ref(&new));
     let known = match &world.core().clients.get(client).expect("a client").phase {
         Phase::Running(statement) => Rc::clone(statement.meaning.known.as_ref().expect("a text")),
         other => panic!("{other:?}"),
