@@ -292,11 +292,16 @@ impl Exchange {
             self.core.note(client, conn, matches!(stage, Stage::Shared(_)));
         }
         if !is_prepared_for(client, conn) {
+            let before = conn.in_flight.len();
+            let begins = |session: &Session| session.transaction.begins_read_only;
+            // What begins one anew there is the first that comes.
+            let begins_anew = client.session.as_ref().is_some_and(begins);
             if is_noted {
                 self.core.give_insert_id(client, conn);
             }
             self.core.send_ahead(client, conn);
-            if !conn.in_flight.is_empty() && awaits_own(client, conn) {
+            let is_ahead = conn.in_flight.len() != before && !begins_anew;
+            if is_ahead && awaits_own(client, conn) {
                 return await_own(client, conn);
             }
         }
