@@ -296,7 +296,7 @@ impl Catalog {
         for shard in &self.shards {
             lock(shard).age(group);
         }
-        self.version.fetch_add(Version::AGED, Relaxed);
+        self.judge_anew();
     }
 
     /// A round of dictionary queries is over, and had so many of them.
@@ -359,10 +359,11 @@ impl Catalog {
             let evicted = left.values().filter(|entry| entry.until_ms > now_ms).count();
             self.evicted.fetch_add(u64::try_from(evicted).unwrap_or(u64::MAX), Relaxed);
         }
-        let is_other =
-            |known: Entry| known.object != new.object || known.is_of_reader != new.is_of_reader;
-        if known.is_some_and(is_other) {
-            self.outdate();
+        match known {
+            Some(known) if known.object != new.object => self.outdate(),
+            // Who says so counts for what is judged from here on, and contradicts nothing.
+            Some(known) if known.is_of_reader != new.is_of_reader => self.judge_anew(),
+            Some(_) | None => {}
         }
         true
     }
@@ -406,6 +407,11 @@ impl Catalog {
             PutOff::ForAWhile => true,
         };
         entry.until_ms > now_ms && is_told()
+    }
+
+    /// What is judged from here on may be judged otherwise, though what was told before is still so.
+    fn judge_anew(&self) {
+        self.version.fetch_add(Version::AGED, Relaxed);
     }
 
     /// What was told before is not so any more.

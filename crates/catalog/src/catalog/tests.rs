@@ -84,6 +84,21 @@ fn the_version_changes_only_when_something_told_is_not_so_any_more() {
 }
 
 #[test]
+fn a_reader_that_says_the_same_contradicts_nothing() {
+    let catalog = catalog();
+    tell(&catalog, "t", PLAIN, 0);
+    let version = catalog.version();
+    let of_reader = |object| Told { is_of_reader: true, ..told(object) };
+    let moment = catalog.moment(10);
+    assert!(catalog.tell(name("s", "t"), of_reader(PLAIN), moment, 10));
+    assert_ne!(catalog.version(), version, "it is judged anew");
+    assert!(catalog.version().says_as(version));
+    let moment = catalog.moment(20);
+    assert!(catalog.tell(name("s", "t"), of_reader(VIEW), moment, 20));
+    assert!(!catalog.version().says_as(version));
+}
+
+#[test]
 fn who_sees_less_does_not_blind_the_others_and_does_not_ask_in_a_loop() {
     let catalog = catalog();
     tell(&catalog, "t", PLAIN, 0);
