@@ -409,7 +409,7 @@ impl Catalog {
         entry.until_ms > now_ms && is_told()
     }
 
-    /// What is judged from here on may be judged otherwise, though what was told before is still so.
+    /// What is judged from here on may be judged otherwise, though what was told still holds.
     fn judge_anew(&self) {
         self.version.fetch_add(Version::AGED, Relaxed);
     }
