@@ -38,7 +38,8 @@ impl Scene {
             format!("[[server]]\nhostgroup = {hostgroup}\naddress = \"{address}\"\n")
         };
         let config = format!(
-            "connect_timeout_server_max = 500\n{settings}\n{}{}{}{}{}{rules}",
+            "connect_timeout_server_max = 500\ncatalog_wait_ms = 10000\n{settings}\n\
+             {}{}{}{}{}{rules}",
             one_server(first, 1, 20),
             other(5, &second.address()),
             other(6, "127.0.0.1:1"),
