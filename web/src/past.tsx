@@ -3,6 +3,8 @@
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { api, type Five, type History } from "./api";
 import type { Live } from "./live";
+import { count, micros } from "./text";
+import { Chart, Panel } from "./ui";
 
 /** Names as in the address, seconds, and how often the proxy is asked again (ms). */
 const SPANS = [
@@ -125,4 +127,48 @@ export function useSparks(digests: string[]): Map<string, number[]> {
     };
   }, [wanted]);
   return sparks;
+}
+
+/** Two charts of the past: how often something ran and failed, and its latency. */
+export function RatesAndLatency(props: {
+  /** What ran, and of whom labels speak. */
+  what: string;
+  of: string;
+  titles: readonly [string, string];
+  span: Span;
+  theme: string;
+  data: { rates: (number | null)[][]; latency: (number | null)[][] };
+}) {
+  const { what, of, titles, span, theme, data } = props;
+  return (
+    <>
+      <Panel title={titles[0]}>
+        <Chart
+          label={`${what} and errors per second ${of}`}
+          seconds={span.seconds}
+          theme={theme}
+          lines={[
+            { name: what, colour: "--c1", fill: true },
+            { name: "errors", colour: "--c4" },
+          ]}
+          data={data.rates}
+          show={count}
+        />
+      </Panel>
+      <Panel title={titles[1]}>
+        <Chart
+          label={`quantiles of latency ${of}`}
+          seconds={span.seconds}
+          theme={theme}
+          lines={[
+            { name: "p50", colour: "--c2" },
+            { name: "p95", colour: "--c3" },
+            { name: "p99", colour: "--c4" },
+          ]}
+          data={data.latency}
+          show={micros}
+        />
+      </Panel>
+    </>
+  );
 }

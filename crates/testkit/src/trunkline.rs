@@ -61,6 +61,10 @@ pub struct Trunkline {
 /// The Unix socket for clients, in the proxy's folder.
 const SOCKET: &str = "trunkline.sock";
 
+/// How long statements wait for what their names mean, where a configuration does not say so: the
+/// most that it may.
+const NAMES_WAIT_MS: u32 = 10_000;
+
 /// Starts that are tried where ports are taken.
 const TRIES_MAX: u32 = 3;
 
@@ -82,7 +86,7 @@ impl Trunkline {
     /// In the text, `{port}`, `{http}` and `{folder}` stand for a free port for clients, one for
     /// HTTP and the folder of the file. A text without a `listen` or `http_listen` setting gets
     /// `127.0.0.1:{port}` with `unix:{folder}/trunkline.sock`, and `127.0.0.1:{http}`: two lines
-    /// more, before its own. A text with its own `listen` must name `{port}` there. Where a `MySQL`
+    /// more, before its own. A text without `catalog_wait_ms` waits for names as long as it may. A text with its own `listen` must name `{port}` there. Where a `MySQL`
     /// server was started before, a text without `server_public_key` gets its key.
     ///
     /// # Errors
@@ -442,6 +446,11 @@ fn complete(config: &str, port: u16, http_port: u16, folder: &Path) -> String {
     if let Some(key) = proxy_key().filter(|_| !has("caching_sha2_password_private_key_path")) {
         text.push_str(&format!("caching_sha2_password_private_key_path = \"{}\"\n", key.display()));
     }
+    // How soon a busy machine's servers say what names mean is no test's business but those that
+    // set it.
+    if !has("catalog_wait_ms") {
+        text.push_str(&format!("catalog_wait_ms = {NAMES_WAIT_MS}\n"));
+    }
     text.push_str(config);
     text.replace("{port}", &port.to_string())
         .replace("{http}", &http_port.to_string())
@@ -475,11 +484,12 @@ mod tests {
             bare,
             format!(
                 "listen = [\"127.0.0.1:1\", \"unix:/f/trunkline.sock\"]\n\
-                 http_listen = \"127.0.0.1:2\"\n{key}workers = 1\n"
+                 http_listen = \"127.0.0.1:2\"\ncatalog_wait_ms = 10000\n{key}workers = 1\n"
             )
         );
-        let own = format!("listen = [\"[::1]:{{port}}\"]\nhttp_listen=\"\"\n{key}");
-        let wanted = format!("listen = [\"[::1]:7\"]\nhttp_listen=\"\"\n{key}");
+        let own =
+            format!("listen = [\"[::1]:{{port}}\"]\nhttp_listen=\"\"\ncatalog_wait_ms=1\n{key}");
+        let wanted = format!("listen = [\"[::1]:7\"]\nhttp_listen=\"\"\ncatalog_wait_ms=1\n{key}");
         assert_eq!(complete(&own, 7, 2, folder), wanted);
     }
 

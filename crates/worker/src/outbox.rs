@@ -122,17 +122,30 @@ impl Piece {
 }
 
 impl Behind {
+    #[cold]
     fn pending(&self) -> &[u8] {
         let first = self.pieces.front().map(Piece::bytes).unwrap_or_default();
         first.get(self.written..).unwrap_or_default()
     }
 
+    #[cold]
     fn len(&self) -> usize {
         let whole: usize = self.pieces.iter().map(|piece| piece.bytes().len()).sum();
         whole - self.written
     }
 
+    /// Bytes of memory of its own.
+    #[cold]
+    fn held(&self) -> usize {
+        let own = |piece: &Piece| match piece {
+            Piece::Own(bytes) => bytes.capacity(),
+            Piece::Lent(..) => 0,
+        };
+        self.pieces.iter().map(own).sum()
+    }
+
     /// Where to append.
+    #[cold]
     fn last(&mut self, buffers: &mut Buffers) -> &mut Vec<u8> {
         if !matches!(self.pieces.back(), Some(Piece::Own(_))) {
             self.pieces.push_back(Piece::Own(buffers.take()));
@@ -174,6 +187,7 @@ impl Outbox {
     }
 
     /// Bytes that wait.
+    #[inline]
     pub fn len(&self) -> usize {
         let behind = self.behind.as_deref().map_or(0, Behind::len);
         self.buf.len().saturating_sub(self.written) + behind
@@ -187,13 +201,9 @@ impl Outbox {
     }
 
     /// Bytes of memory that it holds, but for those of long commands.
+    #[inline]
     pub(crate) fn held(&self) -> usize {
-        let own = |piece: &Piece| match piece {
-            Piece::Own(bytes) => bytes.capacity(),
-            Piece::Lent(..) => 0,
-        };
-        let behind = self.behind.as_deref();
-        self.buf.capacity() + behind.map_or(0, |behind| behind.pieces.iter().map(own).sum())
+        self.buf.capacity() + self.behind.as_deref().map_or(0, Behind::held)
     }
 
     /// Position in the stream of bytes, counted from the connection's begin, that the next
@@ -208,6 +218,7 @@ impl Outbox {
     }
 
     /// Where to append. The buffer may hold bytes that were written already: append only.
+    #[inline]
     pub(crate) fn buf(&mut self, buffers: &mut Buffers) -> &mut Vec<u8> {
         if let Some(behind) = &mut self.behind {
             return behind.last(buffers);

@@ -3,7 +3,7 @@
 import type { Member, Now, Server, Topology } from "../api";
 import { serverKey, useLive } from "../live";
 import type { PageProps } from "../main";
-import { Spans, spanCalled, useColumns, usePast } from "../past";
+import { RatesAndLatency, Spans, spanCalled, useColumns, usePast } from "../past";
 import { Picture } from "../picture";
 import { bytes, count, micros, rate, share } from "../text";
 import { Badge, Chart, type Column, Panel, Spark, Stat, stateKind, Table } from "../ui";
@@ -45,33 +45,14 @@ export function NowPage({ theme, path }: PageProps) {
         {failed && <p class="quiet">Only what was seen since the page was opened: {failed}.</p>}
       </div>
       <div class="charts">
-        <Panel title="Statements per second">
-          <Chart
-            label={`statements and errors per second ${of}`}
-            seconds={span.seconds}
-            theme={theme}
-            lines={[
-              { name: "statements", colour: "--c1", fill: true },
-              { name: "errors", colour: "--c4" },
-            ]}
-            data={data.rates}
-            show={count}
-          />
-        </Panel>
-        <Panel title="Latency">
-          <Chart
-            label={`quantiles of latency ${of}`}
-            seconds={span.seconds}
-            theme={theme}
-            lines={[
-              { name: "p50", colour: "--c2" },
-              { name: "p95", colour: "--c3" },
-              { name: "p99", colour: "--c4" },
-            ]}
-            data={data.latency}
-            show={micros}
-          />
-        </Panel>
+        <RatesAndLatency
+          what="statements"
+          of={of}
+          titles={["Statements per second", "Latency"]}
+          span={span}
+          theme={theme}
+          data={data}
+        />
         <Panel title="Clients">
           <Chart
             label={`clients and waiting statements ${of}`}

@@ -4,9 +4,9 @@ import { useEffect, useState } from "preact/hooks";
 import { api, type Digest, type Digests } from "../api";
 import { digestKey, noteDigests, useLive } from "../live";
 import type { PageProps } from "../main";
-import { type Span, Spans, spanCalled, useDigestColumns, usePast, useSparks } from "../past";
+import { RatesAndLatency, type Span, Spans, spanCalled, useDigestColumns, usePast, useSparks } from "../past";
 import { count, micros, moment, rate, seconds, share } from "../text";
-import { Chart, type Column, Failure, Panel, Search, Spark, Stat, Table } from "../ui";
+import { type Column, Failure, Panel, Search, Spark, Stat, Table } from "../ui";
 import { Route } from "./rules";
 
 /** Columns by which the proxy can order. */
@@ -248,33 +248,14 @@ function DigestPast({ digest, span, theme }: { digest: string; span: Span; theme
       </div>
       {!failed && (
         <div class="charts">
-          <Panel title="Executions per second">
-            <Chart
-              label={`executions and errors per second ${of}`}
-              seconds={span.seconds}
-              theme={theme}
-              lines={[
-                { name: "executions", colour: "--c1", fill: true },
-                { name: "errors", colour: "--c4" },
-              ]}
-              data={data.rates}
-              show={count}
-            />
-          </Panel>
-          <Panel title="Its latency">
-            <Chart
-              label={`quantiles of latency ${of}`}
-              seconds={span.seconds}
-              theme={theme}
-              lines={[
-                { name: "p50", colour: "--c2" },
-                { name: "p95", colour: "--c3" },
-                { name: "p99", colour: "--c4" },
-              ]}
-              data={data.latency}
-              show={micros}
-            />
-          </Panel>
+          <RatesAndLatency
+            what="executions"
+            of={of}
+            titles={["Executions per second", "Its latency"]}
+            span={span}
+            theme={theme}
+            data={data}
+          />
         </div>
       )}
     </>

@@ -140,7 +140,9 @@ impl Standing {
     ) -> Self {
         let is_told_open = outcome.status.map(|flags| flags & status::IN_TRANS != 0);
         match (&outcome.error, is_told_open, self) {
-            (Some(error), _, _) if may_have_committed(analysis, error.code) => Self::MayBeCommitted,
+            (Some(error), _, _) if may_have_committed_before(analysis, error.code) => {
+                Self::MayBeCommitted
+            }
             (Some(_), _, Self::MayBeCommitted) => Self::MayBeCommitted,
             (Some(_), _, _) => Self::Unsure,
             (None, None, before) => before,
@@ -151,10 +153,10 @@ impl Standing {
     }
 }
 
-/// Whether a statement that failed with this error may have committed before: servers commit what
-/// is open before they look whether they can carry DDL out. Nothing of one that can't be parsed is
-/// done.
-fn may_have_committed(analysis: Option<&Analysis>, code: u16) -> bool {
+/// Whether a statement that failed with this error may have committed what was open before it:
+/// servers do, before they look whether they can carry DDL out. Nothing of one that can't be parsed
+/// is done.
+fn may_have_committed_before(analysis: Option<&Analysis>, code: u16) -> bool {
     const NOT_PARSED: u16 = 1064;
     let Some(analysis) = analysis else { return true };
     let is_called = |effect: &Effect| matches!(effect, Effect::ExecuteStatement(_) | Effect::Call);

@@ -332,7 +332,8 @@ impl Sending<'_> {
         }
     }
 
-    /// The same of a long execution, whose values are not copied.
+    /// Appends a long execution, whose values are not copied, as [`put`](Self::put) does a short
+    /// one.
     #[cold]
     fn put_long(&self, out: &mut Lending<'_>, frames: &[u8]) {
         let Self { server_id, params, types, takes_attributes } = *self;

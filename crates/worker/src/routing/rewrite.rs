@@ -25,6 +25,13 @@ pub(super) struct NewText {
     pub(super) known: Option<Box<Known>>,
 }
 
+impl NewText {
+    /// One that nobody has read yet.
+    pub(super) fn unread(text: Vec<u8>) -> Self {
+        Self { text, known: None }
+    }
+}
+
 impl Rewritten {
     /// The command with this text, packet headers and all. `code` is the command's.
     pub(crate) fn frames(&self, code: u8) -> Vec<u8> {

@@ -192,12 +192,12 @@ impl Commands {
             OfCame::of(self.router.decisions.decide_uncounted(&snapshot.rules, &question), came)
         });
         let ruled = self.exchange.statements.analyses.take_ruled(text);
-        let ruled = ruled.and_then(|ruled| ruled.answered(snapshot, &asker));
+        let ruled = ruled.filter(|ruled| ruled.is_for(snapshot, &asker));
         let decision = match (snapshot.rules.is_empty(), &ruled) {
             (true, _) => None,
-            (false, Some((decision, _))) => {
-                self.router.hits.add(decision);
-                Some(decision)
+            (false, Some(ruled)) => {
+                self.router.hits.add(ruled.decision());
+                Some(ruled.decision())
             }
             (false, None) => {
                 let chance = self.router.next_chance();
@@ -230,23 +230,22 @@ impl Commands {
             if self.router.guards.limits_rules() {
                 self.router.matched_rules.extend(snapshot.rules.matched_ids(decision));
             }
-            new_text.clone_from(&decision.rewritten);
+            new_text = decision.rewritten.clone().map(NewText::unread);
         }
-        if let Some((_, new)) = ruled {
-            // Only what is asked about for the first time has been read beside the worker.
-            debug_assert!(came.is_none());
-            core.note_verdict(client, judged.0, &ruling);
-            return (ruling, new);
-        }
-        if let Asking::Execute(..) = asking {
-            if let Some(of_came) = of_came {
-                new_text = of_came.rule(&mut ruling);
+        match (asking, ruled) {
+            // What was read beside the worker is asked about for the first time.
+            (_, Some(ruled)) => new_text = ruled.into_new_text(),
+            (Asking::Execute(..), None) => {
+                if let Some(of_came) = of_came {
+                    new_text = of_came.rule(&mut ruling).map(NewText::unread);
+                }
+                // As it was prepared.
+                new_text = new_text.filter(|new| new.text != text);
             }
-            // As it was prepared.
-            new_text = new_text.filter(|new| new != text);
+            (Asking::Query | Asking::Prepare, None) => {}
         }
         core.note_verdict(client, judged.0, &ruling);
-        (ruling, new_text.map(|text| NewText { text, known: None }))
+        (ruling, new_text)
     }
 
     /// What is decided, as the way that a statement goes.

@@ -97,7 +97,7 @@ impl RulesAsk {
 impl Ruled {
     /// Whether these are the rules of `snapshot`, and asked for `asker`: rules may have been loaded
     /// since.
-    fn is_for(&self, snapshot: &Snapshot, asker: &Asker<'_>) -> bool {
+    pub(super) fn is_for(&self, snapshot: &Snapshot, asker: &Asker<'_>) -> bool {
         let asked = self.ask.asker();
         Arc::ptr_eq(&self.ask.rules, &snapshot.rules)
             && self.ask.has_digests == snapshot.settings.query_digests
@@ -107,18 +107,14 @@ impl Ruled {
             && (asked.proxy_addr, asked.proxy_port) == (asker.proxy_addr, asker.proxy_port)
     }
 
-    /// What the rules of `snapshot` say to `asker`, and the text that they made of the statement
-    /// with what it is; `None` if it is not they that were asked.
-    pub(super) fn answered(
-        self,
-        snapshot: &Snapshot,
-        asker: &Asker<'_>,
-    ) -> Option<(Decision, Option<NewText>)> {
-        if !self.is_for(snapshot, asker) {
-            return None;
-        }
-        let new = self.rewritten.map(|(text, known)| NewText { text, known: Some(known) });
-        Some((self.decision, new))
+    /// What they say, but for the text that they made of the statement.
+    pub(super) fn decision(&self) -> &Decision {
+        &self.decision
+    }
+
+    /// The text that they made of the statement.
+    pub(super) fn into_new_text(self) -> Option<NewText> {
+        self.rewritten.map(|(text, known)| NewText { text, known: Some(known) })
     }
 
     /// Bytes of memory that it takes, as far as they grow with the text.

@@ -26,6 +26,24 @@ fn in_transaction(settings: &str) -> (TestWorker, ClientId) {
     (world, client)
 }
 
+/// A row was inserted, with this id.
+fn generated(last_insert_id: u64) -> Reply<'static> {
+    Reply::Says(OkPacket { status: FLAGS, affected_rows: 1, last_insert_id, ..OK })
+}
+
+/// An insert that is repeated gets another id than the 7 that its client was told, so that the
+/// repetition begins anew.
+fn repeats_with_another_id() -> (TestWorker, ClientId) {
+    let mut world = with("");
+    let client = world.log_in();
+    world.run(client, "BEGIN", IN_TRANS);
+    world.run(client, INSERT, generated(7));
+    lose_idle(&mut world);
+    world.reply("BEGIN", IN_TRANS);
+    world.reply(INSERT, generated(9));
+    (world, client)
+}
+
 fn reload(world: &mut TestWorker, config: &str) {
     let snapshot = snapshot(config);
     world.happens(|worker| worker.apply_snapshot(snapshot));
@@ -115,19 +133,11 @@ fn another_answer_the_second_time_ends_it() {
 
 #[test]
 fn an_insert_gets_its_id_again() {
-    let with_id =
-        |id| Reply::Says(OkPacket { status: FLAGS, affected_rows: 1, last_insert_id: id, ..OK });
-    let mut world = with("");
-    let client = world.log_in();
-    world.run(client, "BEGIN", IN_TRANS);
-    world.run(client, INSERT, with_id(7));
-    lose_idle(&mut world);
-    world.reply("BEGIN", IN_TRANS);
-    world.reply(INSERT, with_id(9));
+    let (mut world, client) = repeats_with_another_id();
     // Once more, on another connection, with the id that the client knows.
     world.reply("BEGIN", IN_TRANS);
     world.reply("SET insert_id=7", Reply::Ok);
-    world.reply(INSERT, with_id(7));
+    world.reply(INSERT, generated(7));
     assert_eq!(world.run(client, "COMMIT", Reply::Ok), "ok");
 }
 
@@ -135,22 +145,14 @@ fn an_insert_gets_its_id_again() {
 /// is outside of the transaction.
 #[test]
 fn what_is_repeated_waits_until_its_id_is_given() {
-    let with_id =
-        |id| Reply::Says(OkPacket { status: FLAGS, affected_rows: 1, last_insert_id: id, ..OK });
-    let mut world = with("");
-    let client = world.log_in();
-    world.run(client, "BEGIN", IN_TRANS);
-    world.run(client, INSERT, with_id(7));
-    lose_idle(&mut world);
-    world.reply("BEGIN", IN_TRANS);
-    world.reply(INSERT, with_id(9));
+    let (mut world, client) = repeats_with_another_id();
     world.reply("BEGIN", IN_TRANS);
     assert_eq!(world.asked(), ["SET insert_id=7"]);
     world.reply("SET insert_id=7", Reply::Error(1213, "Deadlock found"));
     assert_eq!(world.asked(), ["BEGIN"], "it begins anew, and nothing else runs there");
     world.reply("BEGIN", IN_TRANS);
     world.reply("SET insert_id=7", IN_TRANS);
-    world.reply(INSERT, with_id(7));
+    world.reply(INSERT, generated(7));
     assert_eq!(world.got(client), b"");
     assert_eq!(world.run(client, "COMMIT", Reply::Ok), "ok");
 }
@@ -159,9 +161,6 @@ fn what_is_repeated_waits_until_its_id_is_given() {
 fn an_id_of_a_repetition_that_is_given_up_is_not_the_sessions() {
     let mut world = with("");
     let client = world.log_in();
-    let generated = |last_insert_id| {
-        Reply::Says(OkPacket { status: FLAGS, affected_rows: 1, last_insert_id, ..OK })
-    };
     world.run(client, "BEGIN", IN_TRANS);
     world.run(client, INSERT, generated(7));
     world.run(client, SELECT, Reply::RowsIn(&["x"], FLAGS));
