@@ -86,8 +86,9 @@ impl Trunkline {
     /// In the text, `{port}`, `{http}` and `{folder}` stand for a free port for clients, one for
     /// HTTP and the folder of the file. A text without a `listen` or `http_listen` setting gets
     /// `127.0.0.1:{port}` with `unix:{folder}/trunkline.sock`, and `127.0.0.1:{http}`: two lines
-    /// more, before its own. A text without `catalog_wait_ms` waits for names as long as it may. A text with its own `listen` must name `{port}` there. Where a `MySQL`
-    /// server was started before, a text without `server_public_key` gets its key.
+    /// more, before its own. A text without `catalog_wait_ms` waits for names as long as it may. A
+    /// text with its own `listen` must name `{port}` there. Where a `MySQL` server was started
+    /// before, a text without `server_public_key` gets its key.
     ///
     /// # Errors
     /// When there is no binary, or it ends or doesn't listen within twenty seconds; with its log.
