@@ -15,6 +15,7 @@ use rustls::{ClientConfig, ClientConnection};
 use trunkline_protocol::Capabilities;
 use trunkline_protocol::codec::Reader;
 use trunkline_protocol::codec::frame::{HEADER_LEN, Header, put_payload};
+pub use trunkline_protocol::command::code;
 use trunkline_protocol::packet::greeting::{Greeting, Opening};
 use trunkline_protocol::packet::ok;
 use trunkline_protocol::packet::status;
@@ -30,27 +31,6 @@ use stream::{Socket, Stream};
 
 /// `utf8mb4_general_ci`, one byte in the handshake.
 const COLLATION: u16 = 45;
-
-/// `COM_QUIT` and so on, the commands that tests send by hand.
-pub mod code {
-    pub const QUIT: u8 = 0x01;
-    pub const INIT_DB: u8 = 0x02;
-    pub const QUERY: u8 = 0x03;
-    pub const STMT_BULK_EXECUTE: u8 = 0xFA;
-    pub const FIELD_LIST: u8 = 0x04;
-    pub const STATISTICS: u8 = 0x09;
-    pub const PROCESS_KILL: u8 = 0x0C;
-    pub const BINLOG_DUMP: u8 = 0x12;
-    pub const PING: u8 = 0x0E;
-    pub const STMT_PREPARE: u8 = 0x16;
-    pub const STMT_EXECUTE: u8 = 0x17;
-    pub const STMT_SEND_LONG_DATA: u8 = 0x18;
-    pub const STMT_CLOSE: u8 = 0x19;
-    pub const STMT_RESET: u8 = 0x1A;
-    pub const SET_OPTION: u8 = 0x1B;
-    pub const STMT_FETCH: u8 = 0x1C;
-    pub const RESET_CONNECTION: u8 = 0x1F;
-}
 
 /// What ordinary drivers ask for, without `DEPRECATE_EOF` and `SESSION_TRACK`.
 pub const PLAIN: Capabilities = Capabilities::LONG_PASSWORD

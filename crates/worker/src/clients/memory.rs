@@ -11,6 +11,7 @@ use trunkline_protocol::{
         compressed::Walk,
         frame::{HEADER_LEN, Header},
     },
+    command::code,
     error::{ClientError, ErrorKind},
 };
 
@@ -26,10 +27,6 @@ use crate::{
 const STEP_LEN: usize = 64 * 1024;
 /// How often what clients hold is weighed anew where nobody waits, ms.
 const WEIGH_EVERY_MS: u64 = 100;
-/// The code of the command that prepares a statement.
-const PREPARE: u8 = 0x16;
-/// The code of the command that no answer is expected to: a piece of a long parameter.
-const LONG_DATA: u8 = 0x18;
 
 /// What a worker knows of its clients' memory.
 #[derive(Debug)]
@@ -326,8 +323,8 @@ impl Core {
         walk.pass(&client.io.inbox);
         let code = client.io.inbox.get(HEADER_LEN).copied().unwrap_or_default();
         match code {
-            LONG_DATA => self.refuse_piece(client),
-            PREPARE => {
+            code::STMT_SEND_LONG_DATA => self.refuse_piece(client),
+            code::STMT_PREPARE => {
                 if let Some(session) = client.session.as_mut() {
                     session.prepared.forget_last();
                 }
@@ -335,8 +332,8 @@ impl Core {
             _ => {}
         }
         client.io.inbox = Vec::new();
-        let error = (code != LONG_DATA).then_some(error);
-        let skipping = Skipping { walk, error, is_lasting: code != PREPARE };
+        let error = (code != code::STMT_SEND_LONG_DATA).then_some(error);
+        let skipping = Skipping { walk, error, is_lasting: code != code::STMT_PREPARE };
         self.clients.memory_of(client).skipping = Some(skipping);
         self.clients.weigh(client);
         self.end_memory_wait(client);

@@ -60,11 +60,11 @@ pub(super) fn long_command_end(bytes: &[u8], payload_max: usize) -> Option<usize
 fn put_text(out: &mut Vec<u8>, text: &[u8]) {
     if text.len() + 1 < PAYLOAD_MAX {
         let start = begin_packet(out, 0);
-        out.push(0x03);
+        out.push(code::QUERY);
         out.extend_from_slice(text);
         end_packet(out, start);
     } else {
-        put_payload(out, 0, &[&[0x03], text].concat());
+        put_payload(out, 0, &[&[code::QUERY], text].concat());
     }
 }
 
@@ -429,7 +429,7 @@ impl Commands {
         if core.refuses_local_file(client, &rewritten.known.analysis) {
             return None;
         }
-        Some(core.statement(&rewritten.frames(0x03), ResponseShape::Query, Purpose::Query))
+        Some(core.statement(&rewritten.frames(code::QUERY), ResponseShape::Query, Purpose::Query))
     }
 }
 

@@ -7,6 +7,7 @@ use trunkline_protocol::{
     capability::Capabilities,
     codec::frame::{HEADER_LEN, put_payload},
     command::attributes::{ExecutionError, PlainExecution},
+    command::code,
     command::execute::{Execution, LAST_STMT_ID},
     error::{ClientError, ErrorKind},
     packet::greeting::Flavor,
@@ -47,14 +48,11 @@ impl Run {
     }
 }
 
-/// The code of `COM_STMT_BULK_EXECUTE`.
-const BULK_EXECUTE: u8 = 0xFA;
-
 /// The parameters of an execution, from its frames; `None` when they are cut short.
 pub(crate) fn execution_in(frames: &[u8], params: u16) -> Option<Execution<'_>> {
     let (code, raw) = (frames.get(HEADER_LEN)?, frames.get(HEADER_LEN + 5..)?);
     let parsed = match *code {
-        BULK_EXECUTE => Execution::parse_bulk(raw, params),
+        code::STMT_BULK_EXECUTE => Execution::parse_bulk(raw, params),
         _ => Execution::parse(raw, params),
     };
     parsed.ok()
@@ -147,7 +145,7 @@ impl Statement {
 
 /// Whether a statement is an execution for many rows.
 pub(crate) fn is_bulk(statement: &Statement) -> bool {
-    statement.command.frames.get(HEADER_LEN) == Some(&BULK_EXECUTE)
+    statement.command.frames.get(HEADER_LEN) == Some(&code::STMT_BULK_EXECUTE)
 }
 
 impl ClientStmt {
@@ -246,7 +244,7 @@ impl Commands {
             }
             Some(rewritten) => {
                 let came = Rc::new(Came { text: text.into(), known });
-                (Cow::Owned(rewritten.frames(0x16)), rewritten.known, Some(came))
+                (Cow::Owned(rewritten.frames(code::STMT_PREPARE)), rewritten.known, Some(came))
             }
         };
         let mut statement =
@@ -599,7 +597,7 @@ pub(super) fn ends_others(known: &Known) -> bool {
 
 /// Whether a command, by its first byte, is one that nobody answers.
 pub(crate) fn is_unanswered(payload: &[u8]) -> bool {
-    matches!(payload.first(), Some(0x18 | 0x19))
+    matches!(payload.first(), Some(&(code::STMT_SEND_LONG_DATA | code::STMT_CLOSE)))
 }
 
 /// The text of a `COM_STMT_PREPARE`.

@@ -3,6 +3,7 @@
 use trunkline_pool::ConnState;
 use trunkline_protocol::{
     codec::frame::put_payload,
+    command::code,
     error::ErrorKind,
     response::{Relay, ResponseShape},
 };
@@ -38,7 +39,7 @@ impl Core {
                 is_statement: false,
             });
             self.write_server(conn, |out| {
-                put_payload(out, 0, &[0x0E]);
+                put_payload(out, 0, &[code::PING]);
             });
         }
         client.set_stage(Stage::Synchronising(conn.id));

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use trunkline_pool::{ConnId, SlotId};
 use trunkline_protocol::{
+    command::code,
     error::ErrorKind,
     packet::{
         greeting::Flavor,
@@ -100,13 +101,11 @@ impl Sought {
 
 /// What a statement is that its session has lost, if that can be looked for.
 fn sought(session: &Session, statement: &Statement, had: Had) -> Option<Sought> {
-    const QUERY: u8 = 0x03;
-    const EXECUTE: u8 = 0x17;
     let code = statement.command.frames.get(CODE_AT).copied();
     let is_one = match statement.command.purpose {
-        Purpose::Query => code == Some(QUERY),
+        Purpose::Query => code == Some(code::QUERY),
         // One of many rows may commit each of them.
-        Purpose::Execute => code == Some(EXECUTE),
+        Purpose::Execute => code == Some(code::STMT_EXECUTE),
         _ => false,
     };
     let ends_otherwise = session.settings.state.variable("completion_type").is_some();

@@ -6,6 +6,7 @@ use std::{fmt::Write, sync::Arc};
 
 use trunkline_protocol::{
     codec::frame::{HEADER_LEN, PAYLOAD_MAX},
+    command::code,
     command::execute::Execution,
     command::values::{ShownValue, shown_values},
     packet::greeting::Flavor,
@@ -200,8 +201,10 @@ impl Exchange {
         let (session, known) = (client.session.as_ref()?, statement.meaning.known.as_ref()?);
         let code = statement.command.frames.get(HEADER_LEN).copied().unwrap_or_default();
         // Of an execution the text is the prepared statement's.
-        let prepared =
-            statement.prepared.stmt_id.filter(|_| matches!(code, EXECUTE | BULK_EXECUTE));
+        let prepared = statement
+            .prepared
+            .stmt_id
+            .filter(|_| matches!(code, code::STMT_EXECUTE | code::STMT_BULK_EXECUTE));
         let prepared = prepared.and_then(|stmt_id| session.prepared.get(stmt_id));
         let text: &[u8] = match (settings.query_log_redact, &statement.prepared.entry, prepared) {
             (true, _, _) => &known.digest_text,
@@ -211,7 +214,7 @@ impl Exchange {
                 statement.command.frames.get(HEADER_LEN + 1..).unwrap_or_default()
             }
         };
-        let shows = !settings.query_log_redact && code == EXECUTE;
+        let shows = !settings.query_log_redact && code == code::STMT_EXECUTE;
         let parameters = prepared.filter(|_| shows);
         let parameters = parameters.and_then(|stmt| parameters_of(stmt, &statement.command.frames));
         let text = text.get(..TEXT_LEN_MAX).unwrap_or(text);
@@ -220,8 +223,9 @@ impl Exchange {
         let server = slot.map(|(_, slot)| slot.server.key.address.to_string());
         Some(QueryEvent {
             event: match code {
-                0x16 => "COM_STMT_PREPARE",
-                EXECUTE | BULK_EXECUTE => "COM_STMT_EXECUTE",
+                code::STMT_PREPARE => "COM_STMT_PREPARE",
+                // Of many rows of parameters none is shown.
+                code::STMT_EXECUTE | code::STMT_BULK_EXECUTE => "COM_STMT_EXECUTE",
                 _ => "COM_QUERY",
             },
             thread_id: client.origin.number,
@@ -298,10 +302,6 @@ impl Core {
     }
 }
 
-/// `COM_STMT_EXECUTE`.
-const EXECUTE: u8 = 0x17;
-/// `COM_STMT_BULK_EXECUTE`, which has rows of parameters: they are not shown.
-const BULK_EXECUTE: u8 = 0xFA;
 /// The most parameters of a line.
 const PARAMETERS_MAX: usize = 256;
 /// The most bytes of one of them.

@@ -6,6 +6,7 @@
 
 use trunkline_pool::{ConnId, SlotId};
 use trunkline_protocol::{
+    command::code,
     error::{ClientError, ErrorKind},
     packet::status,
     response::Outcome,
@@ -156,14 +157,14 @@ impl Standing {
 /// Whether a statement that failed with this error may have committed what was open before it:
 /// servers do, before they look whether they can carry DDL out. Nothing of one that can't be parsed
 /// is done.
-fn may_have_committed_before(analysis: Option<&Analysis>, code: u16) -> bool {
+fn may_have_committed_before(analysis: Option<&Analysis>, error: u16) -> bool {
     const NOT_PARSED: u16 = 1064;
     let Some(analysis) = analysis else { return true };
     let is_called = |effect: &Effect| matches!(effect, Effect::ExecuteStatement(_) | Effect::Call);
     let is_unknown = analysis.kind == StatementKind::Unknown;
     let may_commit =
         is_unknown || analysis.ends_transaction() || analysis.effects.iter().any(is_called);
-    !analysis.is_one_whole_statement() || may_commit && code != NOT_PARSED
+    !analysis.is_one_whole_statement() || may_commit && error != NOT_PARSED
 }
 
 /// Whether a text certainly commits nothing and begins nothing else, whatever it does besides.
@@ -247,7 +248,7 @@ impl Exchange {
             }
             (Some(Lost::Transaction(text)), None) if is_alone => {
                 // Parts of parameters are dropped behind an execution that fails.
-                if let [EXECUTE, a, b, c, d, ..] = *payload
+                if let [code::STMT_EXECUTE, a, b, c, d, ..] = *payload
                     && let Some(stmt_id) =
                         session.prepared.resolve(u32::from_le_bytes([a, b, c, d]))
                 {
@@ -261,20 +262,13 @@ impl Exchange {
     }
 }
 
-/// The code of the command that executes a prepared statement.
-const EXECUTE: u8 = 0x17;
-
 /// Whether a command means the same without the transaction that was lost before it, so that its
 /// client need not hear of that: it asks whether the proxy is there, or undoes what is undone.
 fn does_without(payload: &[u8]) -> Option<Without> {
-    const PING: u8 = 0x0E;
-    const QUERY: u8 = 0x03;
-    const CHANGE_USER: u8 = 0x11;
-    const RESET: u8 = 0x1F;
     match payload.split_first()? {
-        (&PING, _) => Some(Without::TellsLater),
-        (&(CHANGE_USER | RESET), _) => Some(Without::Forgets),
-        (&QUERY, body) => {
+        (&code::PING, _) => Some(Without::TellsLater),
+        (&(code::CHANGE_USER | code::RESET_CONNECTION), _) => Some(Without::Forgets),
+        (&code::QUERY, body) => {
             let text = body.strip_prefix(&[0, 1]).unwrap_or(body).trim_ascii();
             let text = text.strip_suffix(b";").unwrap_or(text).trim_ascii_end();
             text.eq_ignore_ascii_case(b"ROLLBACK").then_some(Without::Forgets)

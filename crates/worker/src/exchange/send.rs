@@ -11,7 +11,7 @@ use trunkline_protocol::{
         frame::{PAYLOAD_MAX, begin_packet, end_packet, put_payload, split_packet},
         put_u16,
     },
-    command::attributes::put_query,
+    command::{attributes::put_query, code},
     error::ErrorKind,
     packet::greeting::Flavor,
     response::{Relay, ResponseShape},
@@ -86,7 +86,7 @@ pub(crate) fn put_own_query(out: &mut Vec<u8>, text: &[u8], takes_attributes: bo
         return put_query(out, None, text);
     }
     let start = begin_packet(out, 0);
-    out.push(0x03);
+    out.push(code::QUERY);
     out.extend_from_slice(text);
     end_packet(out, start);
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use trunkline_catalog::{Hidden, Proof};
 use trunkline_pool::{ConnId, ConnState};
-use trunkline_protocol::{codec::frame::put_payload, response::Outcome};
+use trunkline_protocol::{codec::frame::put_payload, command::code, response::Outcome};
 use trunkline_session::tracker::{
     Schema, Trust, has_others_names, ran_before_error, runs_unseen_code,
 };
@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// `COM_RESET_CONNECTION`.
-pub(crate) const RESET: &[u8] = &[0x1F];
+pub(crate) const RESET: &[u8] = &[code::RESET_CONNECTION];
 
 /// In place of the hash of a `SET`, where a reset is waited for.
 pub(crate) const RESET_PROOF: u64 = 0x7265_7365_7400;

@@ -2,6 +2,7 @@
 
 use trunkline_pool::{ConnId, ConnState, SlotId};
 use trunkline_protocol::codec::frame::put_payload;
+use trunkline_protocol::command::code;
 
 use crate::{
     clients::client::Client,
@@ -125,7 +126,7 @@ impl Core {
         });
         self.servers.set_state(conn, ConnState::Pinging);
         self.write_server(conn, |out| {
-            put_payload(out, 0, &[0x0E]);
+            put_payload(out, 0, &[code::PING]);
         });
     }
 

@@ -11,6 +11,7 @@ use trunkline_catalog::Hidden;
 use trunkline_pool::ConnId;
 use trunkline_protocol::{
     codec::frame::HEADER_LEN,
+    command::code,
     packet::greeting::Flavor,
     response::{Outcome, Relay, ResponseShape},
 };
@@ -226,7 +227,7 @@ pub(crate) fn keeps_conditions(statement: &Statement, flavor: Flavor) -> bool {
         }
         (None, Flavor::MySql) => {
             matches!(statement.command.purpose, Purpose::InitDb(_))
-                || has_code(statement, STATISTICS)
+                || has_code(statement, code::STATISTICS)
         }
         (None, Flavor::MariaDb) => false,
     }
@@ -344,12 +345,6 @@ pub(crate) fn may_fail_half_way(analysis: &Analysis, digest_text: Option<&[u8]>)
     }
 }
 
-/// The code of `COM_STATISTICS`.
-const STATISTICS: u8 = 0x09;
-
-/// The code of `COM_STMT_BULK_EXECUTE`.
-const BULK_EXECUTE: u8 = 0xFA;
-
 fn has_code(statement: &Statement, code: u8) -> bool {
     statement.command.frames.get(HEADER_LEN) == Some(&code)
 }
@@ -357,8 +352,10 @@ fn has_code(statement: &Statement, code: u8) -> bool {
 /// Whether it may leave an id though it fails, so that its connection needs its session's own
 /// before.
 pub(crate) fn leaves_id_when_failed(statement: &Statement) -> bool {
-    let is_bulk =
-        || statement.command.purpose == Purpose::Execute && has_code(statement, BULK_EXECUTE);
+    let is_bulk = || {
+        statement.command.purpose == Purpose::Execute
+            && has_code(statement, code::STMT_BULK_EXECUTE)
+    };
     let is_run = matches!(statement.command.purpose, Purpose::Query | Purpose::Execute);
     statement
         .meaning
@@ -381,7 +378,7 @@ impl LastStatement {
         // Measured on MariaDB 10.11 and MySQL 9.7: these leave what was counted before.
         let leaves_count = statement.command.purpose == Purpose::Prepare
             || gets_diagnostics(statement)
-            || has_code(statement, STATISTICS);
+            || has_code(statement, code::STATISTICS);
         match &outcome.error {
             Some(_) => self.row_count = -1,
             None if leaves_count => {}

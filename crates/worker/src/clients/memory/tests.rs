@@ -158,7 +158,7 @@ fn nothing_is_prepared_last_behind_a_text_that_was_refused() {
     world.reply("PREPARE INSERT INTO s.t VALUES (7)", Reply::Prepared(1, 0));
     world.answers(client);
     let mut bytes = begin_of_statement(3 * MIB, HEADER_LEN + 3 * MIB);
-    bytes[HEADER_LEN] = PREPARE;
+    bytes[HEADER_LEN] = code::STMT_PREPARE;
     put_payload(&mut bytes, 0, b"\x17\xFF\xFF\xFF\xFF\0\x01\0\0\0");
     send(&mut world, client, &bytes);
     let answers = world.answers(client);
