@@ -44,6 +44,7 @@ struct Tally {
 struct Failures {
     lines: Vec<String>,
     is_telling: bool,
+    is_backtrace: bool,
 }
 
 /// Lines of [`Failures`], at most.
@@ -151,14 +152,16 @@ impl Failures {
     fn read(&mut self, line: &str) {
         self.is_telling |= line == "failures:";
         self.is_telling &= !line.starts_with("test result: ");
-        if self.is_telling && !is_frame(line) && self.lines.len() < FAILURE_LINES {
+        // Where backtraces are asked for, an error's own words would be lost among them.
+        self.is_backtrace |= line.trim().eq_ignore_ascii_case("stack backtrace:");
+        self.is_backtrace &= is_frame(line) || line.trim().ends_with("backtrace:");
+        if self.is_telling && !self.is_backtrace && self.lines.len() < FAILURE_LINES {
             self.lines.push(line.to_owned());
         }
     }
 }
 
-/// Is it of a backtrace (`  17: name` and `   at file`)? Where those are asked for, an error's own
-/// words would be lost among them.
+/// May it be of a backtrace (`  17: name` and `   at file`)? An error's causes look like that too.
 fn is_frame(line: &str) -> bool {
     let text = line.trim_start();
     let is_number = |(number, _): (&str, &str)| number.parse::<u32>().is_ok();
@@ -176,14 +179,15 @@ mod tests {
         let output = "running 2 tests\n\nSKIPPED: a: no MySQL\ntest a ... ok\n\
             test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; \
             finished in 0.05s\n\
-            test b ... FAILED\nfailures:\n---- b stdout ----\nno row\n   9: std::run\n      \
-            at ./lib.rs:2:1\nfailures:\n    b\n\
+            test b ... FAILED\nfailures:\n---- b stdout ----\nno row\nCaused by:\n    0: no table\n\n\
+            Stack backtrace:\n   9: std::run\n      at ./lib.rs:2:1\n\nfailures:\n    b\n\
             test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out\n";
         output.lines().for_each(|line| tally.read(line));
         let skipped = vec!["a: no MySQL".to_owned()];
-        let lines = ["failures:", "---- b stdout ----", "no row", "failures:", "    b"];
-        let lines = lines.map(str::to_owned).to_vec();
-        let failures = Failures { lines, is_telling: false };
+        let lines = "failures:\n---- b stdout ----\nno row\nCaused by:\n    0: no table\n\n\n\
+            failures:\n    b";
+        let lines = lines.lines().map(str::to_owned).collect();
+        let failures = Failures { lines, is_telling: false, is_backtrace: false };
         let sum = Tally { binaries: 2, passed: 15, failed: 2, ignored: 1, skipped, failures };
         assert_eq!(tally, sum);
         assert_eq!(

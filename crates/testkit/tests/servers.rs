@@ -236,7 +236,7 @@ fn a_proxy_is_started_reloaded_asked_and_ended() -> Result<()> {
     std::fs::write(&binary, FAKE_PROXY)?;
     std::fs::set_permissions(&binary, std::fs::Permissions::from_mode(0o700))?;
 
-    // The stand-in has no Unix socket, and no key.
+    // The stand-in has no Unix socket, and no key; that of names is the kit's.
     let listen = "listen = [\"127.0.0.1:{port}\"]\n\
                   caching_sha2_password_private_key_path = \"\"\n";
     let proxy = Trunkline::start_binary(&binary, &format!("{listen}workers = 1\n"), &[])?;
@@ -245,7 +245,7 @@ fn a_proxy_is_started_reloaded_asked_and_ended() -> Result<()> {
     let missing = proxy.status_json().unwrap_err();
     assert!(missing.to_string().contains("answered 404"), "{missing:#}");
     let mark = proxy.reload(&format!("{listen}workers = 2\nmore = 1\n"))?;
-    assert_eq!(proxy.wait_log(mark, "reloaded", TIMEOUT)?, "reloaded 5");
+    assert_eq!(proxy.wait_log(mark, "reloaded", TIMEOUT)?, "reloaded 6");
     assert!(proxy.terminate(TIMEOUT)?.success());
     assert!(!proxy.is_running());
 

@@ -137,6 +137,11 @@ pub(super) fn numbers(server: &Server) -> Result<Vec<(u32, u32)>> {
     Ok(rows.iter().filter_map(pair).collect())
 }
 
+/// A session of an administrator may be ended while its server becomes read-only.
+fn has_number(server: &Server, number: (u32, u32)) -> bool {
+    numbers(server).is_ok_and(|found| found.contains(&number))
+}
+
 /// What clients saw while something was done to the servers.
 struct Seen {
     acknowledged: Vec<(u32, u32)>,
@@ -339,9 +344,7 @@ fn a_lost_writer_rejoins_and_one_that_has_more_is_told_of() -> Result<()> {
         let write_and_wait = |n: u32, replica: &Server| {
             let insert = format!("INSERT INTO mark.number (client, n) VALUES (1, {n})");
             client(&proxy, "")?.sql(&insert)?;
-            wait_until("the replica has it", SOON, || {
-                Ok(numbers(replica)?.contains(&(1, n)).then_some(()))
-            })
+            wait_until("the replica has it", SOON, || Ok(has_number(replica, (1, n)).then_some(())))
         };
         write_and_wait(10, new)?;
         for (n, to, from) in [(11, new, old), (12, old, new)] {
@@ -354,9 +357,7 @@ fn a_lost_writer_rejoins_and_one_that_has_more_is_told_of() -> Result<()> {
         client(&proxy, "")?.sql("INSERT INTO mark.number (client, n) VALUES (1, 2)")?;
         old.restart()?;
         wait_role(&proxy, old, "reader").with_context(|| proxy.log())?;
-        wait_until("the old one follows", SOON, || {
-            Ok(numbers(old)?.contains(&(1, 2)).then_some(()))
-        })?;
+        wait_until("the old one follows", SOON, || Ok(has_number(old, (1, 2)).then_some(())))?;
 
         // Somebody promotes it, writes, and notices.
         old.sql(Words::of(flavour).promote)?;
