@@ -62,6 +62,7 @@ mod sharing;
 mod state;
 mod sysbench;
 mod tcp;
+mod tenants;
 mod ties;
 mod tls;
 mod tokens;

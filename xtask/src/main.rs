@@ -21,6 +21,7 @@ mod servers;
 mod sim;
 mod slowed;
 mod suites;
+mod tenants;
 mod test;
 mod tidy;
 mod watch;
@@ -66,6 +67,8 @@ enum Task {
     Profile(profile::Arguments),
     /// Slows one of three real servers down, and measures what clients notice
     Slowed(slowed::Arguments),
+    /// Have one tenant flood a real server while 49 others read, with and without tenants
+    Tenants(tenants::Arguments),
     /// Has writers of real clusters fail, and measures what clients notice and whether it is true
     Failover(failover::Arguments),
     /// Simulates the data plane under faults, seed by seed
@@ -96,6 +99,7 @@ fn main() -> ExitCode {
         Task::Icount(arguments) => icount::run(&workspace_root(), &arguments),
         Task::Profile(arguments) => profile::run(&workspace_root(), &arguments),
         Task::Slowed(arguments) => slowed::run(&workspace_root(), &arguments),
+        Task::Tenants(arguments) => tenants::run(&workspace_root(), &arguments),
         Task::Failover(arguments) => failover::run(&workspace_root(), &arguments),
         Task::Sim(arguments) => sim::run(&workspace_root(), &arguments),
         Task::Histories(arguments) => sim::histories(&workspace_root(), &arguments),

@@ -29,7 +29,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
 use trunkline_sql::routine::Routines;
 use trunkline_topology::{
-    HeartbeatTable, LazyTransactions, Origins, Secret,
+    Concurrency, HeartbeatTable, LazyTransactions, Origins, Secret, TenantScope,
     causal::{CausalFallback, CausalReads},
     outcome::CommitOutcomes,
 };

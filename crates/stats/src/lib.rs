@@ -39,7 +39,7 @@ pub use mirror::{MirrorRow, MirrorSample, MirrorSums};
 pub use report::{
     AdminFigures, CacheFigures, CacheSums, CatalogFigures, CommandRow, Configuration, Connections,
     ControlFigures, HistoryFigures, HttpFigures, LimitSums, LostLines, MemoryFigures, Process,
-    Report, ServerRow, WorkerRow,
+    Report, ServerRow, TenantSums, WorkerRow,
 };
 pub use sessions::{HeldConn, SessionList, SessionQuery, SessionRow};
 pub use sketch::LatencySketch;

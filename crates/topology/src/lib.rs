@@ -23,6 +23,7 @@ mod pipeline;
 mod role;
 mod secret;
 mod server;
+mod tenant;
 mod tls;
 mod user;
 mod versions;
@@ -47,6 +48,7 @@ pub use secret::{Secret, wipe, wipe_front};
 pub use server::{
     HostgroupId, ReadWriteSplit, ReplicationGroup, Server, ServerCompression, ServerKey,
 };
+pub use tenant::{Concurrency, TenantScope, Terms};
 pub use tls::{
     CertificateRequirement, PeerCertificate, ServerTls, TlsFacts, TlsMode, TlsOffer, TlsParams,
     TlsRequirement, TlsVersion,

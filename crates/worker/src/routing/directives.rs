@@ -21,6 +21,8 @@ pub(crate) struct Directives {
     /// Whether it may share a connection; `None` when it is short and fit for it.
     pub(crate) pipeline: Option<Pipeline>,
     pub(crate) is_logged: bool,
+    /// The rule that says on whose account it runs.
+    pub(crate) tenant_rule: Option<u32>,
     /// Whether it may wait for the first statement of its transaction.
     pub(crate) lazy_transactions: Option<LazyTransactions>,
     /// Whether its answer may come from the cache, and how old it may be.
@@ -50,6 +52,7 @@ impl Directives {
         self.multiplex = effects.multiplex.or(self.multiplex);
         self.pipeline = effects.pipeline.or(self.pipeline);
         self.lazy_transactions = effects.lazy_transactions.or(self.lazy_transactions);
+        self.tenant_rule = effects.tenant_rule.or(self.tenant_rule);
         self.is_logged = effects.log.unwrap_or(self.is_logged);
         self.cache = CacheOrder::of_effects(effects).or(self.cache);
         self.mirror = MirrorOrder::of_effects(effects);
