@@ -33,7 +33,7 @@ pub struct Plan {
     pub cluster: String,
     /// Further tables.
     pub tables: String,
-    /// Accounts beside [`USER`], and further lines of their tables; their passwords are their names.
+    /// Accounts beside [`USER`], and further lines of their tables; the passwords are the names.
     pub users: Vec<(&'static str, &'static str)>,
 }
 

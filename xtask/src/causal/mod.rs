@@ -1,6 +1,6 @@
-//! `cargo xtask causal`: a writer and two replicas behind the proxy, clients that read what they and
-//! others have written, and replicas that fall behind or change roles meanwhile. Whether a read was
-//! stale, and who answered it.
+//! `cargo xtask causal`: a writer and two replicas behind the proxy, clients that read what they
+//! and others have written, and replicas that fall behind or change roles meanwhile. Whether a read
+//! was stale, and who answered it.
 //!
 //! Reading order: `scope` (what a read has to see), `pair` (who writes and who reads), `disturb`
 //! (what is done to the servers meanwhile).
