@@ -5,6 +5,7 @@ use std::sync::Arc;
 use trunkline_catalog::{Hidden, Proof};
 use trunkline_protocol::{
     capability::Capabilities,
+    codec::Malformed,
     codec::frame::{HEADER_LEN, PAYLOAD_MAX, begin_packet, end_packet, payload_parts, put_payload},
     command::{Command, attributes::Query, code},
     error::ErrorKind,
@@ -57,6 +58,15 @@ pub(super) fn long_command_end(bytes: &[u8], payload_max: usize) -> Option<usize
 }
 
 /// Appends a `COM_QUERY` without attributes.
+/// A text, and its attributes where its client may send any.
+#[inline]
+fn split_query(body: &[u8], has_attributes: bool) -> Result<Query<'_>, Malformed> {
+    match has_attributes {
+        false => Ok(Query { attributes: None, text: body }),
+        true => Query::parse(body),
+    }
+}
+
 fn put_text(out: &mut Vec<u8>, text: &[u8]) {
     if text.len() + 1 < PAYLOAD_MAX {
         let start = begin_packet(out, 0);
@@ -341,18 +351,9 @@ impl Commands {
         let plain = self.exchange.core.fx.plain(frames);
         let has_attributes =
             plain.is_none() && client.has_capability(Capabilities::QUERY_ATTRIBUTES);
-        let (text, attributes) = match has_attributes {
-            false => (body, None),
-            true => match Query::parse(body) {
-                Ok(Query { attributes, text }) => (text, Some(attributes)),
-                Err(_) => {
-                    let text = "Malformed communication packet.";
-                    return self
-                        .exchange
-                        .core
-                        .answer_error(client, ErrorKind::MalformedPacket.says(text));
-                }
-            },
+        let Ok(Query { text, attributes }) = split_query(body, has_attributes) else {
+            let error = ErrorKind::MalformedPacket.says("Malformed communication packet.");
+            return self.exchange.core.answer_error(client, error);
         };
         let Some(modes) = self.exchange.core.modes(client) else { return };
         let known = self.exchange.statements.analyses.know(text, &modes);
@@ -370,7 +371,7 @@ impl Commands {
             None => {
                 let mut statement =
                     self.exchange.core.statement(frames, ResponseShape::Query, Purpose::Query);
-                if attributes.is_some() {
+                if has_attributes {
                     statement.command.frames.own().clear();
                     put_text(statement.command.frames.own(), text);
                 }
@@ -386,7 +387,7 @@ impl Commands {
         let mut statement = statement;
         statement.command.attributes = match plain {
             Some(plain) => plain.attributes,
-            None => attributes.flatten().map(Into::into),
+            None => attributes.map(Into::into),
         };
         let goes_to_server =
             matches!(route, Route::Lease(..) | Route::Hostgroup(_) | Route::Reader(_));

@@ -348,11 +348,10 @@ impl Exchange {
         if let (true, Some(entry)) = (is_other, conn.in_flight.back_mut()) {
             entry.relay.renumber_from(statement.command.answer_seq);
         }
-        let slot = conn.slot;
-        if let Some(slot) = self.core.servers.pool.slot(slot) {
+        if let Some(slot) = self.core.servers.pool.slot(conn.slot) {
             slot.server.health.begin_statement();
         }
-        self.core.fx.stats.server_mut(slot.index()).bytes_sent += sent;
+        self.core.fx.stats.server_mut(conn.slot.index()).bytes_sent += sent;
         self.core.touch_server(conn);
     }
 
