@@ -28,6 +28,7 @@ use crate::{
     env::Env,
     exchange::{lost::sets_state, rolled_back::Lost},
     kill::{KillScope, KillText, kill_of},
+    login::change_user::held_lease,
     prepared::{Run, is_unanswered},
     rooms::{Commands, Core, Exchange, Lender},
     routing::rewrite::Rewritten,
@@ -563,7 +564,8 @@ impl Exchange {
     /// `COM_RESET_CONNECTION`: on the lease, if there is one; else the record alone changes.
     fn reset_session(&mut self, client: &mut Client, frames: &[u8]) {
         self.core.follow_globals(client);
-        self.core.keep_one_lease(client, None);
+        let held = client.session.as_ref().and_then(held_lease);
+        self.core.keep_one_lease(client, held.map(|(_, conn)| conn));
         let Some(session) = client.session.as_ref() else {
             return;
         };
