@@ -50,6 +50,32 @@ fn place(error: &ConfigError) -> (usize, usize) {
     }
 }
 
+#[test]
+fn settings_of_traces_may_have_a_table_of_their_own() {
+    let grouped = whole("[trace]\notlp = 'http://a'\nsample = 0.5\nslow_ms = 7");
+    let config = good(&grouped);
+    let flat = whole("trace_otlp = 'http://a:4318'\ntrace_sample = 0.5\ntrace_slow_ms = 7");
+    assert_eq!(config.settings, good(&flat).settings);
+    assert_eq!(config.settings.show("trace_sample").as_deref(), Some("0.5"));
+    let rows = table_rows(&grouped, "t", &files).expect("rows");
+    let names = rows.iter().filter(|row| row.table == "global_variables");
+    let names: Vec<_> = names.map(|row| format!("{:?}", row.values)).collect();
+    assert_eq!(names.len(), 3, "{names:?}");
+    assert!(names.iter().any(|row| row.contains("trunkline-trace_sample")), "{names:?}");
+    for (text, error) in [
+        ("[trace]\nnothing = 1", "2:1: unknown setting `trace_nothing`"),
+        ("[trace]\nsample = 1.5", "2:10: `trace_sample` must be 0 to 1, such as 0.01, not `1.5`"),
+        ("[trace]\notlp = 'https://a'", "2:8: `trace_otlp` must begin with `http://`"),
+        ("trace_slow_ms = 1\n[trace]\nslow_ms = 2", "`trace_slow_ms` is written twice"),
+        ("trace = 1", "unknown setting `trace`"),
+    ] {
+        let found = errors(&whole(text));
+        assert!(found.contains(error), "{text}: {found}");
+    }
+    let user = good(&user("name='u'\npassword='p'\ntrace_sample=0.25")).users[0].trace_sample;
+    assert_eq!(user.map(|ratio| ratio.to_string()).as_deref(), Some("0.25"));
+}
+
 /// A server and a user below `text`, so that it is a whole file.
 fn whole(text: &str) -> String {
     format!("{text}\n[[server]]\naddress='a'\n[[user]]\nname='u'\npassword='p'\n")

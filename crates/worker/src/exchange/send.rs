@@ -175,6 +175,16 @@ impl Client {
             statement.stage = stage;
         }
     }
+
+    /// Its statement has a connection where something has to be done before it is sent.
+    pub(super) fn is_assigned(&mut self, stage: Stage, now_us: u64) {
+        if let Phase::Running(statement) = &mut self.phase {
+            statement.stage = stage;
+            if statement.sent.assigned_us == 0 {
+                statement.sent.assigned_us = now_us;
+            }
+        }
+    }
 }
 
 impl Exchange {
@@ -208,7 +218,7 @@ impl Exchange {
             return self.core.fx.wake(Wake::Lost(conn.id, "drained"));
         }
         if !conn.in_flight.is_empty() && awaits_own(client, conn) {
-            return client.set_stage(Stage::Synchronising(conn.id));
+            return client.is_assigned(Stage::Synchronising(conn.id), self.core.env.now.us);
         }
         let Some(past) = self.core.past_here(client, conn) else { return };
         if self.awaits_past(client, conn, &past) || !self.is_prepared(client, conn) {
@@ -277,7 +287,7 @@ impl Exchange {
         match waits {
             true => {
                 self.core.fx.stats.counters.statements_awaited_state += 1;
-                client.set_stage(Stage::Synchronising(conn.id));
+                client.is_assigned(Stage::Synchronising(conn.id), self.core.env.now.us);
             }
             false => self.send_statement(client, conn, Stage::Sent(conn.id)),
         }

@@ -230,6 +230,9 @@ impl Commands {
             if self.router.guards.limits_rules() {
                 self.router.matched_rules.extend(snapshot.rules.matched_ids(decision));
             }
+            if snapshot.watches {
+                directives.rule = snapshot.rules.matched_ids(decision).last();
+            }
             new_text = decision.rewritten.clone().map(NewText::unread);
         }
         match (asking, ruled) {
