@@ -116,7 +116,8 @@ fn every_address(port: u16) -> SocketAddr {
 
 // Each section hands the rows so far, and its own, to the next; the last makes the table.
 workers! {
-    [] operators clients tls connections statements servers texts cache monitoring traces process settings
+    [] operators clients tls connections statements servers texts cache monitoring traces process
+        settings
 }
 
 #[cfg(test)]

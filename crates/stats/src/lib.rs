@@ -7,7 +7,8 @@
 //! [`histogram`] and [`sketch`] (a coarser one), [`command`], [`digest`] (the bounded table of
 //! statements), [`errors`], [`report`] (what a reader gets), [`sessions`], [`inventory`] (idle
 //! connections, prepared statements), [`texts`] (their different texts), [`tcp`] (TCP listeners),
-//! [`topology`] (clusters), [`span`] (records for spans), [`metrics`] (names and meanings for Prometheus and the manual).
+//! [`topology`] (clusters), [`span`] (records for spans), [`metrics`] (names and meanings for
+//! Prometheus and the manual).
 #![forbid(unsafe_code)]
 
 pub mod checks;

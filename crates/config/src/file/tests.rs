@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use proptest::prelude::*;
 use trunkline_rules::{Multiplex, Rule};
 use trunkline_topology::{
-    Address, HostName, HostgroupId, LazyTransactions, Password, Pipeline, ReadWriteSplit,
+    Address, HostName, HostgroupId, LazyTransactions, Password, Pipeline, Ratio, ReadWriteSplit,
     ServerCompression, ServerState, causal::CausalReads,
 };
 
@@ -223,7 +223,7 @@ fn a_rule_has_every_column() {
         replace_pattern='q\\0'\ncache_ttl=5\ncache_empty_result=1\ncache_timeout=6\nreconnect=0\n\
         timeout=7\nretries=8\ndelay=9\nmirror_flagOUT=10\nmirror_hostgroup=11\nsticky_conn=true\n\
         multiplex=2\ngtid_from_hostgroup=12\nlog=1\nattributes='{}'\npipeline='off'\nshadow=true\n\
-        lazy_transactions='off'\ncausal_reads='bounded:5'";
+        lazy_transactions='off'\ncausal_reads='bounded:5'\ntrace_sample=0.5";
     let text = |text: &str| Some(text.to_owned());
     let expected = Rule {
         id: 3,
@@ -264,6 +264,7 @@ fn a_rule_has_every_column() {
         pipeline: Some(Pipeline::Off),
         lazy_transactions: Some(LazyTransactions::Off),
         causal_reads: Some(CausalReads::Bounded(5)),
+        trace_sample: Some(Ratio::of_millionths(500_000)),
         shadow: true,
     };
     assert_eq!(good(&rule(keys)).rules, [expected]);

@@ -3,6 +3,7 @@
 use std::{rc::Rc, sync::Arc};
 
 use trunkline_catalog::Proof;
+use trunkline_config::Snapshot;
 use trunkline_pool::ConnId;
 use trunkline_rules::{Answer, Decision, Rewrites, unrewritten};
 use trunkline_session::tracker::Schema;
@@ -230,9 +231,7 @@ impl Commands {
             if self.router.guards.limits_rules() {
                 self.router.matched_rules.extend(snapshot.rules.matched_ids(decision));
             }
-            if snapshot.watches {
-                directives.rule = snapshot.rules.matched_ids(decision).last();
-            }
+            directives.rule = last_rule(snapshot, decision);
             new_text = decision.rewritten.clone().map(NewText::unread);
         }
         match (asking, ruled) {
@@ -386,6 +385,12 @@ impl Core {
             }
         }
     }
+}
+
+/// The last rule that matched, where something is written of statements.
+#[inline]
+fn last_rule(snapshot: &Snapshot, decision: &Decision) -> Option<u32> {
+    if snapshot.watches { snapshot.rules.matched_ids(decision).last() } else { None }
 }
 
 /// What rules say of the text that came to be prepared, now that it is run by another one.
