@@ -239,6 +239,8 @@ fn first_statements_connect_and_those_that_wait_queue() -> Result<()> {
     ensure!(parts.iter().any(|part| part.name() == "connect"), "{parts:?}");
     let mut first = scene.client(&proxy)?;
     let mut second = scene.client(&proxy)?;
+    // The only connection has one session's state when another one comes.
+    second.sql("SET sort_buffer_size = 300000")?;
     first.sql("SET @a = 1; BEGIN; UPDATE orders SET a = 'x' WHERE id = 1")?;
     let waiting = std::thread::spawn(move || second.sql("SELECT id FROM orders WHERE a = 'two'"));
     wait_until("it waits", SOON, || {
@@ -251,8 +253,12 @@ fn first_statements_connect_and_those_that_wait_queue() -> Result<()> {
     let parts = stages(&collector, &queued)?;
     let waited = parts.iter().find(|part| part.name() == "queue").context("no queue")?;
     ensure!(waited.to_ns() > waited.from_ns(), "{parts:?}");
-    // Its session is in a schema in which that connection has not been.
     ensure!(parts.iter().any(|part| part.name() == "server"), "{parts:?}");
+    let awaited = proxy.metric("trunkline_statement_state_waits_total", "")?;
+    ensure!(awaited.unwrap_or_default() >= 1.0, "no statement has waited for its state");
+    wait_until("a stage sync", SOON, || {
+        Ok(spans(&collector)?.iter().any(|span| span.name() == "sync").then_some(()))
+    })?;
     for whole in statements(&collector)? {
         stages(&collector, &whole)?;
     }

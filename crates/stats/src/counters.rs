@@ -418,7 +418,7 @@ counters! {
         commit_outcomes_busy: "trunkline_commit_outcomes_unknown_total", cause = "busy";
             "Those that were not asked for, as too many were."
         trace_statements: "trunkline_trace_statements_total";
-            "Statements that have spans: their records went into the worker's ring."
+            "Statements that were to have spans, with those that found no room."
         trace_ring_full: "trunkline_trace_ring_full_total";
             "Statements that have no spans as the worker's ring was full (trace_ring_max)."
         trace_parents_ignored: "trunkline_trace_parents_ignored_total";

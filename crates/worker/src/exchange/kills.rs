@@ -42,7 +42,7 @@ impl Core {
                 put_payload(out, 0, &[code::PING]);
             });
         }
-        client.is_assigned(Stage::Synchronising(conn.id), self.env.now.us);
+        client.set_assigned(Stage::Synchronising(conn.id), self.env.now.us);
         true
     }
 }

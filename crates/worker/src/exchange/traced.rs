@@ -163,10 +163,8 @@ impl Exchange {
         };
         let is_kept = spans.keep(record);
         let counters = &mut self.core.fx.stats.counters;
-        match is_kept {
-            true => counters.trace_statements += 1,
-            false => counters.trace_ring_full += 1,
-        }
+        counters.trace_statements += 1;
+        counters.trace_ring_full += u64::from(!is_kept);
     }
 
     /// Who, what, where and when.
