@@ -15,7 +15,7 @@ mod text;
 use std::collections::BTreeMap;
 
 use trunkline_stats::{
-    AdminFigures, CacheSums, CatalogFigures, CommandRow, Counters, DigestRow, Histogram,
+    AdminFigures, CacheSums, CatalogFigures, CommandRow, Counters, DigestRow, Exemplar, Histogram,
     HttpFigures, MemoryFigures, Report, ServerCounters, ServerRow, TraceFigures,
     command::BUCKET_BOUNDS_US,
     counters::CounterSpec,
@@ -239,6 +239,7 @@ fn sessions<'a>(out: &mut Exposition<'a>, report: &'a Report) {
 fn latency<'a>(out: &mut Exposition<'a>, report: &'a Report) {
     out.head(&metrics::STATEMENT_LATENCY);
     out.histogram(&[], &report.latency);
+    out.give_exemplars(&report.process.exemplars);
     out.head(&metrics::QUEUE_WAIT);
     out.histogram(&[], &report.queue_wait);
     out.head(&metrics::BATCH);
@@ -260,6 +261,7 @@ fn command<'a>(out: &mut Exposition<'a>, row: &'a CommandRow) {
         count: row.count,
         sum_us: row.time_us,
         fine: None,
+        exemplars: &[],
     };
     out.push(&[("command", row.command.as_str())], Value::Distribution(distribution));
 }
@@ -386,6 +388,8 @@ struct Distribution<'a> {
     sum_us: u64,
     /// Finer buckets, where there are any.
     fine: Option<&'a Histogram>,
+    /// Examples, in no order.
+    exemplars: &'a [Exemplar],
 }
 
 #[derive(Debug)]
@@ -476,8 +480,18 @@ impl<'a> Exposition<'a> {
             count: histogram.count(),
             sum_us: histogram.sum_us(),
             fine: Some(histogram),
+            exemplars: &[],
         };
         self.push(labels, Value::Distribution(distribution));
+    }
+
+    /// Examples for the series that came last.
+    fn give_exemplars(&mut self, exemplars: &'a [Exemplar]) {
+        let family = self.families.last_mut();
+        let series = family.and_then(|family| family.series.last_mut());
+        if let Some(Series { value: Value::Distribution(of), .. }) = series {
+            of.exemplars = exemplars;
+        }
     }
 
     fn sample(&mut self, labels: &[(&'static str, &str)], value: impl Into<Number>) {

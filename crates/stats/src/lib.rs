@@ -40,8 +40,8 @@ pub use kernel::KernelFigures;
 pub use mirror::{MirrorRow, MirrorSample, MirrorSums};
 pub use report::{
     AdminFigures, CacheFigures, CacheSums, CatalogFigures, CommandRow, Configuration, Connections,
-    ControlFigures, HistoryFigures, HttpFigures, LimitSums, LostLines, MemoryFigures, Process,
-    Report, ServerRow, TraceFigures, WorkerRow,
+    ControlFigures, Exemplar, HistoryFigures, HttpFigures, LimitSums, LostLines, MemoryFigures,
+    Process, Report, ServerRow, TraceFigures, WorkerRow,
 };
 pub use sessions::{HeldConn, SessionList, SessionQuery, SessionRow};
 pub use sketch::LatencySketch;

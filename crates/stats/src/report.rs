@@ -135,6 +135,8 @@ pub struct Process {
     pub history: HistoryFigures,
     /// Spans.
     pub trace: TraceFigures,
+    /// Statements that have spans, as examples of how long statements take.
+    pub exemplars: Vec<Exemplar>,
     /// The control socket, and who gives orders there.
     pub control: ControlFigures,
     /// How many connections ask over HTTP, and what was refused there.
@@ -248,6 +250,20 @@ pub struct TraceFigures {
     pub metrics_delivered: u64,
     /// Spans that the collector left out of what it took.
     pub spans_rejected: u64,
+}
+
+/// A statement that has spans, as an example of how long statements take.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Exemplar {
+    /// The trace, 32 hex digits.
+    pub trace: String,
+    /// The statement's span there, 16 hex digits.
+    pub span: String,
+    /// How long it took, µs.
+    pub took_us: u64,
+    /// When it ended, ms of Unix time.
+    pub ended_unix_ms: u64,
 }
 
 /// The control socket, and what came of orders there since the start.

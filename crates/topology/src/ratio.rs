@@ -86,7 +86,8 @@ mod tests {
         assert!(!Ratio::NONE.takes(0) && !Ratio::NONE.takes(u64::MAX));
         assert!(Ratio::ALL.takes(0) && Ratio::ALL.takes(u64::MAX));
         let quarter: Ratio = "0.25".parse().expect("a ratio");
-        let taken = (0..1_000_u64).filter(|at| quarter.takes(at * (u64::MAX / 1_000))).count();
+        let step = u64::MAX / 1_000;
+        let taken = (0..1_000).filter(|at| quarter.takes(at * step + step / 2)).count();
         assert_eq!(taken, 250);
     }
 }

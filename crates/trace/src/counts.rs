@@ -1,8 +1,13 @@
 //! What has become of spans.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{
+    Mutex, PoisonError,
+    atomic::{AtomicU64, Ordering},
+};
 
-use trunkline_stats::TraceFigures;
+use trunkline_stats::{Exemplar, TraceFigures, span::SpanRecord};
+
+use crate::exemplars::Exemplars;
 
 /// Figures that the exporter writes and reports read.
 #[derive(Debug, Default)]
@@ -16,6 +21,7 @@ pub struct TraceCounts {
     pub(crate) failures: AtomicU64,
     pub(crate) metrics_delivered: AtomicU64,
     pub(crate) spans_rejected: AtomicU64,
+    exemplars: Mutex<Exemplars>,
 }
 
 /// Adds to a figure.
@@ -24,6 +30,17 @@ pub(crate) fn add(figure: &AtomicU64, count: usize) {
 }
 
 impl TraceCounts {
+    /// Takes statements in as examples. `began_us`: where the workers' clock begins, µs of Unix time.
+    pub(crate) fn note(&self, records: &[SpanRecord], began_us: u64) {
+        let mut exemplars = self.exemplars.lock().unwrap_or_else(PoisonError::into_inner);
+        records.iter().for_each(|record| exemplars.note(record, began_us));
+    }
+
+    /// Statements that have spans, the latest of each length.
+    pub fn exemplars(&self) -> Vec<Exemplar> {
+        self.exemplars.lock().unwrap_or_else(PoisonError::into_inner).list()
+    }
+
     /// The figures now.
     pub fn figures(&self) -> TraceFigures {
         let read = |figure: &AtomicU64| figure.load(Ordering::Relaxed);

@@ -188,7 +188,9 @@ impl Task {
     fn take_in(&mut self, settings: &Settings) {
         let now = self.now();
         for ring in &self.source.rings {
-            let dropped = self.queue.take_in(ring.take(), now, settings.trace_queue_max);
+            let records = ring.take();
+            self.counts.note(&records, self.source.began_unix_us());
+            let dropped = self.queue.take_in(records, now, settings.trace_queue_max);
             add(&self.counts.dropped_queue, dropped);
         }
         self.tell_waiting();

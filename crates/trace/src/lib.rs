@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod counts;
+mod exemplars;
 mod exporter;
 mod headers;
 mod link;

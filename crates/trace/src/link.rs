@@ -80,6 +80,15 @@ enum Sender {
     Grpc(http2::SendRequest<Full<Bytes>>),
 }
 
+impl Open {
+    fn is_closed(&self) -> bool {
+        match &self.sender {
+            Sender::Http(sender) => sender.is_closed(),
+            Sender::Grpc(sender) => sender.is_closed(),
+        }
+    }
+}
+
 impl Link {
     pub(crate) fn new(collector: Collector, headers_file: Option<PathBuf>) -> Self {
         Self { collector, headers_file, open: None }
@@ -93,7 +102,8 @@ impl Link {
     /// Sends a message; the collector's own as its answer. Whoever gives up waiting drops this, and
     /// the connection with it.
     pub(crate) async fn send(&mut self, signal: Signal, message: Bytes) -> Result<Bytes, Failure> {
-        let mut open = match self.open.take() {
+        // A collector closes connections that rest.
+        let mut open = match self.open.take().filter(|open| !open.is_closed()) {
             Some(open) => open,
             None => self.open().await?,
         };

@@ -43,6 +43,7 @@ fn collector(answers: Vec<(u16, Vec<u8>)>) -> (u16, Receiver<usize>) {
             let head = String::from_utf8(head).expect("text").to_ascii_lowercase();
             assert!(head.starts_with("post /v1/traces http/1.1\r\n"), "{head}");
             assert!(head.contains("content-type: application/x-protobuf\r\n"), "{head}");
+            assert!(head.contains("\r\nx-scope: shop\r\n"), "{head}");
             let len = head.split("content-length: ").nth(1).expect("a length");
             let len = len.split("\r\n").next().expect("a line").parse().expect("a number");
             let mut message = vec![0; len];
@@ -102,7 +103,12 @@ async fn what_may_be_taken_later_is_sent_again_and_the_rest_is_counted() {
         (200, b"no message".to_vec()),
     ];
     let (port, requests) = collector(answers);
-    let trace = format!("otlp = \"http://127.0.0.1:{port}\"\nbatch_max = 2");
+    let file = std::env::temp_dir().join(format!("trace-headers-{}", std::process::id()));
+    std::fs::write(&file, "# whose\nX-Scope: shop\n").expect("a file");
+    let trace = format!(
+        "otlp = \"http://127.0.0.1:{port}\"\nbatch_max = 2\nheaders_file = \"{}\"",
+        file.display()
+    );
     let stand = start(&trace, 6);
     wait(&stand.counts, "two are delivered", |it| it.delivered == 4).await;
     let figures = stand.counts.figures();
@@ -111,6 +117,7 @@ async fn what_may_be_taken_later_is_sent_again_and_the_rest_is_counted() {
     assert_eq!(requests.try_iter().collect::<Vec<_>>(), [2, 2, 2, 2]);
     stand.exporter.finish().await;
     assert_eq!(stand.counts.figures().dropped_stopped, 0);
+    std::fs::remove_file(file).expect("removed");
 }
 
 #[tokio::test]

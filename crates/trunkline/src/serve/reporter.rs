@@ -245,6 +245,7 @@ impl StatusSource for Reporter {
             };
             report.process.history = self.recorded.figures();
             report.process.trace = self.traced.figures();
+            report.process.exemplars = self.traced.exemplars();
             report.process.catalog = catalog_figures(&self.catalog);
             report.process.memory = memory_figures(&self.budget);
             report.process.monitor = self.board.figures();
