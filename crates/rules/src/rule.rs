@@ -102,8 +102,8 @@ pub struct Rule {
     /// Not a column of ProxySQL's, whose users write it as a member of `attributes`. Which writes a
     /// read has to see that goes to replicas.
     pub causal_reads: Option<CausalReads>,
-    /// Not a column of ProxySQL's, whose users write it as a member of `attributes`. The part of the
-    /// statements that have spans.
+    /// Not a column of ProxySQL's, whose users write it as a member of `attributes`. The part of
+    /// the statements that have spans.
     pub trace_sample: Option<Ratio>,
     /// Not a column of ProxySQL's. The rule is tested and counted, and does nothing.
     pub shadow: bool,

@@ -30,7 +30,8 @@ pub(crate) fn add(figure: &AtomicU64, count: usize) {
 }
 
 impl TraceCounts {
-    /// Takes statements in as examples. `began_us`: where the workers' clock begins, µs of Unix time.
+    /// Takes statements in as examples. `began_us`: where the workers' clock begins, µs of Unix
+    /// time.
     pub(crate) fn note(&self, records: &[SpanRecord], began_us: u64) {
         let mut exemplars = self.exemplars.lock().unwrap_or_else(PoisonError::into_inner);
         records.iter().for_each(|record| exemplars.note(record, began_us));

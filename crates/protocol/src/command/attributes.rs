@@ -116,7 +116,7 @@ fn named<'a>(
         return None;
     }
     let mut wanted = None;
-    let types = reader.clone();
+    let types = *reader;
     for at in 0..count {
         reader.bytes(TYPE_LEN, "attribute type").ok()?;
         if reader.lenenc_bytes("attribute name").ok()? == name {
