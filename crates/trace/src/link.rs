@@ -229,10 +229,7 @@ async fn grpc_answer(response: Response<Incoming>) -> Result<Bytes, Failure> {
     let (parts, body) = response.into_parts();
     judge_http(parts.status, &parts.headers)?;
     let collected = Limited::new(body, ANSWER_LEN_MAX).collect().await.map_err(later)?;
-    let code = collected
-        .trailers()
-        .and_then(|trailers| grpc_status(trailers))
-        .or_else(|| grpc_status(&parts.headers));
+    let code = collected.trailers().and_then(grpc_status).or_else(|| grpc_status(&parts.headers));
     judge_grpc(code)?;
     let message = collected.to_bytes();
     Ok(message.slice(GRPC_PREFIX_LEN.min(message.len())..))

@@ -63,7 +63,7 @@ struct Stand {
     ring: Arc<SpanRing>,
     counts: Arc<TraceCounts>,
     exporter: Exporter,
-    _snapshots: watch::Sender<Arc<Snapshot>>,
+    snapshots: watch::Sender<Arc<Snapshot>>,
 }
 
 fn start(trace: &str, statements: usize) -> Stand {
@@ -76,7 +76,7 @@ fn start(trace: &str, statements: usize) -> Stand {
     let counts = Arc::<TraceCounts>::default();
     let metrics: MetricsSource = Arc::new(|| Box::pin(async { Vec::new() }));
     let exporter = Exporter::start(receiver, source, metrics, Arc::clone(&counts));
-    Stand { ring, counts, exporter, _snapshots: sender }
+    Stand { ring, counts, exporter, snapshots: sender }
 }
 
 /// Waits until the figures are so.
@@ -139,7 +139,7 @@ async fn the_end_waits_for_a_silent_collector_for_a_second_only() {
 async fn nothing_is_kept_while_no_collector_is_configured() {
     let stand = start("sample = 1", 2);
     // A configuration is looked at when it comes.
-    stand._snapshots.send_replace(snapshot("sample = 0.5"));
+    stand.snapshots.send_replace(snapshot("sample = 0.5"));
     wait(&stand.counts, "they are dropped", |it| it.dropped_stopped == 2).await;
     assert!(stand.ring.take().is_empty());
     assert_eq!(stand.counts.figures().failures, 0);
