@@ -40,11 +40,11 @@ impl Span {
         self.text(key).parse().unwrap_or_default()
     }
 
-    fn from_ns(&self) -> u64 {
+    fn begin_ns(&self) -> u64 {
         self.time("startTimeUnixNano")
     }
 
-    fn to_ns(&self) -> u64 {
+    fn end_ns(&self) -> u64 {
         self.time("endTimeUnixNano")
     }
 
@@ -98,12 +98,12 @@ fn stages(collector: &Collector, whole: &Span) -> Result<Vec<Span>> {
         span.text("parentSpanId") == whole.text("spanId")
             && span.text("traceId") == whole.text("traceId")
     });
-    let mut at = whole.from_ns();
+    let mut at = whole.begin_ns();
     for part in &parts {
-        ensure!(part.from_ns() == at, "a gap before {} of {whole:?}", part.name());
-        at = part.to_ns();
+        ensure!(part.begin_ns() == at, "a gap before {} of {whole:?}", part.name());
+        at = part.end_ns();
     }
-    ensure!(at == whole.to_ns(), "the stages of {whole:?} end early: {parts:?}");
+    ensure!(at == whole.end_ns(), "the stages of {whole:?} end early: {parts:?}");
     Ok(parts)
 }
 
@@ -205,7 +205,7 @@ fn statements_are_spans_of_their_parents_and_what_is_slow_or_fails_is_told_of() 
     ensure!(slow.is("trunkline.sampled", "slow"), "{slow:?}");
     let parts = stages(&collector, &slow)?;
     let on_server = parts.iter().find(|part| part.name() == "server").context("no server")?;
-    ensure!(on_server.to_ns() - on_server.from_ns() >= 3_000_000_000, "{parts:?}");
+    ensure!(on_server.end_ns() - on_server.begin_ns() >= 3_000_000_000, "{parts:?}");
     // What was not to be told of has had time to come, as what came behind it is there.
     let told = statements(&collector)?;
     ensure!(told.len() == 4, "{told:#?}");
@@ -252,7 +252,7 @@ fn first_statements_connect_and_those_that_wait_queue() -> Result<()> {
     let queued = statement(&collector, "SELECT id FROM orders WHERE a")?;
     let parts = stages(&collector, &queued)?;
     let waited = parts.iter().find(|part| part.name() == "queue").context("no queue")?;
-    ensure!(waited.to_ns() > waited.from_ns(), "{parts:?}");
+    ensure!(waited.end_ns() > waited.begin_ns(), "{parts:?}");
     ensure!(parts.iter().any(|part| part.name() == "server"), "{parts:?}");
     let awaited = proxy.metric("trunkline_statement_state_waits_total", "")?;
     ensure!(awaited.unwrap_or_default() >= 1.0, "no statement has waited for its state");
