@@ -229,6 +229,7 @@ impl Commands {
             if self.router.guards.limits_rules() {
                 self.router.matched_rules.extend(snapshot.rules.matched_ids(decision));
             }
+            directives.rule = last_rule(snapshot, decision);
             new_text = decision.rewritten.clone().map(NewText::unread);
         }
         if let Asking::Execute(..) = asking {
@@ -381,6 +382,12 @@ impl Core {
             }
         }
     }
+}
+
+/// The last rule that matched, where something is written of statements.
+#[inline]
+fn last_rule(snapshot: &Snapshot, decision: &Decision) -> Option<u32> {
+    if snapshot.watches { snapshot.rules.matched_ids(decision).last() } else { None }
 }
 
 /// What rules say of the text that came to be prepared, now that it is run by another one.
