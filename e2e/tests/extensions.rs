@@ -23,7 +23,7 @@ const T: &str = "CREATE TABLE t (a INT PRIMARY KEY, b VARCHAR(20), j JSON) ENGIN
                  INSERT INTO t VALUES (1, 'one', '{}'), (2, 'two', '[]');
                  CREATE PROCEDURE p() BEGIN SELECT a FROM t; SELECT b, j FROM t; END";
 
-fn wire(endpoint: impl Into<Endpoint>, schema: &str, wanted: Capabilities) -> Result<Wire> {
+pub fn wire(endpoint: impl Into<Endpoint>, schema: &str, wanted: Capabilities) -> Result<Wire> {
     Wire::login_with(endpoint, login(USER, PASSWORD, schema, wanted))
 }
 
@@ -267,7 +267,7 @@ fn server_with_attributes() -> Result<Server> {
 }
 
 /// Attributes, all texts, before a text.
-fn with_attributes(attributes: &[(&str, &str)], text: &str) -> Vec<u8> {
+pub fn with_attributes(attributes: &[(&str, &str)], text: &str) -> Vec<u8> {
     let mut body = Vec::new();
     put_lenenc_int(&mut body, attributes.len() as u64);
     body.push(1);

@@ -273,3 +273,17 @@ fn a_text_that_leaves_too_much_behind_is_refused() -> Result<()> {
         Ok(())
     })
 }
+
+/// What a rule answers follows the packets of its command in number.
+#[test]
+fn a_rule_answers_what_came_in_several_packets() -> Result<()> {
+    let rule = "[[rule]]\nid = 1\nmatch_pattern = \"^DO 'quiet'\"\nOK_msg = \"answered\"\n";
+    each("a_rule_answers_what_came_in_several_packets", rule, |_, proxy| {
+        let mut wire = login(proxy)?;
+        let text = format!("DO 'quiet' /*{}*/", "x".repeat(17 << 20));
+        let answer = wire.exchange(code::QUERY, text.as_bytes(), Shape::Results)?;
+        let head = answer.get(3..5);
+        ensure!(head == Some(&[2, 0][..]), "not an OK with number 2: {head:?}");
+        Ok(())
+    })
+}

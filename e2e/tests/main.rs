@@ -59,6 +59,7 @@ mod sessions;
 mod set_property;
 mod shared_cache;
 mod sharing;
+mod spans;
 mod state;
 mod sysbench;
 mod tcp;

@@ -58,6 +58,7 @@ impl OneUser {
             allow_from: Default::default(),
             unix_uid: None,
             causal_reads: None,
+            trace_sample: None,
             lazy_transactions: None,
             host: None,
             retained_password: None,

@@ -6,6 +6,7 @@ mod admin;
 mod adversary;
 mod attack;
 mod bench;
+mod causal;
 mod client;
 mod console;
 mod demo;
@@ -20,6 +21,7 @@ mod run;
 mod servers;
 mod sim;
 mod slowed;
+mod stand;
 mod suites;
 mod tenants;
 mod test;
@@ -71,6 +73,8 @@ enum Task {
     Tenants(tenants::Arguments),
     /// Has writers of real clusters fail, and measures what clients notice and whether it is true
     Failover(failover::Arguments),
+    /// Reads behind writes on real clusters, in every scope, and looks for one that is stale
+    Causal(causal::Arguments),
     /// Simulates the data plane under faults, seed by seed
     #[command(disable_help_flag = true)]
     Sim(sim::Arguments),
@@ -101,6 +105,7 @@ fn main() -> ExitCode {
         Task::Slowed(arguments) => slowed::run(&workspace_root(), &arguments),
         Task::Tenants(arguments) => tenants::run(&workspace_root(), &arguments),
         Task::Failover(arguments) => failover::run(&workspace_root(), &arguments),
+        Task::Causal(arguments) => causal::run(&workspace_root(), &arguments),
         Task::Sim(arguments) => sim::run(&workspace_root(), &arguments),
         Task::Histories(arguments) => sim::histories(&workspace_root(), &arguments),
         Task::Adversary(arguments) => adversary::run(&workspace_root(), &arguments),

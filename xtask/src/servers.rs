@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | MariaDB, HAProxy, sysbench | the distribution's packages | nothing works: exit code 1 |
 //! | Prometheus | the distribution's packages | one test is skipped, loudly |
+//! | a collector of OpenTelemetry | its Go modules (`e2e/collector`), where there is Go | its tests are skipped, loudly |
 //! | MySQL, and a later MariaDB with `parsec` | Debian trees in the servers folder (`TRUNKLINE_SERVERS`), made by debootstrap | their tests are skipped, loudly |
 
 use std::io::{BufRead, BufReader};
@@ -12,9 +13,12 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use trunkline_testkit::{MariaDbTree, MySqlTree, find_program, mysql_available, servers_dir};
+use trunkline_testkit::{
+    MariaDbTree, MySqlTree, collector_program, find_program, mysql_available, servers_dir,
+};
 
 use crate::run::{first_line, step, succeeds};
+use crate::workspace_root;
 
 /// A program and the package that holds it.
 const NEEDED: [(&str, &str); 6] = [
@@ -127,7 +131,29 @@ pub fn ensure() -> Result<()> {
             println!("servers: going on without; tests that need it say SKIPPED");
         }
     }
+    if let Err(reason) = ensure_collector() {
+        println!("servers: a collector of OpenTelemetry: {reason:#}");
+        println!("servers: going on without; tests that need it say SKIPPED");
+    }
     report();
+    Ok(())
+}
+
+/// Builds the collector from its Go modules, whose checksums are in `go.sum`.
+fn ensure_collector() -> Result<()> {
+    let Err(reason) = collector_program() else { return Ok(()) };
+    let Some(go) = find_program("go") else { bail!("{reason}; there is no Go") };
+    let folder = servers_dir().join("otelcol");
+    std::fs::create_dir_all(&folder)?;
+    let folder = std::path::absolute(folder)?;
+    let partial = folder.join("collector.partial");
+    let mut command = Command::new(go);
+    command.args(["build", "-trimpath", "-ldflags", "-s -w", "-o"]).arg(&partial).arg(".");
+    command.current_dir(workspace_root().join("e2e").join("collector"));
+    // What is built must be what its sums say; nothing is resolved anew.
+    command.env("GOFLAGS", "-mod=readonly").env("CGO_ENABLED", "0");
+    step("building a collector of OpenTelemetry (some minutes)", &mut command)?;
+    std::fs::rename(&partial, folder.join("collector"))?;
     Ok(())
 }
 

@@ -15,11 +15,11 @@ mod text;
 use std::collections::BTreeMap;
 
 use trunkline_stats::{
-    AdminFigures, CacheSums, CatalogFigures, CommandRow, Counters, DigestRow, Histogram,
-    HttpFigures, MemoryFigures, Report, ServerCounters, ServerRow, TenantSums,
+    AdminFigures, CacheSums, CatalogFigures, CommandRow, Counters, DigestRow, Exemplar, Histogram,
+    HttpFigures, MemoryFigures, Report, ServerCounters, ServerRow, TenantSums, TraceFigures,
     command::BUCKET_BOUNDS_US,
     counters::CounterSpec,
-    metrics::{self, Metric, MetricKind},
+    metrics::{self, Metric, MetricKind, PlainFamily, PlainSeries, PlainValue},
     report::{STATES, state_name},
 };
 
@@ -48,6 +48,11 @@ pub fn metrics_body(report: &Report, digests_max: usize, form: Form) -> Vec<u8> 
 /// The whole answer of `/metrics` in Prometheus's own text format, with as many digests.
 pub fn metrics_text(report: &Report, digests_max: usize) -> String {
     text::write(&families(report, digests_max))
+}
+
+/// Every family, each once, as plain numbers: what an exporter of another protocol sends.
+pub fn plain_families(report: &Report, digests_max: usize) -> Vec<PlainFamily> {
+    families(report, digests_max).iter().map(Family::plain).collect()
 }
 
 /// Every family, each once.
@@ -125,6 +130,24 @@ fn process<'a>(out: &mut Exposition<'a>, report: &'a Report) {
     let frames = [("written", history.written), ("lost", history.lost)];
     let frames = frames.into_iter().map(|(outcome, count)| (outcome.to_owned(), count));
     out.labelled(&metrics::HISTORY_FRAMES, frames);
+    put_trace(out, process.trace);
+}
+
+/// What has become of spans.
+fn put_trace(out: &mut Exposition<'_>, trace: TraceFigures) {
+    out.single(&metrics::TRACE_WAITING, trace.waiting);
+    out.single(&metrics::TRACE_DELIVERED, trace.delivered);
+    let dropped = [
+        ("queue", trace.dropped_queue),
+        ("refused", trace.dropped_refused),
+        ("undelivered", trace.dropped_undelivered),
+        ("stopped", trace.dropped_stopped),
+    ];
+    let dropped = dropped.into_iter().map(|(cause, count)| (cause.to_owned(), count));
+    out.labelled(&metrics::TRACE_DROPPED, dropped);
+    out.single(&metrics::TRACE_FAILURES, trace.failures);
+    out.single(&metrics::TRACE_REJECTED, trace.spans_rejected);
+    out.single(&metrics::TRACE_METRICS, trace.metrics_delivered);
 }
 
 /// What is in use of the memory that there is for what comes from outside.
@@ -236,6 +259,7 @@ fn sessions<'a>(out: &mut Exposition<'a>, report: &'a Report) {
 fn latency<'a>(out: &mut Exposition<'a>, report: &'a Report) {
     out.head(&metrics::STATEMENT_LATENCY);
     out.histogram(&[], &report.latency);
+    out.give_exemplars(&report.process.exemplars);
     out.head(&metrics::QUEUE_WAIT);
     out.histogram(&[], &report.queue_wait);
     out.head(&metrics::BATCH);
@@ -257,6 +281,7 @@ fn command<'a>(out: &mut Exposition<'a>, row: &'a CommandRow) {
         count: row.count,
         sum_us: row.time_us,
         fine: None,
+        exemplars: &[],
     };
     out.push(&[("command", row.command.as_str())], Value::Distribution(distribution));
 }
@@ -383,6 +408,8 @@ struct Distribution<'a> {
     sum_us: u64,
     /// Finer buckets, where there are any.
     fine: Option<&'a Histogram>,
+    /// Examples, in no order.
+    exemplars: &'a [Exemplar],
 }
 
 #[derive(Debug)]
@@ -405,6 +432,26 @@ struct Family<'a> {
     kind: MetricKind,
     help: &'static str,
     series: Vec<Series<'a>>,
+}
+
+impl Family<'_> {
+    fn plain(&self) -> PlainFamily {
+        let seconds = |us: u64| protobuf::float(Number::Micros(us));
+        let series = self.series.iter().map(|series| PlainSeries {
+            labels: series.labels.clone(),
+            value: match &series.value {
+                Value::Number(Number::Whole(number)) => PlainValue::Whole(*number),
+                Value::Number(Number::Micros(us)) => PlainValue::Float(seconds(*us)),
+                Value::Distribution(of) => PlainValue::Distribution {
+                    bounds: of.buckets.iter().map(|(bound, _)| seconds(*bound)).collect(),
+                    below: of.buckets.iter().map(|(_, below)| *below).collect(),
+                    count: of.count,
+                    sum: seconds(of.sum_us),
+                },
+            },
+        });
+        PlainFamily { name: self.name, kind: self.kind, help: self.help, series: series.collect() }
+    }
 }
 
 /// The families as they grow. A series belongs to the family begun last.
@@ -453,8 +500,18 @@ impl<'a> Exposition<'a> {
             count: histogram.count(),
             sum_us: histogram.sum_us(),
             fine: Some(histogram),
+            exemplars: &[],
         };
         self.push(labels, Value::Distribution(distribution));
+    }
+
+    /// Examples for the series that came last.
+    fn give_exemplars(&mut self, exemplars: &'a [Exemplar]) {
+        let family = self.families.last_mut();
+        let series = family.and_then(|family| family.series.last_mut());
+        if let Some(Series { value: Value::Distribution(of), .. }) = series {
+            of.exemplars = exemplars;
+        }
     }
 
     fn sample(&mut self, labels: &[(&'static str, &str)], value: impl Into<Number>) {

@@ -237,6 +237,7 @@ impl Item for Arc<User> {
             lazy_transactions,
             transaction_replay,
             commit_outcome,
+            trace_sample,
             fast_forward,
             active,
             require,
@@ -258,6 +259,7 @@ impl Item for Arc<User> {
         columns.optional("lazy_transactions", *lazy_transactions, new.lazy_transactions);
         columns.unshown("transaction_replay", *transaction_replay != new.transaction_replay);
         columns.unshown("commit_outcome", *commit_outcome != new.commit_outcome);
+        columns.optional("trace_sample", *trace_sample, new.trace_sample);
         columns.plain("fast_forward", *fast_forward, new.fast_forward);
         columns.plain("active", *active, new.active);
         columns.unshown("require", *require != new.require);
@@ -499,6 +501,7 @@ impl Item for Rule {
         columns.optional("pipeline", self.pipeline, new.pipeline);
         columns.optional("lazy_transactions", self.lazy_transactions, new.lazy_transactions);
         columns.optional("causal_reads", self.causal_reads, new.causal_reads);
+        columns.optional("trace_sample", self.trace_sample, new.trace_sample);
         columns.plain("shadow", self.shadow, new.shadow);
         columns.plain("apply", self.apply, new.apply);
         // A column that this list does not know yet must not go unnoticed.

@@ -37,6 +37,7 @@ mod error;
 mod granted;
 mod guards;
 mod operators;
+mod otlp;
 mod redis;
 mod words;
 
@@ -54,6 +55,7 @@ pub use granted::GrantedUsers;
 pub use guards::{Guards, TenantEntry};
 pub use listen::{ListenAddress, ListenAllow, ListenTls};
 pub use operators::OperatorAccounts;
+pub use otlp::{Collector, OtlpProtocol};
 pub use redis::RedisServer;
 pub use settings::{
     AdminTypes, Given, IoDriver, LogFormat, LogLevel, Reload, Setting, StateFile, TlsDefault,

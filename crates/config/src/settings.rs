@@ -26,6 +26,8 @@ use crate::{
 pub enum Given {
     /// A whole number.
     Integer(i128),
+    /// A number with a fraction, as it is written.
+    Fraction(String),
     /// `true` or `false`.
     Boolean(bool),
     /// Text.
@@ -50,6 +52,7 @@ impl Given {
     pub fn type_name(&self) -> &'static str {
         match self {
             Self::Integer(_) => "an integer",
+            Self::Fraction(_) => "a number with a fraction",
             Self::Boolean(_) => "a boolean",
             Self::Text(_) => "a string",
             Self::List(_) => "a list",

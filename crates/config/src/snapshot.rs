@@ -63,6 +63,8 @@ pub struct Snapshot {
     pub names_hosts: bool,
     /// Whether somebody's transactions are repeated that are lost.
     pub replays: bool,
+    /// Whether anything is written of single statements: the query log, the slow log, spans.
+    pub watches: bool,
     /// Whether any hostgroup says itself how its statements share connections.
     pub pipelines: bool,
     /// Whether it is found out for somebody what became of a lost `COMMIT`.
@@ -152,6 +154,7 @@ impl Snapshot {
         let writers = writers.map(|(index, group)| (group.writer_hostgroup, index)).collect();
         Self {
             version: previous.map_or(0, |previous| previous.version).saturating_add(1),
+            watches: watches(&settings),
             settings,
             users: Arc::new(users.collect()),
             names_hosts: names_hosts(&config, &granted),
@@ -438,6 +441,11 @@ fn has_causal_reads(config: &Config, settings: &Settings, rules: &RuleSet) -> bo
 fn replays(config: &Config) -> bool {
     let wants = |user: &Arc<User>| user.transaction_replay == Some(true);
     config.settings.transaction_replay || config.users.iter().any(wants)
+}
+
+/// Whether anything is written of single statements.
+fn watches(settings: &Settings) -> bool {
+    !settings.query_log.is_empty() || !settings.slow_log.is_empty() || settings.trace_otlp.is_some()
 }
 
 /// Whether it is found out for somebody what became of a lost `COMMIT`.

@@ -23,19 +23,22 @@ mod cache;
 #[macro_use]
 mod monitoring;
 #[macro_use]
+mod traces;
+#[macro_use]
 mod process;
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
 use trunkline_sql::routine::Routines;
 use trunkline_topology::{
-    Concurrency, HeartbeatTable, LazyTransactions, Origins, Secret, TenantScope,
+    Concurrency, HeartbeatTable, LazyTransactions, Origins, Ratio, Secret, TenantScope,
     causal::{CausalFallback, CausalReads},
     outcome::CommitOutcomes,
 };
 
 use crate::{
-    ListenAddress, ListenAllow, ListenTls, OperatorAccounts, RedisServer, WorkerCpus, Wrong,
+    Collector, ListenAddress, ListenAllow, ListenTls, OperatorAccounts, RedisServer, WorkerCpus,
+    Wrong,
     settings::{
         AdminTypes, Given, IoDriver, KeySource, LogFormat, LogLevel, Range, Reload, Setting,
         SettingValue, StateFile, TlsDefault, TlsVersionMin,
@@ -113,7 +116,8 @@ fn every_address(port: u16) -> SocketAddr {
 
 // Each section hands the rows so far, and its own, to the next; the last makes the table.
 workers! {
-    [] operators clients tls connections statements servers texts cache monitoring process settings
+    [] operators clients tls connections statements servers texts cache monitoring traces process
+        settings
 }
 
 #[cfg(test)]

@@ -109,6 +109,24 @@ pub(crate) async fn connect(server: &Server) -> Result<Conversation, LearnError>
     Ok(Conversation::new(stream))
 }
 
+/// Connects and logs in; what the server said of itself.
+pub(crate) async fn open(
+    server: &Server,
+    account: &Account,
+    way: &Way,
+) -> Result<(Conversation, Greeting), LearnError> {
+    let mut conversation = connect(server).await?;
+    let (greeting, header, payload) = conversation.greeting().await?;
+    conversation.log_in(account, way, header, payload).await?;
+    Ok((conversation, greeting))
+}
+
+/// Somebody who can ask.
+pub(crate) fn asker(account: Option<&Account>) -> Result<&Account, LearnError> {
+    let why = "nobody can ask: no user has a password that opens servers";
+    account.ok_or_else(|| LearnError::new(why))
+}
+
 /// What is said on one connection.
 pub(crate) struct Conversation {
     stream: Box<dyn Socket>,

@@ -63,9 +63,7 @@ pub async fn examine(
 }
 
 async fn look_at(server: &Server, account: &Account, way: &Way) -> Result<Answers, LearnError> {
-    let mut conversation = conversation::connect(server).await?;
-    let (greeting, header, payload) = conversation.greeting().await?;
-    conversation.log_in(account, way, header, payload).await?;
+    let (mut conversation, greeting) = conversation::open(server, account, way).await?;
     let flavor = Flavor::of_version(&greeting.server_version);
     let is_mariadb = flavor == Flavor::MariaDb;
     let mut answers = Answers { is_mariadb, ..Answers::default() };

@@ -331,14 +331,10 @@ impl Follower {
     }
 
     async fn connect(&self) -> Result<(Conversation, Flavor), LearnError> {
-        let account = self.account.as_ref().ok_or_else(|| {
-            LearnError::new("nobody can ask: no user has a password that opens servers")
-        })?;
+        let account = conversation::asker(self.account.as_ref())?;
         let server = &self.entries.server;
-        let mut conversation = conversation::connect(server).await?;
-        let (greeting, header, payload) = conversation.greeting().await?;
         let way = Way::to(server, &self.tls);
-        conversation.log_in(account, &way, header, payload).await?;
+        let (conversation, greeting) = conversation::open(server, account, &way).await?;
         Ok((conversation, greeting.flavor()))
     }
 }

@@ -232,9 +232,8 @@ impl Asked {
         account: &Account,
         tls: &Arc<TlsSetup>,
     ) -> Result<Self, LearnError> {
-        let mut conversation = conversation::connect(server).await?;
-        let (greeting, header, payload) = conversation.greeting().await?;
-        conversation.log_in(account, &Way::to(server, tls), header, payload).await?;
+        let way = Way::to(server, tls);
+        let (conversation, greeting) = conversation::open(server, account, &way).await?;
         Ok(Self { conversation, flavor: greeting.flavor() })
     }
 

@@ -161,9 +161,7 @@ async fn connect(
     let account = account.ok_or_else(|| {
         LearnError::new("nobody can write it: no user has a password that opens servers")
     })?;
-    let mut conversation = conversation::connect(server).await?;
-    let (_, header, payload) = conversation.greeting().await?;
-    conversation.log_in(&account, way, header, payload).await?;
+    let (mut conversation, _) = conversation::open(server, &account, way).await?;
     conversation.execute("SET SESSION autocommit = 1").await?;
     Ok(conversation)
 }

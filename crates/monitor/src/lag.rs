@@ -217,12 +217,8 @@ async fn look_at(
     way: &Way,
     table: &HeartbeatTable,
 ) -> Result<Seen, LearnError> {
-    let account = account.ok_or_else(|| {
-        LearnError::new("nobody can ask: no user has a password that opens servers")
-    })?;
-    let mut conversation = conversation::connect(server).await?;
-    let (greeting, header, payload) = conversation.greeting().await?;
-    conversation.log_in(&account, way, header, payload).await?;
+    let account = conversation::asker(account.as_ref())?;
+    let (mut conversation, greeting) = conversation::open(server, account, way).await?;
     let beats = match table.question() {
         Some(question) => Some(heartbeat_of(conversation.ask(&question, ANSWER_LEN_MAX).await)),
         None => None,

@@ -165,9 +165,7 @@ impl Finder {
             let tls = Arc::clone(&self.tls.borrow());
             Way::to(server, &tls)
         };
-        let mut conversation = conversation::connect(server).await?;
-        let (greeting, header, payload) = conversation.greeting().await?;
-        conversation.log_in(account, &way, header, payload).await?;
+        let (conversation, greeting) = conversation::open(server, account, &way).await?;
         Ok(Talk { conversation, own: greeting.connection_id })
     }
 

@@ -8,6 +8,7 @@ use std::{
 
 use trunkline_config::Snapshot;
 use trunkline_net::{Events, Keepalive, Listener, Poller, TlsSetup, Token};
+use trunkline_stats::span::SpanRing;
 use trunkline_worker::{Now, Worker, WorkerOptions, shell::Shell};
 
 use crate::{
@@ -44,6 +45,8 @@ pub(crate) struct Parts {
     pub ask_catalog: Arc<dyn Fn(CatalogQuestion) + Send + Sync>,
     pub find_outcome: Arc<dyn Fn(OutcomeQuestion) + Send + Sync>,
     pub events: EventLog,
+    /// Where records for spans go.
+    pub spans: Arc<SpanRing>,
     pub started: Instant,
 }
 

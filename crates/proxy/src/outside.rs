@@ -90,6 +90,11 @@ impl Outside {
         let (relays, mut means) = self.relaying();
         relays.tick(&mut means);
         self.administrators.read_digests(worker);
+        let spans = worker.spans_mut();
+        if !spans.is_empty() {
+            let lost = self.parts.spans.put(spans);
+            worker.counters_mut().trace_ring_full += lost;
+        }
     }
 
     /// What a token's event is to the shell; `None` when it is none of the shell's.

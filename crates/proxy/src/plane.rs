@@ -17,7 +17,9 @@ use trunkline_config::{IoDriver, ListenAddress, Settings, Snapshot};
 use trunkline_crypto::PrivateKey;
 use trunkline_net::{Keepalive, Listener, Poller, TlsSetup, remove_unix_paths};
 use trunkline_protocol::packet::greeting::Greeting;
-use trunkline_stats::{DigestQuery, DigestRow, Inventory, Report, SessionList, SessionQuery};
+use trunkline_stats::{
+    DigestQuery, DigestRow, Inventory, Report, SessionList, SessionQuery, span::SpanRing,
+};
 use trunkline_topology::{HostAnswer, HostgroupId, Origin, Secret};
 use trunkline_worker::{
     CatalogAsk, KillAnswer, KillScope, OutcomeAsk, OutcomeFound, Shared, Worker, WorkerOptions,
@@ -126,6 +128,8 @@ pub struct DataPlane {
     /// Where the workers' clock begins.
     started: Instant,
     events: EventLog,
+    /// A ring of each worker, for spans.
+    spans: Vec<Arc<SpanRing>>,
     shared: Arc<Shared>,
     shared_cache: SharedCacheThread,
 }
@@ -177,6 +181,8 @@ impl DataPlane {
         configure_catalog(&shared, settings);
         let threads = Vec::new();
         let events = EventLog::start(settings).map_err(|error| error.to_string())?;
+        let spans: Vec<Arc<SpanRing>> = postboxes.iter().map(|_| Arc::default()).collect();
+        resize(&spans, settings);
         let mut plane = Self {
             postboxes,
             threads,
@@ -186,6 +192,7 @@ impl DataPlane {
             pauses,
             started,
             events,
+            spans,
             shared,
             shared_cache,
         };
@@ -221,6 +228,7 @@ impl DataPlane {
                 ask_catalog: Arc::clone(&options.ask_catalog),
                 find_outcome: Arc::clone(&options.find_outcome),
                 events: plane.events.clone(),
+                spans: plane.spans.get(index).cloned().unwrap_or_default(),
                 shared: Arc::clone(&plane.shared),
             };
             let thread = thread::Builder::new()
@@ -272,6 +280,7 @@ impl DataPlane {
         configure_catalog(&self.shared, &snapshot.settings);
         self.shared.budget().set_max(memory_max(snapshot.settings.memory_max));
         self.events.configure(&snapshot.settings);
+        resize(&self.spans, &snapshot.settings);
         for postbox in &self.postboxes {
             postbox.send(WorkerMail::Snapshot(Arc::clone(snapshot), others.clone()));
         }
@@ -544,10 +553,21 @@ impl DataPlane {
         &self.events
     }
 
+    /// The workers' rings of records for spans, and where their clock begins.
+    pub fn spans(&self) -> (Vec<Arc<SpanRing>>, Instant) {
+        (self.spans.clone(), self.started)
+    }
+
     /// Whether any worker has ended.
     pub fn has_ended(&self) -> bool {
         self.threads.iter().any(JoinHandle::is_finished)
     }
+}
+
+/// Rings have room while there is a collector for what is in them.
+fn resize(spans: &[Arc<SpanRing>], settings: &Settings) {
+    let max = if settings.trace_otlp.is_some() { settings.trace_ring_max } else { 0 };
+    spans.iter().for_each(|ring| ring.resize(max));
 }
 
 fn configure_catalog(shared: &Shared, settings: &Settings) {
@@ -589,6 +609,7 @@ struct Start {
     ask_catalog: Arc<dyn Fn(CatalogQuestion) + Send + Sync>,
     find_outcome: Arc<dyn Fn(OutcomeQuestion) + Send + Sync>,
     events: EventLog,
+    spans: Arc<SpanRing>,
     shared: Arc<Shared>,
 }
 
@@ -627,6 +648,7 @@ impl Start {
             ask_catalog: self.ask_catalog,
             find_outcome: self.find_outcome,
             events: self.events,
+            spans: self.spans,
             started: self.started,
         };
         Driver::new(worker, parts).run(self.snapshot)

@@ -1,11 +1,11 @@
 //! The column `attributes`: JSON, of which `cache`, `cache_age_max_ms`, `causal_reads`,
-//! `flagOUTs`, `lazy_transactions`, `mirror`, `pipeline`, `protects`, `shadow` and `tenant` mean
-//! something.
+//! `flagOUTs`, `lazy_transactions`, `mirror`, `pipeline`, `protects`, `shadow`, `tenant` and
+//! `trace_sample` mean something.
 
 use std::ops::RangeInclusive;
 
 use serde_json::Value;
-use trunkline_topology::{LazyTransactions, Pipeline, causal::CausalReads};
+use trunkline_topology::{LazyTransactions, Pipeline, Ratio, causal::CausalReads};
 
 /// What `cache_age_max_ms` may be, ms: not less than it takes to ask the writer.
 const CACHE_AGE_MS: RangeInclusive<u32> = 50..=60_000;
@@ -56,6 +56,8 @@ pub(crate) struct Attributes {
     pub(crate) tenant: Option<Box<str>>,
     /// Whether the rule counts as matching where that can't be decided.
     pub(crate) protects: Option<bool>,
+    /// `trace_sample`.
+    pub(crate) trace_sample: Option<Ratio>,
     /// `"mirror": "compare"`.
     pub(crate) compares_mirror: bool,
 }
@@ -96,6 +98,7 @@ pub(crate) fn read(text: &str) -> Result<Attributes, String> {
         pipeline: members.get("pipeline").map(pipeline).transpose()?,
         lazy_transactions: members.get("lazy_transactions").map(lazy).transpose()?,
         causal_reads: members.get("causal_reads").map(causal).transpose()?,
+        trace_sample: members.get("trace_sample").map(ratio).transpose()?,
         is_shadow: members.get("shadow").map(|value| switch("shadow", value)).transpose()?,
         tenant: members.get("tenant").map(tenant).transpose()?,
         protects: members.get("protects").map(|value| switch("protects", value)).transpose()?,
@@ -128,6 +131,11 @@ fn lazy(value: &Value) -> Result<LazyTransactions, String> {
 fn causal(value: &Value) -> Result<CausalReads, String> {
     let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     text.parse().map_err(|error| format!("`causal_reads` {error}"))
+}
+
+fn ratio(value: &Value) -> Result<Ratio, String> {
+    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    text.parse().map_err(|error| format!("`trace_sample` {error}"))
 }
 
 fn switch(name: &str, value: &Value) -> Result<bool, String> {
@@ -176,6 +184,8 @@ mod tests {
         }
         let always = read(r#"{"cache":"always"}"#).expect("valid");
         assert!(always.caches_always && always.flags.is_none());
+        let traced = read(r#"{"trace_sample":0.5}"#).expect("valid");
+        assert_eq!(traced.trace_sample.map(|it| it.to_string()).as_deref(), Some("0.5"));
         let until = read(r#"{"cache":"until-changed","cache_age_max_ms":100}"#).expect("valid");
         assert!(until.caches_until_changed && !until.caches_always);
         assert_eq!(until.cache_age_max_ms, Some(100));
@@ -194,6 +204,7 @@ mod tests {
             (r#"{"pipeline":0}"#, "not `0`"),
             (r#"{"lazy_transactions":true}"#, "`lazy_transactions` must be off or begin"),
             (r#"{"causal_reads":"all"}"#, "`causal_reads` must be one of off, session"),
+            (r#"{"trace_sample":2}"#, "`trace_sample` must be 0 to 1, such as 0.01, not `2`"),
             (r#"{"tenant":""}"#, "`tenant` must be a name, not \"\""),
             (r#"{"shadow":1}"#, "`shadow` must be true or false, not 1"),
             (r#"{"protects":"yes"}"#, "`protects` must be true or false, not \"yes\""),

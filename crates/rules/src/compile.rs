@@ -298,6 +298,7 @@ impl Compiler {
             pipeline: rule.pipeline.or(attributes.pipeline),
             lazy_transactions: rule.lazy_transactions.or(attributes.lazy_transactions),
             causal_reads: rule.causal_reads.or(attributes.causal_reads),
+            trace_sample: rule.trace_sample.or(attributes.trace_sample),
         };
         Compiled {
             id,

@@ -2,7 +2,7 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use trunkline_topology::{HostgroupId, LazyTransactions, Pipeline, causal::CausalReads};
+use trunkline_topology::{HostgroupId, LazyTransactions, Pipeline, Ratio, causal::CausalReads};
 
 use crate::{Column, Multiplex};
 
@@ -154,6 +154,8 @@ pub struct Effects {
     pub lazy_transactions: Option<LazyTransactions>,
     /// `causal_reads`.
     pub causal_reads: Option<CausalReads>,
+    /// Attribute `trace_sample`: the part of the statements that have spans.
+    pub trace_sample: Option<Ratio>,
 }
 
 /// The later value wins, field by field; a field that is not listed does not compile.
@@ -179,7 +181,7 @@ impl Effects {
             cache_age_max_ms, cache_always, cache_empty_result, cache_timeout_ms, reconnect,
             timeout_ms, retries, delay_ms, next_query_flag, mirror_flag, mirror_hostgroup,
             mirror_compares, error_msg, ok_msg, sticky_conn, multiplex, gtid_from_hostgroup, log,
-            tenant_rule, pipeline, lazy_transactions, causal_reads,
+            tenant_rule, pipeline, lazy_transactions, causal_reads, trace_sample,
         );
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use thiserror::Error;
-use trunkline_topology::{HostgroupId, LazyTransactions, Pipeline, causal::CausalReads};
+use trunkline_topology::{HostgroupId, LazyTransactions, Pipeline, Ratio, causal::CausalReads};
 
 /// One row of `mysql_query_rules`.
 ///
@@ -102,6 +102,9 @@ pub struct Rule {
     /// Not a column of ProxySQL's, whose users write it as a member of `attributes`. Which writes a
     /// read has to see that goes to replicas.
     pub causal_reads: Option<CausalReads>,
+    /// Not a column of ProxySQL's, whose users write it as a member of `attributes`. The part of
+    /// the statements that have spans.
+    pub trace_sample: Option<Ratio>,
     /// Not a column of ProxySQL's. The rule is tested and counted, and does nothing.
     pub shadow: bool,
     /// For people.
@@ -183,6 +186,7 @@ impl Default for Rule {
             pipeline: None,
             lazy_transactions: None,
             causal_reads: None,
+            trace_sample: None,
             shadow: false,
             comment: None,
         }

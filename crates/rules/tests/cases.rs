@@ -296,6 +296,7 @@ fn shown(effects: &Effects) -> Map<String, Value> {
         pipeline,
         lazy_transactions,
         causal_reads,
+        trace_sample: _,
     } = effects;
     let number = |value: &Option<u32>| value.map(Value::from);
     let flag = |value: &Option<bool>| value.map(u32::from).map(Value::from);

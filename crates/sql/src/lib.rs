@@ -10,4 +10,5 @@ pub mod routine;
 pub mod set;
 pub mod spooky;
 pub mod token;
+pub mod traceparent;
 pub mod version;

@@ -417,6 +417,12 @@ counters! {
             "Those in the log of a server that waits for replicas (semi-synchronous replication), which may be lost with it."
         commit_outcomes_busy: "trunkline_commit_outcomes_unknown_total", cause = "busy";
             "Those that were not asked for, as too many were."
+        trace_statements: "trunkline_trace_statements_total";
+            "Statements that were to have spans, with those that found no room."
+        trace_ring_full: "trunkline_trace_ring_full_total";
+            "Statements that have no spans as the worker's ring was full (trace_ring_max)."
+        trace_parents_ignored: "trunkline_trace_parents_ignored_total";
+            "Statements whose traceparent, in a comment or a query attribute, could not be read."
         server_connections_abandoned: "trunkline_backend_connections_abandoned_total";
             "Server connections closed as the answer to a client that had gone did not end in time."
         server_connections_reset:

@@ -7,7 +7,8 @@
 //! [`histogram`] and [`sketch`] (a coarser one), [`command`], [`digest`] (the bounded table of
 //! statements), [`errors`], [`report`] (what a reader gets), [`sessions`], [`inventory`] (idle
 //! connections, prepared statements), [`texts`] (their different texts), [`tcp`] (TCP listeners),
-//! [`topology`] (clusters), [`metrics`] (names and meanings for Prometheus and the manual).
+//! [`topology`] (clusters), [`span`] (records for spans), [`metrics`] (names and meanings for
+//! Prometheus and the manual).
 #![forbid(unsafe_code)]
 
 pub mod checks;
@@ -24,6 +25,7 @@ pub mod mirror;
 pub mod report;
 pub mod sessions;
 pub mod sketch;
+pub mod span;
 pub mod tcp;
 pub mod texts;
 pub mod topology;
@@ -38,8 +40,8 @@ pub use kernel::KernelFigures;
 pub use mirror::{MirrorRow, MirrorSample, MirrorSums};
 pub use report::{
     AdminFigures, CacheFigures, CacheSums, CatalogFigures, CommandRow, Configuration, Connections,
-    ControlFigures, HistoryFigures, HttpFigures, LimitSums, LostLines, MemoryFigures, Process,
-    Report, ServerRow, TenantSums, WorkerRow,
+    ControlFigures, Exemplar, HistoryFigures, HttpFigures, LimitSums, LostLines, MemoryFigures,
+    Process, Report, ServerRow, TenantSums, TraceFigures, WorkerRow,
 };
 pub use sessions::{HeldConn, SessionList, SessionQuery, SessionRow};
 pub use sketch::LatencySketch;

@@ -39,6 +39,48 @@ pub struct Metric {
     pub help: &'static str,
 }
 
+/// The series of one metric, as plain numbers. Durations are in seconds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PlainFamily {
+    /// The metric's name.
+    pub name: &'static str,
+    /// What its values mean.
+    pub kind: MetricKind,
+    /// What it tells.
+    pub help: &'static str,
+    /// Its series.
+    pub series: Vec<PlainSeries>,
+}
+
+/// One series.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PlainSeries {
+    /// Labels and their values.
+    pub labels: Vec<(&'static str, String)>,
+    /// Its value.
+    pub value: PlainValue,
+}
+
+/// The value of a series.
+#[derive(Debug, Clone, PartialEq)]
+pub enum PlainValue {
+    /// A whole number.
+    Whole(u64),
+    /// Any other one.
+    Float(f64),
+    /// Counts by size.
+    Distribution {
+        /// Upper bounds of the buckets, ascending.
+        bounds: Vec<f64>,
+        /// For each of them, how many are not greater.
+        below: Vec<u64>,
+        /// How many there are.
+        count: u64,
+        /// Their sum.
+        sum: f64,
+    },
+}
+
 /// Declares the metrics that are not plain counters, each under its own name and in [`ALL`].
 macro_rules! metrics {
     ($($constant:ident: $kind:ident $name:literal [$($label:literal),*] $help:literal)*) => {
@@ -143,6 +185,18 @@ metrics! {
         "Bytes of the files of the history (history_size_mb)."
     HISTORY_FRAMES: Counter "trunkline_history_frames_total" ["outcome"]
         "Frames of ten seconds that were written to the history, and those lost since the disk is full, fails or is too slow."
+    TRACE_WAITING: Gauge "trunkline_trace_statements_waiting" []
+        "Statements whose spans wait for the collector, or are being sent (trace_queue_max)."
+    TRACE_DELIVERED: Counter "trunkline_trace_delivered_total" []
+        "Statements whose spans the collector has taken."
+    TRACE_DROPPED: Counter "trunkline_trace_dropped_total" ["cause"]
+        "Statements whose spans were not delivered: others came and there was no room (queue), the collector refused them for good (refused) or took none for a minute (undelivered), the process ended or spans were switched off (stopped). What found no room in a worker's ring is trunkline_trace_ring_full_total."
+    TRACE_FAILURES: Counter "trunkline_trace_failures_total" []
+        "Attempts to send something to the collector that failed."
+    TRACE_REJECTED: Counter "trunkline_trace_spans_rejected_total" []
+        "Spans that the collector left out of what it took."
+    TRACE_METRICS: Counter "trunkline_trace_metrics_delivered_total" []
+        "How often the collector has taken the metrics (trace_metrics_interval)."
     CONTROL_ORDERS: Counter "trunkline_control_orders_total" ["outcome"]
         "Orders on the control socket: taken, or refused because of the account, the process that was meant, or their form."
     HTTP_CONNECTIONS: Gauge "trunkline_http_connections" []

@@ -136,6 +136,10 @@ pub struct Process {
     pub lost_lines: LostLines,
     /// Numbers of the past.
     pub history: HistoryFigures,
+    /// Spans.
+    pub trace: TraceFigures,
+    /// Statements that have spans, as examples of how long statements take.
+    pub exemplars: Vec<Exemplar>,
     /// The control socket, and who gives orders there.
     pub control: ControlFigures,
     /// How many connections ask over HTTP, and what was refused there.
@@ -224,6 +228,45 @@ pub struct HistoryFigures {
     pub written: u64,
     /// Those that could not be.
     pub lost: u64,
+}
+
+/// Spans on their way to a collector, and what came of them since the start. All but the last
+/// count statements, each of which has several spans.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TraceFigures {
+    /// Statements whose spans wait for the collector, or are being sent.
+    pub waiting: u64,
+    /// Those that the collector has taken.
+    pub delivered: u64,
+    /// Those that left as others came and there was no room.
+    pub dropped_queue: u64,
+    /// Those that the collector refused for good.
+    pub dropped_refused: u64,
+    /// Those that it did not take for a minute.
+    pub dropped_undelivered: u64,
+    /// Those that were left when the process ended, or spans were switched off.
+    pub dropped_stopped: u64,
+    /// Attempts to send something that failed.
+    pub failures: u64,
+    /// Times that the metrics were taken.
+    pub metrics_delivered: u64,
+    /// Spans that the collector left out of what it took.
+    pub spans_rejected: u64,
+}
+
+/// A statement that has spans, as an example of how long statements take.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Exemplar {
+    /// The trace, 32 hex digits.
+    pub trace: String,
+    /// The statement's span there, 16 hex digits.
+    pub span: String,
+    /// How long it took, µs.
+    pub took_us: u64,
+    /// When it ended, ms of Unix time.
+    pub ended_unix_ms: u64,
 }
 
 /// The control socket, and what came of orders there since the start.

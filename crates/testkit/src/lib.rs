@@ -13,6 +13,7 @@
 //! | a group (Group Replication) | [`mysql_available`], then [`Group::start`] |
 //! | the proxy | [`Trunkline::start`] |
 //! | the proxy's rival, a load | [`HaProxy::start`], [`Sysbench`] |
+//! | a collector of OpenTelemetry | [`collector_program`], then [`Collector::start`] |
 //! | a Redis server | [`redis_available`], then [`Redis::start`] |
 //! | a program on a real driver | [`Ecosystem::command`] |
 //! | SQL over any of them | [`Server::sql`], [`SqlClient`] |
@@ -20,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 mod accounting;
+mod collector;
 mod drivers;
 mod folder;
 mod galera;
@@ -44,6 +46,7 @@ mod trunkline;
 mod wait;
 
 pub use accounting::{cpu_micros, rss_bytes};
+pub use collector::{Collector, CollectorPorts, collector_program};
 pub use drivers::{Ecosystem, drivers_dir};
 pub use folder::TempFolder;
 pub use galera::{Galera, galera_available};

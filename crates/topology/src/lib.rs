@@ -20,6 +20,7 @@ pub mod outcome;
 mod outlier;
 mod pinned;
 mod pipeline;
+mod ratio;
 mod role;
 mod secret;
 mod server;
@@ -43,6 +44,7 @@ pub use origin::{Origin, machine};
 pub use outlier::{Circuit, Ejection, Evidence, OutlierLimits, Window, may_eject, worst};
 pub use pinned::PinnedKeys;
 pub use pipeline::Pipeline;
+pub use ratio::Ratio;
 pub use role::{Role, WriterCell};
 pub use secret::{Secret, wipe, wipe_front};
 pub use server::{

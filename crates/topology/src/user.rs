@@ -5,7 +5,7 @@ use std::{borrow::Cow, fmt};
 use trunkline_protocol::auth::parsec;
 
 use crate::{
-    AllowList, HostgroupId, LazyTransactions, Secret, TlsRequirement, causal::CausalReads,
+    AllowList, HostgroupId, LazyTransactions, Ratio, Secret, TlsRequirement, causal::CausalReads,
     outcome::CommitOutcomes,
 };
 
@@ -167,6 +167,9 @@ pub struct User {
     pub transaction_replay: Option<bool>,
     /// Whether it is found out what became of a lost `COMMIT`; `None` as the setting says.
     pub commit_outcome: Option<CommitOutcomes>,
+    /// The part of its statements that have spans, among those that name no parent; `None` as the
+    /// setting says.
+    pub trace_sample: Option<Ratio>,
     /// Whether bytes go straight through to one dedicated connection after authentication.
     pub fast_forward: bool,
     /// An inactive user is refused like an unknown one.
@@ -201,6 +204,7 @@ impl User {
             lazy_transactions: None,
             transaction_replay: None,
             commit_outcome: None,
+            trace_sample: None,
             fast_forward: false,
             active: true,
             require: TlsRequirement::None,

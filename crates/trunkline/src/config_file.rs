@@ -79,6 +79,7 @@ impl ConfigFile {
         let value = |given| match given {
             Given::Integer(number) => Value::Integer(i64::try_from(number).unwrap_or(i64::MAX)),
             Given::Text(text) => Value::Text(text),
+            Given::Fraction(text) => Value::Text(text),
             Given::Boolean(flag) => Value::Integer(i64::from(flag)),
             Given::List(_) | Given::Table(_) | Given::Other(_) => Value::Null,
         };

@@ -22,6 +22,7 @@ mod questions;
 mod recorder;
 mod reporter;
 mod signals;
+mod tracer;
 
 use std::{
     env,

@@ -29,7 +29,7 @@ use trunkline_protocol::{
     response::{Fed, Relay, ReplyFormat, ResponseShape},
 };
 use trunkline_rules::Effects;
-use trunkline_session::tracker::{Charset, PinReason, SessionState};
+use trunkline_session::tracker::{Charset, PinReason, SessionState, StateTable};
 use trunkline_sql::analysis::{Analysis, Depends, StatementKind};
 use trunkline_topology::{Basis, HostgroupId};
 
@@ -447,38 +447,43 @@ impl Core {
             false => put_state(key, &session.settings.state, order.is_always),
             true => put_settings(key, &session.settings.state, order.is_always),
         }
-        match statement.command.purpose {
-            Purpose::Query => {
-                let text = statement
-                    .command
-                    .frames
-                    .get(statement.command.frames.len().checked_sub(text_len)?..)?;
-                key.push(b't');
-                key.extend_from_slice(text);
-            }
-            Purpose::Execute => {
-                let reading_of = |contents| {
-                    session.settings.reading.of(
-                        &session.settings.state,
-                        contents,
-                        &mut self.servers.states,
-                    )
-                };
-                let stmt = session.prepared.get(statement.prepared.stmt_id?)?;
-                key.push(b'b');
-                stmt.put_key(statement, reading_of, key)?;
-            }
-            Purpose::InitDb(_)
-            | Purpose::LoginSchema(..)
-            | Purpose::Prepare
-            | Purpose::Fetch
-            | Purpose::Reset
-            | Purpose::ChangeUser(_)
-            | Purpose::Register
-            | Purpose::Dump
-            | Purpose::Other => return None,
+        let states = &mut self.servers.states;
+        put_statement(statement, session, states, text_len, key)
+    }
+}
+
+/// Appends the text, or what is executed with its parameters; `None` of what has no answer that
+/// others could be given.
+fn put_statement(
+    statement: &Statement,
+    session: &mut Session,
+    states: &mut StateTable,
+    text_len: usize,
+    key: &mut Vec<u8>,
+) -> Option<()> {
+    match statement.command.purpose {
+        Purpose::Query => {
+            let frames = &statement.command.frames;
+            key.push(b't');
+            key.extend_from_slice(frames.get(frames.len().checked_sub(text_len)?..)?);
+            Some(())
         }
-        Some(())
+        Purpose::Execute => {
+            let settings = &mut session.settings;
+            let reading_of = |contents| settings.reading.of(&settings.state, contents, states);
+            let stmt = session.prepared.get(statement.prepared.stmt_id?)?;
+            key.push(b'b');
+            stmt.put_key(statement, reading_of, key)
+        }
+        Purpose::InitDb(_)
+        | Purpose::LoginSchema(..)
+        | Purpose::Prepare
+        | Purpose::Fetch
+        | Purpose::Reset
+        | Purpose::ChangeUser(_)
+        | Purpose::Register
+        | Purpose::Dump
+        | Purpose::Other => None,
     }
 }
 

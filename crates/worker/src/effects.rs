@@ -11,6 +11,7 @@ use crate::{
     Action, ClientId, KillAnswer, KillAsker, KillRequest, Side,
     action::LogLine,
     clients::frames::Whole,
+    exchange::traced::Spans,
     outbox::{Buffers, Dirty, Relays},
     session_past::Trace,
 };
@@ -86,12 +87,14 @@ pub(crate) struct Effects {
     /// Sockets whose packed bytes can be unpacked now.
     pub(crate) unpacking: VecDeque<Side>,
     pub(crate) stats: WorkerStats,
+    /// Records for spans, until the end of the batch.
+    pub(crate) spans: Spans,
     /// Log lines that may yet be written in this second.
     pub(crate) log_budget: u32,
 }
 
 impl Effects {
-    pub(crate) fn new(compressor: Box<dyn Compressor>, stats: WorkerStats) -> Self {
+    pub(crate) fn new(compressor: Box<dyn Compressor>, stats: WorkerStats, seed: u64) -> Self {
         Self {
             actions: Vec::new(),
             wakes: VecDeque::new(),
@@ -102,6 +105,7 @@ impl Effects {
             compressor,
             unpacking: VecDeque::new(),
             stats,
+            spans: Spans::new(seed),
             log_budget: LOG_LINES_PER_SEC,
         }
     }

@@ -29,6 +29,7 @@ mod shared;
 mod slow_log;
 mod state;
 mod timed_out;
+pub(crate) mod traced;
 mod unknown_names;
 
 #[cfg(test)]

@@ -111,6 +111,7 @@ impl Exchange {
         };
         self.core.touch_client(client);
         if !fed.ended {
+            client.answer_has_begun(self.core.env.now.us);
             self.core.hold_back(client, conn);
             return conn.fed(len);
         }

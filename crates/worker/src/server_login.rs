@@ -171,6 +171,7 @@ impl Exchange {
             conn.server.incarnation = slot.server.health.establish(thread, conn.server.last_thread);
         }
         conn.phase = ConnPhase::Ready;
+        conn.login.ready_us = self.core.env.now.us;
         let (slot, forwards) = (conn.slot, conn.login.forwards);
         let took_us = self.core.env.now.us.saturating_sub(conn.login.login_us);
         let slot_index = slot.index();

@@ -64,7 +64,7 @@ impl Worker {
                 ..Clients::default()
             },
             servers: Servers::new(options.seed),
-            fx: Effects::new(compressor, stats),
+            fx: Effects::new(compressor, stats, options.seed),
             env: Env::new(options, snapshot, shared, greeting),
         };
         let mut exchange = Exchange { core, statements, mirrors: Mirrors::default() };
@@ -245,6 +245,11 @@ impl Worker {
     /// The counters, for what only the driver can count.
     pub fn counters_mut(&mut self) -> &mut trunkline_stats::Counters {
         self.commands.exchange.core.counters_mut()
+    }
+
+    /// Records for spans that this batch has left; whoever takes them empties this.
+    pub fn spans_mut(&mut self) -> &mut Vec<trunkline_stats::span::SpanRecord> {
+        &mut self.commands.exchange.core.fx.spans.records
     }
 
     /// What names mean on the servers; all workers have the same.

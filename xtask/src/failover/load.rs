@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow};
 use trunkline_testkit::{SqlClient, error_code};
 
-use super::stand::{Stand, USER};
+use crate::stand::{Stand, USER};
 
 /// The error of a transaction that was rolled back: none of it is done.
 const ROLLED_BACK: u16 = 1213;

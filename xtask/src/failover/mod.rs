@@ -1,13 +1,11 @@
 //! `cargo xtask failover`: three real servers behind the proxy, clients that write all the while,
 //! and one fault after the other. What clients notice, and whether what they were told is true.
 //!
-//! Reading order: `fault` (what is done), `stand` (servers and proxies), `load` (the clients),
-//! `page` (the table and the picture).
+//! Reading order: `fault` (what is done), `load` (the clients), `page` (the table and the picture).
 
 mod fault;
 mod load;
 mod page;
-mod stand;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,7 +16,7 @@ use trunkline_testkit::{Flavour, mysql_available};
 use self::fault::Fault;
 use self::load::{Seen, Truth};
 use self::page::Line;
-use self::stand::{Kind, Stand, Wishes};
+use crate::stand::{Kind, Plan, Stand};
 use crate::{release, servers};
 
 /// What goes before a fault, and behind its end.
@@ -60,10 +58,35 @@ pub struct Arguments {
     page: Option<PathBuf>,
 }
 
+/// How servers replicate, and what proxies do about what is lost.
+#[derive(Clone, Copy)]
+struct Wishes {
+    replay: bool,
+    outcomes: bool,
+    asynchronous: bool,
+}
+
 impl Wishes {
     fn of(arguments: &Arguments) -> Self {
         let Arguments { replay, outcomes, asynchronous, .. } = *arguments;
         Self { replay, outcomes, asynchronous }
+    }
+
+    fn plan(self, kind: Kind, fault: Fault) -> Plan {
+        Plan {
+            kind,
+            asynchronous: self.asynchronous,
+            proxies: fault.proxies(),
+            settings: format!(
+                "promote_unreachable = {}\ntransaction_replay = {}\ncommit_outcome = \"{}\"\n",
+                fault == Fault::Stop,
+                self.replay,
+                if self.outcomes { "auto" } else { "off" },
+            ),
+            cluster: String::new(),
+            tables: String::new(),
+            users: Vec::new(),
+        }
     }
 }
 
@@ -107,12 +130,12 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<()> {
 /// One fault, as often as is asked for.
 fn repeat(kind: Kind, fault: Fault, binary: &Path, arguments: &Arguments) -> Result<Line> {
     let mut line = Line::new(kind, fault);
-    let wishes = Wishes::of(arguments);
+    let plan = Wishes::of(arguments).plan(kind, fault);
     let mut kept: Option<Stand> = None;
     for round in 0..arguments.rounds {
         let stand = match kept.take() {
             Some(stand) => stand,
-            None => Stand::start(kind, fault, binary, &wishes)?,
+            None => Stand::start(&plan, binary)?,
         };
         let (seen, truth) = play(&stand, fault, round, arguments.clients)?;
         println!(

@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
+use super::Wishes;
 use super::fault::Fault;
 use super::load::{Client, Seen, Truth};
-use super::stand::{Kind, Wishes};
+use crate::stand::Kind;
 
 /// A client's row in the picture, and the picture's width, in its units.
 const ROW: usize = 3;
@@ -140,7 +141,7 @@ pub fn told(seen: &Seen, truth: &Truth) -> String {
 }
 
 /// The table.
-pub fn text(lines: &[Line], clients: u32, wishes: &Wishes) -> String {
+pub(super) fn text(lines: &[Line], clients: u32, wishes: &Wishes) -> String {
     let how = if wishes.asynchronous { "asynchronous" } else { "semi-synchronous" };
     let cut = match (wishes.replay, wishes.outcomes) {
         (true, true) => "run again, and what became of a lost COMMIT is found out",

@@ -20,7 +20,7 @@ const TESTING: [&str; 7] = [
 ];
 
 /// A dependency that only these product crates may use, so that replacing it changes one place.
-const OWNERS: [(&str, &[&str]); 14] = [
+const OWNERS: [(&str, &[&str]); 19] = [
     ("quick_cache", &["trunkline-cache"]),
     ("mio", &["trunkline-net"]),
     ("socket2", &["trunkline-net"]),
@@ -32,6 +32,11 @@ const OWNERS: [(&str, &[&str]); 14] = [
     ("flate2", &["trunkline-compression"]),
     ("zstd", &["trunkline-compression"]),
     ("axum", &["trunkline-admin"]),
+    ("http-body-util", &["trunkline-trace"]),
+    ("hyper", &["trunkline-trace"]),
+    ("hyper-util", &["trunkline-trace"]),
+    ("opentelemetry-proto", &["trunkline-trace"]),
+    ("prost", &["trunkline-trace"]),
     ("rusqlite", &["trunkline-store"]),
     ("dns-lookup", &["trunkline-monitor"]),
     ("anyhow", &["trunkline"]),

@@ -103,7 +103,7 @@ fn spans(message: &mut Message, buckets: &[(i32, u64)]) {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "Prometheus has no other numbers")]
-fn float(number: Number) -> f64 {
+pub(super) fn float(number: Number) -> f64 {
     match number {
         Number::Whole(number) => number as f64,
         Number::Micros(us) => us as f64 / 1e6,

@@ -253,6 +253,36 @@ fn protobuf_has_native_histograms_beside_classic_ones() {
 }
 
 #[test]
+fn buckets_have_the_latest_trace_of_their_length_in_openmetrics() {
+    let exemplar = |trace: &str, took_us, ended_unix_ms| trunkline_stats::Exemplar {
+        trace: trace.to_owned(),
+        span: "b7".to_owned(),
+        took_us,
+        ended_unix_ms,
+    };
+    let mut report = Report::default();
+    report.process.exemplars = vec![
+        exemplar("0a", 64, 5_000),
+        exemplar("0b", 65, 5_000),
+        exemplar("0c", 100, 6_007),
+        exemplar("0d", u64::MAX / 2, 5_000),
+    ];
+    let bucket = |text: &str, bound: &str| {
+        let name = "trunkline_statement_latency_seconds_bucket";
+        let begin = format!("{name}{{le=\"{bound}\"}} 0");
+        let line = text.lines().find_map(|line| line.strip_prefix(&begin)).map(str::to_owned);
+        line.expect(bound)
+    };
+    let open = text::write_open(&families(&report, 0));
+    assert_eq!(bucket(&open, "0.000064"), " # {trace_id=\"0a\",span_id=\"b7\"} 0.000064 5.000");
+    assert_eq!(bucket(&open, "0.000128"), " # {trace_id=\"0c\",span_id=\"b7\"} 0.0001 6.007");
+    assert_eq!(bucket(&open, "0.000256"), "");
+    assert!(bucket(&open, "+Inf").contains("trace_id=\"0d\""));
+    // Prometheus's own format has no room for them.
+    assert!(!text::write(&families(&report, 0)).contains("trace_id"));
+}
+
+#[test]
 fn openmetrics_tells_no_name_twice_and_ends() {
     let report = sample::report(DigestQuery::ALL);
     let body = metrics_body(&report, 10, Form::OpenMetrics);

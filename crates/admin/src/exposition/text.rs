@@ -4,7 +4,7 @@
 
 use std::{collections::HashSet, fmt::Write};
 
-use trunkline_stats::metrics::MetricKind;
+use trunkline_stats::{Exemplar, metrics::MetricKind};
 
 use super::{Distribution, Family, Number, Value};
 
@@ -65,21 +65,39 @@ fn distribution(
     of: &Distribution<'_>,
     is_open: bool,
 ) {
-    let mut with_bound = |bound: &str, below: u64| {
+    let mut with_bound = |bound: &str, below: u64, exemplar: Option<&Exemplar>| {
         let mut labels = labels.to_vec();
         labels.push(("le", bound));
-        sample(text, name, "_bucket", &labels, &below.to_string());
+        let value = below.to_string();
+        let exemplar = exemplar.map(example).unwrap_or_default();
+        sample(text, name, "_bucket", &labels, &format!("{value}{exemplar}"));
+    };
+    let mut least_us = 0;
+    let mut next = |bound_us: u64| {
+        let range = least_us..=bound_us;
+        least_us = bound_us.saturating_add(1);
+        let within = of.exemplars.iter().filter(|it| is_open && range.contains(&it.took_us));
+        within.max_by_key(|it| it.ended_unix_ms)
     };
     for (bound_us, below) in &of.buckets {
         let bound = seconds(*bound_us);
+        let exemplar = next(*bound_us);
         match is_open && !bound.contains('.') {
-            true => with_bound(&format!("{bound}.0"), *below),
-            false => with_bound(&bound, *below),
+            true => with_bound(&format!("{bound}.0"), *below, exemplar),
+            false => with_bound(&bound, *below, exemplar),
         }
     }
-    with_bound("+Inf", of.count);
+    with_bound("+Inf", of.count, next(u64::MAX));
     sample(text, name, "_sum", labels, &seconds(of.sum_us));
     sample(text, name, "_count", labels, &of.count.to_string());
+}
+
+/// What follows the value of a bucket in OpenMetrics: a trace to look at.
+fn example(of: &Exemplar) -> String {
+    let Exemplar { trace, span, took_us, ended_unix_ms } = of;
+    let (whole, part) = (ended_unix_ms / 1_000, ended_unix_ms % 1_000);
+    let took = seconds(*took_us);
+    format!(" # {{trace_id=\"{trace}\",span_id=\"{span}\"}} {took} {whole}.{part:03}")
 }
 
 fn shown(number: Number) -> String {

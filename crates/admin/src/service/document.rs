@@ -435,7 +435,7 @@ fn given(value: Value) -> Option<Given> {
     match value {
         Value::Null => None,
         Value::Integer(number) => Some(Given::Integer(number.into())),
-        Value::Real(_) => Some(Given::Other("a number with a fraction")),
+        Value::Real(number) => Some(Given::Fraction(number.to_string())),
         Value::Text(text) => Some(Given::Text(text)),
         Value::Blob(bytes) => Some(Given::Text(String::from_utf8_lossy(&bytes).into_owned())),
     }

@@ -72,39 +72,49 @@ impl AdminService {
             "stats_mysql_gtid_executed",
         ];
         if from_report.iter().any(|name| names(name)) {
-            let mut report = self.runtime.report(DigestQuery::NONE).await;
-            self.note_tables_bytes().await?;
-            self.figures().fill(&mut report.process);
-            let snapshot = self.runtime.snapshot();
-            filled.extend(tables_of(&report, &snapshot));
-            if names("stats_mysql_global") {
-                filled.push(("stats_mysql_global", global(&report)));
-            }
-            if names("stats_mysql_connection_pool_reset") {
-                filled.push(("stats_mysql_connection_pool_reset", self.pool_since_reset(&report)));
-            }
-            if names("stats_mysql_errors") {
-                let is_reset = names("stats_mysql_errors_reset");
-                let rows = self.errors(&report, is_reset);
-                if is_reset {
-                    filled.push(("stats_mysql_errors_reset", rows.clone()));
-                }
-                filled.push(("stats_mysql_errors", rows));
-            }
-            if names("stats_latency") {
-                let digests = self.runtime.digests().await;
-                filled.push(("stats_latency", present::latencies(&report, &digests)));
-            }
-            if names("stats_mysql_gtid_executed") {
-                let rows = present::gtid_executed(&report.process.monitor);
-                filled.push(("stats_mysql_gtid_executed", rows));
-            }
-            if names("stats_memory_metrics") {
-                filled.push(("stats_memory_metrics", present::memory(&report)));
-            }
+            self.fill_from_report(&names, &mut filled).await?;
         }
         self.fill_present(&names, &mut filled).await;
         to.with(move |store| Ok(store.fill(Schema::Stats, &filled)?)).await
+    }
+
+    /// Tables that the workers' report has.
+    async fn fill_from_report(
+        &self,
+        names: &impl Fn(&str) -> bool,
+        filled: &mut Filled,
+    ) -> Result<(), Refused> {
+        let mut report = self.runtime.report(DigestQuery::NONE).await;
+        self.note_tables_bytes().await?;
+        self.figures().fill(&mut report.process);
+        let snapshot = self.runtime.snapshot();
+        filled.extend(tables_of(&report, &snapshot));
+        if names("stats_mysql_global") {
+            filled.push(("stats_mysql_global", global(&report)));
+        }
+        if names("stats_mysql_connection_pool_reset") {
+            filled.push(("stats_mysql_connection_pool_reset", self.pool_since_reset(&report)));
+        }
+        if names("stats_mysql_errors") {
+            let is_reset = names("stats_mysql_errors_reset");
+            let rows = self.errors(&report, is_reset);
+            if is_reset {
+                filled.push(("stats_mysql_errors_reset", rows.clone()));
+            }
+            filled.push(("stats_mysql_errors", rows));
+        }
+        if names("stats_latency") {
+            let digests = self.runtime.digests().await;
+            filled.push(("stats_latency", present::latencies(&report, &digests)));
+        }
+        if names("stats_mysql_gtid_executed") {
+            let rows = present::gtid_executed(&report.process.monitor);
+            filled.push(("stats_mysql_gtid_executed", rows));
+        }
+        if names("stats_memory_metrics") {
+            filled.push(("stats_memory_metrics", present::memory(&report)));
+        }
+        Ok(())
     }
 
     /// Tables of the schema `monitor`.

@@ -76,7 +76,7 @@ fn given(value: Json) -> Given {
         Json::Number(number) => match (number.as_i64(), number.as_u64()) {
             (Some(number), _) => Given::Integer(number.into()),
             (None, Some(number)) => Given::Integer(number.into()),
-            (None, None) => Given::Other("a number with a fraction"),
+            (None, None) => Given::Fraction(number.to_string()),
         },
         Json::String(text) => Given::Text(text),
         Json::Array(items) => Given::List(items.into_iter().map(given).collect()),

@@ -396,7 +396,11 @@ fn read_seeds(given: &Given) -> Result<Vec<Address>, Wrong> {
     let texts: Vec<&str> = match given {
         Given::Text(text) => text.split(',').map(str::trim).filter(|it| !it.is_empty()).collect(),
         Given::List(items) => items.iter().map(read_text).collect::<Result<_, _>>()?,
-        Given::Integer(_) | Given::Boolean(_) | Given::Table(_) | Given::Other(_) => {
+        Given::Integer(_)
+        | Given::Fraction(_)
+        | Given::Boolean(_)
+        | Given::Table(_)
+        | Given::Other(_) => {
             return Err(wrong_type("a list of addresses", given));
         }
     };

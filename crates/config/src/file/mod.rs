@@ -91,8 +91,10 @@ pub fn parse(
 fn parse_text(text: &Text<'_>, files: &dyn FileSource) -> Result<Config, Vec<ConfigError>> {
     let mut reading = Reading::new(text, files);
     for (key, value) in &text.document {
-        if Section::find(key.get_ref()).is_none() {
-            reading.setting(key.get_ref(), &given(value.get_ref()));
+        match (group_of(key.get_ref()), value.get_ref()) {
+            (Some(prefix), DeValue::Table(members)) => reading.group(text, prefix, members),
+            _ if Section::find(key.get_ref()).is_some() => {}
+            _ => reading.setting(key.get_ref(), &given(value.get_ref())),
         }
     }
     for section in &SECTIONS {
@@ -128,6 +130,19 @@ impl<'a> Reading<'a> {
             Err(wrong) => (wrong.kind, format!("`{name}` {}", wrong.reason)),
         };
         self.report.add(kind, Subject::setting(name.to_owned()), message);
+    }
+
+    /// Reads settings that a file has in a table of their own.
+    fn group(&mut self, text: &Text<'_>, prefix: &str, members: &DeTable<'_>) {
+        for (key, value) in members {
+            let name = format!("{prefix}{}", key.get_ref());
+            if text.document.contains_key(name.as_str()) {
+                let message = format!("`{name}` is written twice: here, and by itself");
+                self.report.add(ErrorKind::Duplicate, Subject::setting(name), message);
+                continue;
+            }
+            self.setting(&name, &given(value.get_ref()));
+        }
     }
 
     /// Reads one entry of a section.
@@ -174,6 +189,33 @@ impl<'a> Reading<'a> {
         let Some(rule_set) = rule_set else { return Err(Vec::new()) };
         Ok((entries.into_config(settings, rule_set, fast_routes), warnings))
     }
+}
+
+/// Tables that a file may have settings in, without their prefix.
+const GROUPS: [(&str, &str); 1] = [("trace", "trace_")];
+
+/// The prefix of the settings in a table of this name.
+fn group_of(table: &str) -> Option<&'static str> {
+    GROUPS.iter().find(|(name, _)| *name == table).map(|(_, prefix)| *prefix)
+}
+
+/// The table that a file may have this setting in, and its name there.
+fn grouped(setting: &str) -> Option<(&'static str, &str)> {
+    GROUPS.iter().find_map(|(table, prefix)| Some((*table, setting.strip_prefix(prefix)?)))
+}
+
+/// The settings of a file, by their full names.
+fn setting_names(document: &DeTable<'_>) -> Vec<String> {
+    let mut names = Vec::new();
+    for (key, value) in document {
+        match (group_of(key.get_ref()), value.get_ref()) {
+            (Some(prefix), DeValue::Table(members)) => {
+                names.extend(members.keys().map(|key| format!("{prefix}{}", key.get_ref())));
+            }
+            _ => names.push(key.get_ref().to_string()),
+        }
+    }
+    names
 }
 
 fn unknown_setting(name: &str) -> String {
@@ -228,7 +270,7 @@ fn given(value: &DeValue<'_>) -> Given {
         DeValue::String(text) => Given::Text(text.clone().into_owned()),
         DeValue::Integer(number) => i128::from_str_radix(number.as_str(), number.radix())
             .map_or(Given::Other("a number beyond 128 bits"), Given::Integer),
-        DeValue::Float(_) => Given::Other("a number with a fraction"),
+        DeValue::Float(number) => Given::Fraction(number.as_str().to_owned()),
         DeValue::Boolean(flag) => Given::Boolean(*flag),
         DeValue::Datetime(_) => Given::Other("a date"),
         DeValue::Array(items) => {

@@ -4,7 +4,11 @@ use std::sync::Arc;
 
 use toml::de::{DeTable, DeValue};
 
-use crate::{ConfigError, Place, Subject, error::ErrorKind, file::section::Section};
+use crate::{
+    ConfigError, Place, Subject,
+    error::ErrorKind,
+    file::{grouped, section::Section},
+};
 
 /// What a configuration is read from.
 pub(super) trait Source {
@@ -150,7 +154,12 @@ impl Source for Text<'_> {
         let name: &str = &subject.column;
         let other = section.and_then(|section| section.instead_of(name));
         let find = |name: &str| fields.and_then(|fields| fields.get_key_value(name));
-        match find(name).or_else(|| find(other?.name)) {
+        let in_group = || {
+            let (table, member) = grouped(name).filter(|_| section.is_none())?;
+            let members = self.document.get(table)?.get_ref().as_table()?;
+            members.get_key_value(member)
+        };
+        match find(name).or_else(|| find(other?.name)).or_else(in_group) {
             Some((key, _))
                 if matches!(kind, ErrorKind::UnknownColumn | ErrorKind::NotSupported) =>
             {

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use super::{
     Fields, FileSource, SECTIONS, Section, entries_of, parse_text,
     report::{Report, Text},
+    setting_names,
 };
 use crate::{
     ConfigError, Settings, Subject,
@@ -33,9 +34,9 @@ pub fn table_rows(
 ) -> Result<Vec<TableRow>, Vec<ConfigError>> {
     let text = Text::read(source_name, text)?;
     let config = parse_text(&text, files)?;
-    let settings = text.document.keys();
+    let settings = setting_names(&text.document);
     let mut rows: Vec<TableRow> =
-        settings.filter_map(|key| setting_row(key.get_ref(), &config.settings)).collect();
+        settings.iter().filter_map(|name| setting_row(name, &config.settings)).collect();
     let mut report = Report::new(&text);
     let mut notes = Vec::new();
     for section in &SECTIONS {
@@ -151,6 +152,7 @@ fn joined(items: &[Given]) -> String {
     let texts = items.iter().filter_map(|item| match item {
         Given::Text(text) => Some(text.as_str()),
         Given::Integer(_)
+        | Given::Fraction(_)
         | Given::Boolean(_)
         | Given::List(_)
         | Given::Table(_)
@@ -204,6 +206,7 @@ fn member(name: &str, value: &Given) -> String {
     match value {
         Given::Text(text) => format!("\"{name}\":{}", quoted(text)),
         Given::Integer(number) => format!("\"{name}\":{number}"),
+        Given::Fraction(number) => format!("\"{name}\":{number}"),
         Given::List(items) => {
             let items: Vec<String> = items
                 .iter()

@@ -91,6 +91,13 @@ impl Draft for RuleDraft {
                 read.map(|reads| it.0.causal_reads = Some(reads))
             }),
         ),
+        member_of(
+            "attributes",
+            value("trace_sample", |it, given| {
+                let read = SettingValue::read(given, Range::All);
+                read.map(|ratio| it.0.trace_sample = Some(ratio))
+            }),
+        ),
         member_of("attributes", flag("shadow", |it, is_so| it.0.shadow = is_so)),
         text("comment", |it, text| it.0.comment = Some(text)),
     ];

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use proptest::prelude::*;
 use trunkline_rules::{Multiplex, Rule};
 use trunkline_topology::{
-    Address, HostName, HostgroupId, LazyTransactions, Password, Pipeline, ReadWriteSplit,
+    Address, HostName, HostgroupId, LazyTransactions, Password, Pipeline, Ratio, ReadWriteSplit,
     ServerCompression, ServerState, causal::CausalReads,
 };
 
@@ -48,6 +48,32 @@ fn place(error: &ConfigError) -> (usize, usize) {
         Place::Text { line, column, .. } => (line, column),
         Place::Row(_) => panic!("{error}"),
     }
+}
+
+#[test]
+fn settings_of_traces_may_have_a_table_of_their_own() {
+    let grouped = whole("[trace]\notlp = 'http://a'\nsample = 0.5\nslow_ms = 7");
+    let config = good(&grouped);
+    let flat = whole("trace_otlp = 'http://a:4318'\ntrace_sample = 0.5\ntrace_slow_ms = 7");
+    assert_eq!(config.settings, good(&flat).settings);
+    assert_eq!(config.settings.show("trace_sample").as_deref(), Some("0.5"));
+    let rows = table_rows(&grouped, "t", &files).expect("rows");
+    let names = rows.iter().filter(|row| row.table == "global_variables");
+    let names: Vec<_> = names.map(|row| format!("{:?}", row.values)).collect();
+    assert_eq!(names.len(), 3, "{names:?}");
+    assert!(names.iter().any(|row| row.contains("trunkline-trace_sample")), "{names:?}");
+    for (text, error) in [
+        ("[trace]\nnothing = 1", "2:1: unknown setting `trace_nothing`"),
+        ("[trace]\nsample = 1.5", "2:10: `trace_sample` must be 0 to 1, such as 0.01, not `1.5`"),
+        ("[trace]\notlp = 'https://a'", "2:8: `trace_otlp` must begin with `http://`"),
+        ("trace_slow_ms = 1\n[trace]\nslow_ms = 2", "`trace_slow_ms` is written twice"),
+        ("trace = 1", "unknown setting `trace`"),
+    ] {
+        let found = errors(&whole(text));
+        assert!(found.contains(error), "{text}: {found}");
+    }
+    let user = good(&user("name='u'\npassword='p'\ntrace_sample=0.25")).users[0].trace_sample;
+    assert_eq!(user.map(|ratio| ratio.to_string()).as_deref(), Some("0.25"));
 }
 
 /// A server and a user below `text`, so that it is a whole file.
@@ -197,7 +223,7 @@ fn a_rule_has_every_column() {
         replace_pattern='q\\0'\ncache_ttl=5\ncache_empty_result=1\ncache_timeout=6\nreconnect=0\n\
         timeout=7\nretries=8\ndelay=9\nmirror_flagOUT=10\nmirror_hostgroup=11\nsticky_conn=true\n\
         multiplex=2\ngtid_from_hostgroup=12\nlog=1\nattributes='{}'\npipeline='off'\nshadow=true\n\
-        lazy_transactions='off'\ncausal_reads='bounded:5'";
+        lazy_transactions='off'\ncausal_reads='bounded:5'\ntrace_sample=0.5";
     let text = |text: &str| Some(text.to_owned());
     let expected = Rule {
         id: 3,
@@ -238,6 +264,7 @@ fn a_rule_has_every_column() {
         pipeline: Some(Pipeline::Off),
         lazy_transactions: Some(LazyTransactions::Off),
         causal_reads: Some(CausalReads::Bounded(5)),
+        trace_sample: Some(Ratio::of_millionths(500_000)),
         shadow: true,
     };
     assert_eq!(good(&rule(keys)).rules, [expected]);

@@ -103,6 +103,13 @@ impl Draft for UserDraft {
                     .map(|value| it.user.commit_outcome = Some(value))
             }),
         ),
+        member_of(
+            "attributes",
+            value("trace_sample", |it, given| {
+                SettingValue::read(given, Range::All)
+                    .map(|ratio| it.user.trace_sample = Some(ratio))
+            }),
+        ),
         flag("fast_forward", |it, is_so| it.user.fast_forward = is_so),
         flag("active", |it, is_so| it.user.active = is_so),
         flag("use_ssl", |it, is_so| it.use_ssl = is_so),

@@ -334,6 +334,7 @@ fn flag(value: &str) -> Option<bool> {
 pub fn toml_of(given: &Given) -> String {
     match given {
         Given::Integer(number) => number.to_string(),
+        Given::Fraction(text) => text.clone(),
         Given::Boolean(flag) => flag.to_string(),
         Given::Text(text) => quoted(text),
         Given::List(items) => {

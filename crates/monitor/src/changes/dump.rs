@@ -144,13 +144,9 @@ impl Dump {
         tls: &Arc<TlsSetup>,
         from: Option<Executed>,
     ) -> Result<(Self, Executed), Failed> {
-        let account = account.ok_or_else(|| {
-            LearnError::new("nobody can ask: no user has a password that opens servers")
-        })?;
-        let mut conversation = conversation::connect(server).await?;
-        let (greeting, header, payload) = conversation.greeting().await?;
+        let account = conversation::asker(account)?;
         let way = Way::to(server, tls);
-        conversation.log_in(account, &way, header, payload).await?;
+        let (mut conversation, greeting) = conversation::open(server, account, &way).await?;
         let (family, question) = match greeting.flavor() {
             Flavor::MySql => (
                 Family::MySql,

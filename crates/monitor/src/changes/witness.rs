@@ -206,9 +206,8 @@ impl Stream {
     async fn open(&self, server: &Arc<Server>, account: &Account) -> Result<Line, LearnError> {
         let tls = Arc::clone(&self.tls.borrow());
         let opening = async {
-            let mut conversation = conversation::connect(server).await?;
-            let (greeting, header, payload) = conversation.greeting().await?;
-            conversation.log_in(account, &Way::to(server, &tls), header, payload).await?;
+            let way = Way::to(server, &tls);
+            let (conversation, greeting) = conversation::open(server, account, &way).await?;
             Ok(Line { conversation, flavor: greeting.flavor() })
         };
         timed(opening).await

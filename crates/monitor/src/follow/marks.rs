@@ -117,13 +117,9 @@ impl Marker {
     }
 
     async fn connect(&self, writer: &Arc<Server>) -> Result<(Conversation, Flavor), LearnError> {
-        let account = self.account.as_ref().ok_or_else(|| {
-            LearnError::new("nobody can ask: no user has a password that opens servers")
-        })?;
-        let mut conversation = conversation::connect(writer).await?;
-        let (greeting, header, payload) = conversation.greeting().await?;
+        let account = conversation::asker(self.account.as_ref())?;
         let way = Way::to(writer, &self.tls);
-        conversation.log_in(account, &way, header, payload).await?;
+        let (conversation, greeting) = conversation::open(writer, account, &way).await?;
         Ok((conversation, greeting.flavor()))
     }
 }

@@ -74,6 +74,75 @@ impl<'a> Query<'a> {
     }
 }
 
+/// The value of the attribute of this name, of what precedes the text of a `COM_QUERY`: a text
+/// that is not NULL. `None` where there is none, or the block can't be read.
+pub fn of_query<'a>(block: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    let mut reader = Reader::new(block);
+    let count = count_of(&mut reader).ok()?;
+    reader.lenenc_int("attribute sets").ok()?;
+    named(&mut reader, count, name, |_| false)
+}
+
+/// The value of the attribute of this name, of what follows the statement id of an execution with
+/// `params` parameters. `is_long` says which of them were sent as long data. As [`of_query`].
+pub fn of_execution<'a>(
+    raw: &'a [u8],
+    params: u16,
+    name: &[u8],
+    is_long: impl Fn(usize) -> bool,
+) -> Option<&'a [u8]> {
+    let mut reader = Reader::new(raw);
+    let flags = reader.u8("execute flags").ok()?;
+    reader.bytes(4, "iteration count").ok()?;
+    if params == 0 && flags & COUNT_FLAG == 0 {
+        return None;
+    }
+    let count = count_of(&mut reader).ok()?;
+    named(&mut reader, count, name, |at| at < usize::from(params) && is_long(at))
+}
+
+/// The text of this name among so many values.
+fn named<'a>(
+    reader: &mut Reader<'a>,
+    count: usize,
+    name: &[u8],
+    is_long: impl Fn(usize) -> bool,
+) -> Option<&'a [u8]> {
+    if count == 0 {
+        return None;
+    }
+    let nulls = reader.bytes(count.div_ceil(8), "attribute nulls").ok()?;
+    if reader.u8("types flag").ok()? == 0 {
+        return None;
+    }
+    let mut wanted = None;
+    let types = *reader;
+    for at in 0..count {
+        reader.bytes(TYPE_LEN, "attribute type").ok()?;
+        if reader.lenenc_bytes("attribute name").ok()? == name {
+            wanted = Some(at);
+        }
+    }
+    let (wanted, mut types) = (wanted?, types);
+    for at in 0..=wanted {
+        let kind: [u8; TYPE_LEN] = types.bytes(TYPE_LEN, "attribute type").ok()?.try_into().ok()?;
+        types.lenenc_bytes("attribute name").ok()?;
+        match (at == wanted, is_set(nulls, at) || is_long(at)) {
+            (false, true) => {}
+            (false, false) => skip_value(reader, kind).ok()?,
+            (true, true) => return None,
+            (true, false) if TEXT_TYPES.contains(&kind[0]) => {
+                return reader.lenenc_bytes("attribute value").ok();
+            }
+            (true, false) => return None,
+        }
+    }
+    None
+}
+
+/// VARCHAR, the BLOBs, VAR_STRING and STRING.
+const TEXT_TYPES: [u8; 7] = [0x0F, 0xF9, 0xFA, 0xFB, 0xFC, 0xFD, 0xFE];
+
 const NO_TYPES: Malformed = Malformed("attribute types");
 
 /// Appends a `COM_QUERY` for a server with query attributes.
@@ -287,6 +356,32 @@ mod tests {
             for flags in [0, 0x80, 0x40] {
                 assert_eq!(left(kind, flags), Ok(b"bcdefgh".to_vec()), "{kind}, {flags}");
             }
+        }
+    }
+
+    #[test]
+    fn a_text_is_found_by_its_name() {
+        assert_eq!(of_query(BLOCK, b"tr"), Some(&b"abc"[..]));
+        assert_eq!(of_query(BLOCK, b"t"), None);
+        // A NULL, a number, a text; and a text that is NULL.
+        let block = b"\x04\x01\x09\x01\xFD\0\x01a\x08\0\x01b\xFD\0\x01c\xFD\0\x01d12345678\x03xyz";
+        assert_eq!(of_query(block, b"c"), Some(&b"xyz"[..]));
+        for (name, len) in [(&b"a"[..], block.len()), (b"b", block.len()), (b"d", block.len())] {
+            assert_eq!(of_query(&block[..len], name), None, "{name:?}");
+        }
+        for len in 0..BLOCK.len() {
+            assert_eq!(of_query(&BLOCK[..len], b"tr"), None, "{len}");
+        }
+        // One parameter, a number, and an attribute behind it.
+        let raw = b"\x08\x01\0\0\0\x02\0\x01\x08\0\0\xFD\0\x02tr12345678\x03xyz";
+        assert_eq!(of_execution(raw, 1, b"tr", |_| false), Some(&b"xyz"[..]));
+        assert_eq!(of_execution(raw, 1, b"x", |_| false), None);
+        // Long data has no value there.
+        let raw = b"\x08\x01\0\0\0\x02\0\x01\xFC\0\0\xFD\0\x02tr\x03xyz";
+        assert_eq!(of_execution(raw, 1, b"tr", |at| at == 0), Some(&b"xyz"[..]));
+        assert_eq!(of_execution(b"\0\x01\0\0\0", 0, b"tr", |_| false), None);
+        for len in 0..raw.len() {
+            assert_eq!(of_execution(&raw[..len], 1, b"tr", |at| at == 0), None, "{len}");
         }
     }
 

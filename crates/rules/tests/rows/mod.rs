@@ -66,6 +66,7 @@ pub fn rule_of(row: &Row) -> Rule {
         pipeline: text(row, "pipeline").and_then(|word| word.parse().ok()),
         lazy_transactions: None,
         causal_reads: None,
+        trace_sample: None,
         shadow: flag(row, "shadow").unwrap_or(false),
         comment: text(row, "comment"),
     }

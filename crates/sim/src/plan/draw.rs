@@ -86,12 +86,7 @@ impl Plan {
         guarded::draw(&mut root.split("guarded", 0), &mut plan);
         neighbours::draw(&mut root.split("neighbours", 0), &mut plan, !is_calm);
         hidden::draw(&mut root.split("hidden", 0), &mut plan);
-        let mut rng = root.split("lazy transactions", 0);
-        for config in &mut plan.configs {
-            if rng.chance(1, 5) {
-                config.words.insert("lazy_transactions", "\"off\"".into());
-            }
-        }
+        draw_lazy(&mut root.split("lazy transactions", 0), &mut plan);
         later::draw(&mut root.split("later", 0), &mut plan);
         if !is_calm {
             commits::draw(&mut root.split("commits", 0), &mut plan);
@@ -101,6 +96,14 @@ impl Plan {
         plan.acts.sort_by_key(|(at, _)| *at);
         plan.faults.sort_by_key(|(at, _)| *at);
         plan
+    }
+}
+
+fn draw_lazy(rng: &mut Rng, plan: &mut Plan) {
+    for config in &mut plan.configs {
+        if rng.chance(1, 5) {
+            config.words.insert("lazy_transactions", "\"off\"".into());
+        }
     }
 }
 

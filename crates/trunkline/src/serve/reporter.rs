@@ -25,6 +25,7 @@ use trunkline_stats::{
     checks::{CheckKind, CheckRow},
 };
 use trunkline_topology::Origin;
+use trunkline_trace::TraceCounts;
 
 use super::recorder::RecorderCounts;
 
@@ -43,6 +44,7 @@ pub struct Reporter {
     events: EventLog,
     board: Arc<Board>,
     recorded: Arc<RecorderCounts>,
+    traced: Arc<TraceCounts>,
 }
 
 struct Known {
@@ -66,13 +68,18 @@ impl Reporter {
         };
         let (cache, catalog) = (Arc::clone(shared.cache()), Arc::clone(shared.catalog()));
         let budget = Arc::clone(shared.budget());
-        let recorded = Arc::default();
-        Self { plane, known, cache, catalog, budget, events, board, recorded }
+        let (recorded, traced) = (Arc::default(), Arc::default());
+        Self { plane, known, cache, catalog, budget, events, board, recorded, traced }
     }
 
     /// What has become of the history's frames.
     pub fn recorded(&self) -> Arc<RecorderCounts> {
         Arc::clone(&self.recorded)
+    }
+
+    /// What has become of spans.
+    pub fn traced(&self) -> Arc<TraceCounts> {
+        Arc::clone(&self.traced)
     }
 
     /// Where the history is kept, if it is.
@@ -237,6 +244,8 @@ impl StatusSource for Reporter {
                 audit: self.events.lost(Log::Audit),
             };
             report.process.history = self.recorded.figures();
+            report.process.trace = self.traced.figures();
+            report.process.exemplars = self.traced.exemplars();
             report.process.catalog = catalog_figures(&self.catalog);
             report.process.memory = memory_figures(&self.budget);
             report.process.monitor = self.board.figures();

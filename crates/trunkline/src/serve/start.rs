@@ -50,6 +50,7 @@ use crate::{
         reporter::{Reporter, unix_sec},
         signals::Signals,
         supervisor::{Parts, Supervisor},
+        tracer,
     },
 };
 
@@ -132,6 +133,7 @@ pub(super) async fn start(
     if let Some(folder) = history_folder(&snapshot.settings, &origin) {
         recorder::start(folder, snapshot.settings.history_size_mb, Arc::clone(&reporter));
     }
+    let tracer = tracer::start(&reporter, &plane, snapshots.subscribe());
     let notifier = Notifier::of_environment();
     notifier.ready(&format!("serving {summary}"));
     let parts = Parts {
@@ -150,6 +152,7 @@ pub(super) async fn start(
         snapshots,
         asked_for,
         board,
+        tracer,
     };
     Ok(Some(Supervisor::new(parts, asked)))
 }

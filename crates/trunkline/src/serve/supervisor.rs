@@ -26,6 +26,7 @@ use trunkline_protocol::packet::greeting::Greeting;
 use trunkline_proxy::{DataPlane, TlsSetup};
 use trunkline_stats::DigestQuery;
 use trunkline_topology::Address;
+use trunkline_trace::Exporter;
 
 use crate::{
     config_file::{counted, summary},
@@ -80,6 +81,8 @@ pub(super) struct Parts {
     pub asked_for: AskedFor,
     /// What is shown of clusters.
     pub board: Arc<Board>,
+    /// Sends spans.
+    pub tracer: Exporter,
 }
 
 /// How it ended in good order.
@@ -447,7 +450,7 @@ impl Supervisor {
         self.parts.reporter.set_health(Health::NotReady("stopping".to_owned()));
         self.parts.notifier.stopping();
         self.plane().stop(within);
-        let Parts { mut signals, plane, .. } = self.parts;
+        let Parts { mut signals, plane, tracer, .. } = self.parts;
         let joined = tokio::select! {
             joined = wait_for_workers(plane, within + STOP_GRACE) => joined,
             (signal, code) = signals.next_stop() => {
@@ -456,6 +459,7 @@ impl Supervisor {
             }
         };
         joined?;
+        tracer.finish().await;
         tracing::info!("stopped");
         Ok(())
     }

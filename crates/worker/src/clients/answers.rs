@@ -63,9 +63,13 @@ impl Core {
         self.fx.stats.counters.errors_sent += 1;
         self.fx.stats.counters.statements_answered += 1;
         client.note_error(&error);
-        // A command in several packets has more numbers than one.
-        let seq = self.fx.whole.as_ref().map_or(1, |whole| answer_seq(&whole.frames));
-        self.write_error(client, seq, &error);
+        self.write_error(client, self.command_seq(), &error);
+    }
+
+    /// The number of the first packet that answers the command: one in several packets has more
+    /// numbers than one.
+    fn command_seq(&self) -> u8 {
+        self.fx.whole.as_ref().map_or(1, |whole| answer_seq(&whole.frames))
     }
 
     /// Writes an error packet, with a code that the client's library takes.
@@ -117,9 +121,9 @@ impl Core {
             return;
         };
         let ok = OkPacket { status: session.settings.status, info, ..OkPacket::default() };
-        let format = session.login.format;
+        let (format, seq) = (session.login.format, self.command_seq());
         self.write_client(client, |out| {
-            put_ok(out, 1, &ok, format);
+            put_ok(out, seq, &ok, format);
         });
     }
 }

@@ -202,6 +202,15 @@ impl Client {
         }
     }
 
+    /// A part of the answer to its statement has come, and not the last.
+    pub(crate) fn answer_has_begun(&mut self, now_us: u64) {
+        if let Phase::Running(statement) = &mut self.phase
+            && statement.sent.answered_us == 0
+        {
+            statement.sent.answered_us = now_us;
+        }
+    }
+
     /// Keeps a part of the answer to its statement, if that is to be stored.
     #[inline]
     pub(crate) fn store(&mut self, bytes: &[u8]) {
@@ -592,6 +601,10 @@ pub(crate) struct Beside {
 pub(crate) struct Sent {
     /// When it was sent to a server, µs; 0 before.
     pub(crate) sent_us: u64,
+    /// When it got the connection, if something had to be done there first, µs; 0 if not.
+    pub(crate) assigned_us: u64,
+    /// When its answer began, if that was not whole at once, µs; 0 if it was.
+    pub(crate) answered_us: u64,
     /// Its first byte's position in the server connection's stream, to know whether any was
     /// written.
     pub(crate) sent_at: u64,

@@ -146,6 +146,7 @@ mod tests {
         statement.beside.upload = Upload::Done;
         (statement.deadline_ms, statement.stage) = (1, Stage::Returning);
         statement.sent.sent_us = 1;
+        (statement.sent.assigned_us, statement.sent.answered_us) = (1, 1);
         statement.clear(&mut Buffers::default());
         assert_eq!(format!("{statement:?}"), format!("{:?}", Statement::blank()));
     }

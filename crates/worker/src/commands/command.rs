@@ -5,6 +5,7 @@ use std::sync::Arc;
 use trunkline_catalog::{Hidden, Proof};
 use trunkline_protocol::{
     capability::Capabilities,
+    codec::Malformed,
     codec::frame::{HEADER_LEN, PAYLOAD_MAX, begin_packet, end_packet, payload_parts, put_payload},
     command::{Command, attributes::Query, code},
     error::ErrorKind,
@@ -27,6 +28,7 @@ use crate::{
     env::Env,
     exchange::{lost::sets_state, rolled_back::Lost},
     kill::{KillScope, KillText, kill_of},
+    login::change_user::held_lease,
     prepared::{Run, is_unanswered},
     rooms::{Commands, Core, Exchange, Lender},
     routing::rewrite::Rewritten,
@@ -57,6 +59,15 @@ pub(super) fn long_command_end(bytes: &[u8], payload_max: usize) -> Option<usize
 }
 
 /// Appends a `COM_QUERY` without attributes.
+/// A text, and its attributes where its client may send any.
+#[inline]
+fn split_query(body: &[u8], has_attributes: bool) -> Result<Query<'_>, Malformed> {
+    match has_attributes {
+        false => Ok(Query { attributes: None, text: body }),
+        true => Query::parse(body),
+    }
+}
+
 fn put_text(out: &mut Vec<u8>, text: &[u8]) {
     if text.len() + 1 < PAYLOAD_MAX {
         let start = begin_packet(out, 0);
@@ -341,18 +352,9 @@ impl Commands {
         let plain = self.exchange.core.fx.plain(frames);
         let has_attributes =
             plain.is_none() && client.has_capability(Capabilities::QUERY_ATTRIBUTES);
-        let (text, attributes) = match has_attributes {
-            false => (body, None),
-            true => match Query::parse(body) {
-                Ok(Query { attributes, text }) => (text, Some(attributes)),
-                Err(_) => {
-                    let text = "Malformed communication packet.";
-                    return self
-                        .exchange
-                        .core
-                        .answer_error(client, ErrorKind::MalformedPacket.says(text));
-                }
-            },
+        let Ok(Query { text, attributes }) = split_query(body, has_attributes) else {
+            let error = ErrorKind::MalformedPacket.says("Malformed communication packet.");
+            return self.exchange.core.answer_error(client, error);
         };
         let Some(modes) = self.exchange.core.modes(client) else { return };
         let known = self.exchange.statements.analyses.know(text, &modes);
@@ -370,7 +372,7 @@ impl Commands {
             None => {
                 let mut statement =
                     self.exchange.core.statement(frames, ResponseShape::Query, Purpose::Query);
-                if attributes.is_some() {
+                if has_attributes {
                     statement.command.frames.own().clear();
                     put_text(statement.command.frames.own(), text);
                 }
@@ -386,7 +388,7 @@ impl Commands {
         let mut statement = statement;
         statement.command.attributes = match plain {
             Some(plain) => plain.attributes,
-            None => attributes.flatten().map(Into::into),
+            None => attributes.map(Into::into),
         };
         let goes_to_server =
             matches!(route, Route::Lease(..) | Route::Hostgroup(_) | Route::Reader(_));
@@ -562,7 +564,8 @@ impl Exchange {
     /// `COM_RESET_CONNECTION`: on the lease, if there is one; else the record alone changes.
     fn reset_session(&mut self, client: &mut Client, frames: &[u8]) {
         self.core.follow_globals(client);
-        self.core.keep_one_lease(client, None);
+        let held = client.session.as_ref().and_then(held_lease);
+        self.core.keep_one_lease(client, held.map(|(_, conn)| conn));
         let Some(session) = client.session.as_ref() else {
             return;
         };

@@ -274,22 +274,8 @@ impl Commands {
             return self.exchange.core.answer_error(client, ErrorKind::NotPreparable.says(text));
         }
         let is_last = stmt_id == LAST_STMT_ID;
-        let Some(stmt_id) = self.exchange.core.resolve(client, stmt_id, run.function()) else {
-            return;
-        };
-        self.exchange.core.close_cursor(client, stmt_id, None);
-        let Some(stmt) = client.stmts_mut().and_then(|stmts| stmts.get_mut(stmt_id)) else {
-            return;
-        };
-        if let Some(error) = stmt.long.as_ref().and_then(|long| long.error) {
-            return self.exchange.core.refuse_long_data(client, error);
-        }
-        let entry = Rc::clone(&stmt.entry);
-        if !entry.known.is_ordinary
-            && self.exchange.core.refuses_local_file(client, &entry.known.analysis)
-        {
-            return;
-        }
+        let found = self.exchange.core.stmt_to_execute(client, stmt_id, run);
+        let Some((stmt_id, entry)) = found else { return };
         let made_plain = self.exchange.core.fx.plain(frames);
         let is_plain = made_plain.is_some();
         let plain = match read_parameters(client, stmt_id, is_last, run, payload, is_plain) {
@@ -337,6 +323,28 @@ impl Commands {
 }
 
 impl Core {
+    /// The statement that an execution names; `None` where there is none that may be executed, and
+    /// its client was told so.
+    #[inline]
+    fn stmt_to_execute(
+        &mut self,
+        client: &mut Client,
+        stmt_id: u32,
+        run: Run,
+    ) -> Option<(u32, Rc<Entry>)> {
+        let stmt_id = self.resolve(client, stmt_id, run.function())?;
+        self.close_cursor(client, stmt_id, None);
+        let stmt = client.stmts_mut()?.get_mut(stmt_id)?;
+        if let Some(error) = stmt.long.as_ref().and_then(|long| long.error) {
+            self.refuse_long_data(client, error);
+            return None;
+        }
+        let entry = Rc::clone(&stmt.entry);
+        let is_refused =
+            !entry.known.is_ordinary && self.refuses_local_file(client, &entry.known.analysis);
+        (!is_refused).then_some((stmt_id, entry))
+    }
+
     fn refuse_prepare(&mut self, client: &mut Client, error: ClientError) {
         if let Some(stmts) = client.stmts_mut() {
             stmts.forget_last();

@@ -4,7 +4,7 @@ use super::*;
 use crate::{tests::NoCompressor, upkeep::report::new_stats};
 
 fn effects() -> Effects {
-    Effects::new(Box::new(NoCompressor), new_stats(&Settings::default(), 1))
+    Effects::new(Box::new(NoCompressor), new_stats(&Settings::default(), 1), 1)
 }
 
 fn lines(effects: &Effects) -> Vec<&str> {

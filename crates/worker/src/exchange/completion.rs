@@ -372,7 +372,11 @@ impl Exchange {
                 slot.seen.failed = slot.seen.failed.saturating_add(1);
             }
         }
-        self.sample(client, statement, Some(conn.slot.index()), Some(outcome), None);
+        let server = Some(conn.slot.index());
+        if self.core.env.snapshot.watches {
+            self.watch(client, statement, server, Some(conn), Some(outcome), None);
+        }
+        self.count(client, statement, server, Some(outcome), None);
     }
 
     /// Counts a statement that the proxy answered with an error.
@@ -380,7 +384,23 @@ impl Exchange {
         self.sample(client, statement, None, None, Some(code));
     }
 
+    /// Counts a statement that came to its end otherwise than by a server's answer, and writes
+    /// down what is wanted of it.
     pub(crate) fn sample(
+        &mut self,
+        client: &mut Client,
+        statement: &Statement,
+        server: Option<usize>,
+        outcome: Option<&Outcome>,
+        error: Option<u16>,
+    ) {
+        if self.core.env.snapshot.watches {
+            self.watch(client, statement, server, None, outcome, error);
+        }
+        self.count(client, statement, server, outcome, error);
+    }
+
+    fn count(
         &mut self,
         client: &mut Client,
         statement: &Statement,
@@ -396,12 +416,8 @@ impl Exchange {
             0 => self.core.env.now.us,
             sent_us => sent_us,
         };
-        let settings = &self.core.env.snapshot.settings;
-        let has_query_log = !settings.query_log.is_empty();
-        if has_query_log || !settings.slow_log.is_empty() {
-            self.log_query(client, statement, server, outcome, error);
-        }
-        if !has_query_log && statement.target.directives.is_logged {
+        let is_logged = statement.target.directives.is_logged;
+        if is_logged && self.core.env.snapshot.settings.query_log.is_empty() {
             self.core.log_statement(client, statement, error);
         }
         if client.is_mirror {

@@ -43,7 +43,7 @@ impl Core {
                 put_payload(out, 0, &[code::PING]);
             });
         }
-        client.set_stage(Stage::Synchronising(conn.id));
+        client.set_assigned(Stage::Synchronising(conn.id), self.env.now.us);
         true
     }
 }

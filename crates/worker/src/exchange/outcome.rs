@@ -328,6 +328,7 @@ impl Exchange {
         let Some(session) = client.session.as_mut() else { return };
         let hostgroup = self.core.hostgroup_of(doubt.slot);
         self.core.doubt_written(session, hostgroup);
+        session.settings.own_writes.end(self.core.env.now.us);
         session.forget_transaction();
         if !doubt.is_commit {
             // Nobody knows how many rows it has changed, and OK would say so.

@@ -27,7 +27,7 @@ impl Core {
         // To ask is to find one row.
         past.found_conn = None;
         self.fetch_trace(conn, client.id, Trace::FoundRows);
-        client.set_stage(Stage::Synchronising(conn.id));
+        client.set_assigned(Stage::Synchronising(conn.id), self.env.now.us);
         true
     }
 
@@ -44,7 +44,7 @@ impl Core {
         }
         session.past.awaits_insert_id = Some(conn.id);
         self.fetch_trace(conn, client.id, Trace::InsertId);
-        client.set_stage(Stage::Synchronising(conn.id));
+        client.set_assigned(Stage::Synchronising(conn.id), self.env.now.us);
         true
     }
 }

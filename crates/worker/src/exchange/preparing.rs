@@ -37,7 +37,7 @@ impl Exchange {
         self.core.prepare_on(client, conn, &missing.entry);
         match missing.follows {
             true => client.run_last(),
-            false => client.set_stage(Stage::Preparing(conn.id)),
+            false => client.set_assigned(Stage::Preparing(conn.id), self.core.env.now.us),
         }
         missing.follows
     }

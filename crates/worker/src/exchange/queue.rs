@@ -30,6 +30,7 @@ impl Core {
     pub(crate) fn requeue(&mut self, client: &mut Client) {
         if let Phase::Running(statement) = &mut client.phase {
             statement.stage = Stage::Returning;
+            statement.sent.assigned_us = 0;
             statement.prepared.runs_last = false;
             self.fx.wake(Wake::Returning(client.id));
         }

@@ -120,11 +120,11 @@ fn awaits_own(client: &Client, conn: &Conn) -> bool {
 
 /// A statement waits for the answers to what went ahead of it: then it alone is sent.
 #[cold]
-fn await_own(client: &mut Client, conn: &Conn) {
+fn await_own(client: &mut Client, conn: &Conn, now_us: u64) {
     if let Phase::Running(statement) = &mut client.phase {
         statement.sent.ahead = Some(conn.id);
-        statement.stage = Stage::Synchronising(conn.id);
     }
+    client.set_assigned(Stage::Synchronising(conn.id), now_us);
 }
 
 /// Whether what goes ahead of a statement has been answered there.
@@ -175,6 +175,16 @@ impl Client {
             statement.stage = stage;
         }
     }
+
+    /// Its statement has a connection, and something has to be done there before it is sent.
+    pub(super) fn set_assigned(&mut self, stage: Stage, now_us: u64) {
+        if let Phase::Running(statement) = &mut self.phase {
+            statement.stage = stage;
+            if statement.sent.assigned_us == 0 {
+                statement.sent.assigned_us = now_us;
+            }
+        }
+    }
 }
 
 impl Exchange {
@@ -208,7 +218,7 @@ impl Exchange {
             return self.core.fx.wake(Wake::Lost(conn.id, "drained"));
         }
         if !conn.in_flight.is_empty() && awaits_own(client, conn) {
-            return client.set_stage(Stage::Synchronising(conn.id));
+            return client.set_assigned(Stage::Synchronising(conn.id), self.core.env.now.us);
         }
         let Some(past) = self.core.past_here(client, conn) else { return };
         if self.awaits_past(client, conn, &past) || !self.is_prepared(client, conn) {
@@ -277,7 +287,7 @@ impl Exchange {
         match waits {
             true => {
                 self.core.fx.stats.counters.statements_awaited_state += 1;
-                client.set_stage(Stage::Synchronising(conn.id));
+                client.set_assigned(Stage::Synchronising(conn.id), self.core.env.now.us);
             }
             false => self.send_statement(client, conn, Stage::Sent(conn.id)),
         }
@@ -302,7 +312,7 @@ impl Exchange {
             self.core.send_ahead(client, conn);
             let is_ahead = conn.in_flight.len() != before && !begins_anew;
             if is_ahead && awaits_own(client, conn) {
-                return await_own(client, conn);
+                return await_own(client, conn, now_us);
             }
         }
         let place = match self.core.servers.pool.counts_places() {
@@ -353,14 +363,13 @@ impl Exchange {
         if let (true, Some(entry)) = (is_other, conn.in_flight.back_mut()) {
             entry.relay.renumber_from(statement.command.answer_seq);
         }
-        let slot = conn.slot;
-        if let Some(slot) = self.core.servers.pool.slot(slot) {
+        if let Some(slot) = self.core.servers.pool.slot(conn.slot) {
             slot.server.health.begin_statement();
         }
         if let Some(place) = place {
-            self.core.servers.pool.begin(slot, place, now_us);
+            self.core.servers.pool.begin(conn.slot, place, now_us);
         }
-        self.core.fx.stats.server_mut(slot.index()).bytes_sent += sent;
+        self.core.fx.stats.server_mut(conn.slot.index()).bytes_sent += sent;
         self.core.touch_server(conn);
     }
 

@@ -7,6 +7,7 @@
 //! connection it knows the command no more (1047), whatever has succeeded in between. (It makes the
 //! client wait for a second, which we do not: who guesses passwords is kept off by his address.)
 
+use trunkline_pool::ConnId;
 use trunkline_protocol::{
     codec::frame::{HEADER_LEN, put_payload},
     collation::lookup,
@@ -18,7 +19,7 @@ use trunkline_session::{
     frontend::{ClientHandshake, Refusal},
     tracker::{Charset, PinReason},
 };
-use trunkline_topology::User;
+use trunkline_topology::{HostgroupId, User};
 
 use crate::{
     clients::client::{Client, Lease, Phase, Purpose, Session},
@@ -36,11 +37,7 @@ impl Exchange {
     /// `COM_CHANGE_USER`. What others may wait for, locks and open transactions, is given up before
     /// the client has its answer, as by a server.
     pub(crate) fn change_user(&mut self, client: &mut Client, payload: &[u8]) {
-        let held = client.session.as_ref().and_then(|session| {
-            let held = session.leases.iter().filter(|lease| !lease.pins.is_empty());
-            let lease = held.max_by_key(|lease| holds_others_up(lease))?;
-            Some((lease.hostgroup, lease.conn))
-        });
+        let held = client.session.as_ref().and_then(held_lease);
         let is_unknown = self.core.env.keeps_user() && client.failed_changes >= FAILED_MAX;
         let Some((hostgroup, conn)) = held.filter(|_| !is_unknown) else {
             return self.begin_login_anew(client, payload);
@@ -99,6 +96,13 @@ impl Exchange {
         self.core.clients.logins.logging_in.push_back((deadline, client.id));
         self.login_step(client, step);
     }
+}
+
+/// Where a session holds something, before all what others may wait for.
+pub(crate) fn held_lease(session: &Session) -> Option<(HostgroupId, ConnId)> {
+    let held = session.leases.iter().filter(|lease| !lease.pins.is_empty());
+    let lease = held.max_by_key(|lease| holds_others_up(lease))?;
+    Some((lease.hostgroup, lease.conn))
 }
 
 /// Whether others may wait for what is held on a connection.

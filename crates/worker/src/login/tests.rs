@@ -1,5 +1,6 @@
 use trunkline_protocol::{
-    capability::Capabilities, packet::change_user::ChangeUser, packet::greeting::NONCE_LEN,
+    capability::Capabilities, command::code, packet::change_user::ChangeUser,
+    packet::greeting::NONCE_LEN,
 };
 
 use super::*;
@@ -238,6 +239,20 @@ fn a_change_of_user_gives_up_what_is_held_on_several_connections() {
     world.reply("RESET", Reply::Ok);
     world.reply("RESET", Reply::Ok);
     assert_ne!(world.answer(client), "", "the change goes on");
+}
+
+#[test]
+fn a_reset_gives_up_what_others_may_wait_for() {
+    let rule = "[[rule]]\nid = 1\nmatch_digest = \"^SELECT @\"\ndestination_hostgroup = 20\n";
+    let mut world = TestWorker::with(&format!("{WRITER_AND_READER}{rule}"));
+    let client = world.log_in();
+    world.run(client, "SELECT @a := 1", Reply::Rows(&["1"]));
+    world.run(client, "DO GET_LOCK('a', 0)", Reply::Ok);
+    let lock = world.session(client).leases[1].conn;
+    world.is_automatic = false;
+    world.send(client, &[code::RESET_CONNECTION]);
+    assert_eq!(world.answer(client), "", "the lock is held still");
+    assert_eq!(world.session(client).leases[0].conn, lock, "its answer is the client's");
 }
 
 #[test]

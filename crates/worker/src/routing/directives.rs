@@ -4,7 +4,7 @@ use trunkline_config::Settings;
 use trunkline_rules::{Effects, Multiplex};
 use trunkline_session::tracker::{PinReason, Pins};
 use trunkline_sql::hint::Hints;
-use trunkline_topology::{LazyTransactions, Pipeline, ServerKey};
+use trunkline_topology::{LazyTransactions, Pipeline, Ratio, ServerKey};
 
 use crate::{
     cache::CacheOrder, causal::order::CausalOrder, clients::client::Statement, mirror::MirrorOrder,
@@ -31,6 +31,10 @@ pub(crate) struct Directives {
     pub(crate) mirror: Option<MirrorOrder>,
     /// Which writes it has to see, where it reads on replicas.
     pub(crate) causal: CausalOrder,
+    /// The part of such statements that have spans.
+    pub(crate) trace_sample: Option<Ratio>,
+    /// The last rule that matched; only looked for where something is written of statements.
+    pub(crate) rule: Option<u32>,
 }
 
 impl Directives {
@@ -57,6 +61,7 @@ impl Directives {
         self.cache = CacheOrder::of_effects(effects).or(self.cache);
         self.mirror = MirrorOrder::of_effects(effects);
         self.causal = self.causal.with_effects(effects);
+        self.trace_sample = effects.trace_sample.or(self.trace_sample);
     }
 
     /// Whether nothing is asked for that needs a server's answer, or time.
@@ -103,6 +108,13 @@ impl Statement {
     pub(crate) fn run_on(&mut self, server: Option<Box<ServerKey>>) {
         self.target.never_share |= server.is_some();
         self.target.pinned_server = server;
+    }
+
+    /// How many of its retries it has used. `default`: how many it has unless a rule or a comment
+    /// says it.
+    pub(crate) fn retries_used(&self, default: u32) -> u32 {
+        let all = self.target.directives.retries.unwrap_or(default);
+        all.saturating_sub(self.target.retries_left)
     }
 
     /// Is carried out with these.

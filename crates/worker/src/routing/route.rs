@@ -3,6 +3,7 @@
 use std::{rc::Rc, sync::Arc};
 
 use trunkline_catalog::Proof;
+use trunkline_config::Snapshot;
 use trunkline_pool::ConnId;
 use trunkline_rules::{Answer, Decision, Rewrites, unrewritten};
 use trunkline_session::tracker::Schema;
@@ -16,10 +17,10 @@ use crate::{
     routing::asker::Asker,
     routing::decide::{Aim, Case, Decided, GivesUp, Hinted, Nowhere, Place, decide},
     routing::directives::Directives,
-    routing::next_chance,
     routing::rewrite::{NewText, Rewritten},
     routing::ruling::{Ruling, Said},
     routing::split::{hinted_place, hinted_server},
+    routing::{Router, next_chance},
     statement::analysis::Known,
     statement::proof::Proven,
 };
@@ -186,11 +187,9 @@ impl Commands {
             came = text;
         }
         let has_digests = snapshot.settings.query_digests;
-        let of_came = came.filter(|_| !snapshot.rules.is_empty()).map(|came| {
-            let chance = next_chance(self.router.chance);
-            let question = asker.question(has_digests, &came.known, &came.text, chance);
-            OfCame::of(self.router.decisions.decide_uncounted(&snapshot.rules, &question), came)
-        });
+        let of_came = came
+            .filter(|_| !snapshot.rules.is_empty())
+            .map(|came| self.router.rule_came(snapshot, &asker, came));
         let ruled = self.exchange.statements.analyses.take_ruled(text);
         let ruled = ruled.filter(|ruled| ruled.is_for(snapshot, &asker));
         let decision = match (snapshot.rules.is_empty(), &ruled) {
@@ -230,19 +229,19 @@ impl Commands {
             if self.router.guards.limits_rules() {
                 self.router.matched_rules.extend(snapshot.rules.matched_ids(decision));
             }
+            directives.rule = last_rule(snapshot, decision);
             new_text = decision.rewritten.clone().map(NewText::unread);
         }
-        match (asking, ruled) {
-            // What was read beside the worker is asked about for the first time.
-            (_, Some(ruled)) => new_text = ruled.into_new_text(),
-            (Asking::Execute(..), None) => {
-                if let Some(of_came) = of_came {
-                    new_text = of_came.rule(&mut ruling).map(NewText::unread);
-                }
-                // As it was prepared.
-                new_text = new_text.filter(|new| new.text != text);
+        if let Asking::Execute(..) = asking {
+            if let Some(of_came) = of_came {
+                new_text = of_came.rule(&mut ruling).map(NewText::unread);
             }
-            (Asking::Query | Asking::Prepare, None) => {}
+            // As it was prepared.
+            new_text = new_text.filter(|new| new.text != text);
+        }
+        // What was read beside the worker is asked about for the first time.
+        if let Some(ruled) = ruled {
+            new_text = ruled.into_new_text();
         }
         core.note_verdict(client, judged.0, &ruling);
         (ruling, new_text)
@@ -385,6 +384,12 @@ impl Core {
     }
 }
 
+/// The last rule that matched, where something is written of statements.
+#[inline]
+fn last_rule(snapshot: &Snapshot, decision: &Decision) -> Option<u32> {
+    if snapshot.watches { snapshot.rules.matched_ids(decision).last() } else { None }
+}
+
 /// What rules say of the text that came to be prepared, now that it is run by another one.
 struct OfCame {
     final_flag: u32,
@@ -394,8 +399,18 @@ struct OfCame {
     must_rewrite: Option<(u32, Vec<u8>)>,
 }
 
-impl OfCame {
+impl Router {
+    /// Asks the rules about the text that came, where another one is run.
     #[cold]
+    fn rule_came(&mut self, snapshot: &Snapshot, asker: &Asker<'_>, came: &Came) -> OfCame {
+        let has_digests = snapshot.settings.query_digests;
+        let chance = next_chance(self.chance);
+        let question = asker.question(has_digests, &came.known, &came.text, chance);
+        OfCame::of(self.decisions.decide_uncounted(&snapshot.rules, &question), came)
+    }
+}
+
+impl OfCame {
     fn of(decision: &Decision, came: &Came) -> Self {
         let error = match decision.answer() {
             Some(Answer::Error(text)) => Some(Arc::clone(text)),

@@ -103,6 +103,8 @@ pub(crate) struct ConnLogin {
     pub(crate) password: PasswordTurn,
     /// When its last login began, µs.
     pub(crate) login_us: u64,
+    /// When that was done, µs; 0 before, and where another worker had it.
+    pub(crate) ready_us: u64,
     /// The fast-forward client that it is opened for.
     pub(crate) forwards: Option<ClientId>,
     /// The place in the queue that this client had before.
@@ -211,6 +213,7 @@ impl Conn {
                 account,
                 password: PasswordTurn::default(),
                 login_us: 0,
+                ready_us: 0,
                 forwards: None,
                 forwards_waited: None,
             },

@@ -8,6 +8,7 @@ use trunkline_topology::{
 
 use super::*;
 use crate::{
+    cache::until::OwnWrites,
     kill::{KillAsker, KillRequest, KillScope},
     tests::{MYSQL, OK, ONE_CONNECTION, Reply, Setup, TWO_SERVERS, TestWorker, tells_gtid},
 };
@@ -210,6 +211,17 @@ fn a_client_that_goes_leaves_nothing() {
     world.leave(client);
     found(&mut world, &ask, Outcome::Committed);
     assert!(world.core().servers.logins.marks.doubts.is_empty());
+}
+
+#[test]
+fn a_write_that_was_carried_out_is_one_of_its_sessions_own() {
+    let mut world = with("");
+    let client = world.log_in();
+    world.run(client, INSERT, Reply::Ok);
+    let ask = lose(&mut world, client, INSERT).expect("somebody is asked");
+    world.session(client).settings.own_writes = OwnWrites::default();
+    found(&mut world, &ask, Outcome::Committed);
+    assert_ne!(world.session(client).settings.own_writes, OwnWrites::default());
 }
 
 #[test]

@@ -13,8 +13,6 @@ use trunkline_testkit::{
     http_get, wait_until,
 };
 
-use super::fault::Fault;
-
 /// The account of the clients; the password of each account is its name.
 pub const USER: &str = "app";
 const SWITCHER: &str = "switcher";
@@ -23,12 +21,20 @@ const FAILOVER_TIME_MAX: Duration = Duration::from_secs(30);
 /// How long it may take until all servers have their roles again.
 const SETTLE_TIME_MAX: Duration = Duration::from_secs(20);
 
-/// How servers replicate, and what proxies do about what is lost.
-#[derive(Clone, Copy)]
-pub struct Wishes {
-    pub replay: bool,
-    pub outcomes: bool,
+/// What a stand is like.
+pub struct Plan {
+    pub kind: Kind,
+    /// Replicas do not acknowledge what they have.
     pub asynchronous: bool,
+    pub proxies: usize,
+    /// Lines of the file before its first table.
+    pub settings: String,
+    /// Lines of the table of the cluster.
+    pub cluster: String,
+    /// Further tables.
+    pub tables: String,
+    /// Accounts beside [`USER`], and further lines of their tables; the passwords are the names.
+    pub users: Vec<(&'static str, &'static str)>,
 }
 
 /// What the servers are.
@@ -76,16 +82,18 @@ pub struct Stand {
 
 impl Stand {
     /// Starts them; returns when one server writes and the others read.
-    pub fn start(kind: Kind, fault: Fault, binary: &Path, wishes: &Wishes) -> Result<Self> {
-        let bond = match kind {
+    pub fn start(plan: &Plan, binary: &Path) -> Result<Self> {
+        let bond = match plan.kind {
             Kind::MariaDb | Kind::MySql => {
-                Bond::Replication(replicate(kind.flavour(), wishes.asynchronous)?)
+                Bond::Replication(replicate(plan.kind.flavour(), plan.asynchronous)?)
             }
             Kind::Group => Bond::Group(Group::start(3)?),
         };
         let mut stand = Self { bond, proxies: Vec::new() };
         let primary = stand.server(0)?;
-        primary.create_user(USER, USER, AuthPlugin::ServerDefault)?;
+        for user in plan.users.iter().map(|(name, _)| *name).chain([USER]) {
+            primary.create_user(user, user, AuthPlugin::ServerDefault)?;
+        }
         primary.sql(&format!(
             "CREATE USER {SWITCHER} IDENTIFIED BY '{SWITCHER}'; GRANT ALL ON *.* TO {SWITCHER}; \
              CREATE DATABASE checks; CREATE TABLE checks.lock_only (id INT PRIMARY KEY); \
@@ -95,46 +103,44 @@ impl Stand {
         if let Bond::Replication(replication) = &stand.bond {
             replication.wait_caught_up(SETTLE_TIME_MAX)?;
         }
-        let config = stand.config(fault, wishes);
-        for _ in 0..fault.proxies() {
+        let config = stand.config(plan);
+        for _ in 0..plan.proxies {
             stand.proxies.push(Trunkline::start_database_binary(binary, &config)?);
         }
         stand.wait_roles()?;
         Ok(stand)
     }
 
-    fn config(&self, fault: Fault, wishes: &Wishes) -> String {
+    fn config(&self, plan: &Plan) -> String {
         let seeds: Vec<String> =
             self.all().map(|server| format!("\"{}\"", server.address())).collect();
-        let of = |name: &str, is_active: bool| {
+        let of = |(name, lines): &(&str, &str)| {
             format!(
-                "[[user]]\nname = \"{name}\"\npassword = \"{name}\"\nactive = {is_active}\n\
-                 default_hostgroup = 10\n"
+                "[[user]]\nname = \"{name}\"\npassword = \"{name}\"\ndefault_hostgroup = 10\n{lines}"
             )
         };
+        let inactive = "active = false\n";
+        let own = [(USER, ""), (SWITCHER, inactive), ("replica", inactive)];
+        let users: String = own.iter().chain(&plan.users).map(of).collect();
         format!(
             "workers = 2\nmonitor_account = \"{SWITCHER}\"\nswitchover_account = \"{SWITCHER}\"\n\
              replication_account = \"replica\"\nmonitor_read_only_interval = 200\n\
              monitor_read_only_timeout = 300\nfailover_block = 0\n\
-             switchover_drain_timeout = 300\npromote_unreachable = {}\n\
-             transaction_replay = {}\ncommit_outcome = \"{}\"\n\
-             [[cluster]]\nname = \"shop\"\n{}writer_hostgroup = 10\nreader_hostgroup = 20\n\
-             seeds = [{}]\n{}{}{}",
-            fault == Fault::Stop,
-            wishes.replay,
-            if wishes.outcomes { "auto" } else { "off" },
+             switchover_drain_timeout = 300\n{}[[cluster]]\nname = \"shop\"\n{}{}\
+             writer_hostgroup = 10\nreader_hostgroup = 20\nseeds = [{}]\n{users}{}",
+            plan.settings,
             match &self.bond {
                 Bond::Replication(_) => "kind = \"replication\"\nfailover = \"auto\"\n",
                 Bond::Group(_) => "kind = \"group_replication\"\n",
             },
+            plan.cluster,
             seeds.join(", "),
-            of(USER, true),
-            of(SWITCHER, false),
-            of("replica", false)
+            plan.tables,
         )
     }
 
-    fn all(&self) -> impl Iterator<Item = &Arc<Server>> {
+    /// The servers, the first primary first.
+    pub fn all(&self) -> impl Iterator<Item = &Arc<Server>> {
         let (primary, others) = match &self.bond {
             Bond::Replication(it) => (Some(it.primary()), it.replicas()),
             Bond::Group(it) => (None, it.members()),
@@ -222,14 +228,24 @@ impl Stand {
     }
 
     /// Starts what does not run; returns when one server writes and the others read.
-    pub fn settle(&self) -> Result<()> {
+    pub fn start_again(&self) -> Result<()> {
         for server in self.all().filter(|server| !server.is_running()) {
             server.restart()?;
         }
         if let Bond::Group(group) = &self.bond {
             group.members().iter().try_for_each(|member| join_again(member))?;
         }
-        self.wait_roles()?;
+        self.wait_roles()
+    }
+
+    /// So, and replicas have everything.
+    pub fn settle(&self) -> Result<()> {
+        self.start_again()?;
+        self.wait_caught_up()
+    }
+
+    /// Returns when replicas have all that the writer has.
+    pub fn wait_caught_up(&self) -> Result<()> {
         let writer = self.server(self.writer()?.context("a writer")?)?;
         let position = match writer.flavour() {
             Flavour::MariaDb => "SELECT @@global.gtid_binlog_pos",
