@@ -46,18 +46,23 @@ impl Grants {
 
     /// Whether the account certainly holds one of these privileges on a table.
     pub(crate) fn hold(&self, name: &Name, one_of: &[&[u8]], is_mariadb: bool) -> bool {
-        let has = |grant: &Grant| {
-            let mut given = grant.privileges.iter();
-            given.any(|it| it == b"ALL" || it == b"ALL PRIVILEGES" || one_of.contains(&&**it))
-        };
         let is_direct = self.given.iter().any(|grant| match &grant.scope {
-            Scope::Everything => !self.is_holed && has(grant),
             Scope::Table(schema, table) => {
-                **schema == *name.schema && **table == *name.table && has(grant)
+                **schema == *name.schema && **table == *name.table && grant.has(one_of)
             }
-            Scope::Schema(_) => false,
+            Scope::Everything | Scope::Schema(_) => false,
         });
-        is_direct || self.hold_in_schema(name, has, is_mariadb)
+        is_direct || self.hold_on_schema(name, one_of, is_mariadb)
+    }
+
+    /// Whether it certainly holds one of them on the whole schema of a table.
+    pub(crate) fn hold_on_schema(&self, name: &Name, one_of: &[&[u8]], is_mariadb: bool) -> bool {
+        let is_global = !self.is_holed
+            && self.given.iter().any(|grant| match &grant.scope {
+                Scope::Everything => grant.has(one_of),
+                Scope::Schema(_) | Scope::Table(..) => false,
+            });
+        is_global || self.hold_in_schema(name, |grant| grant.has(one_of), is_mariadb)
     }
 
     /// Of several patterns that match, a server takes the one that it finds first: all of one
@@ -75,6 +80,13 @@ impl Grants {
             let mut others = matching().filter(|(other, _)| other.to == grant.to);
             is_certain && others.all(|(other, _)| has(other))
         })
+    }
+}
+
+impl Grant {
+    fn has(&self, one_of: &[&[u8]]) -> bool {
+        let mut given = self.privileges.iter();
+        given.any(|it| it == b"ALL" || it == b"ALL PRIVILEGES" || one_of.contains(&&**it))
     }
 }
 

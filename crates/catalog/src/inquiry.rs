@@ -39,6 +39,9 @@ const USED_MAX: usize = 1_024;
 /// How deep views and triggers may use each other.
 const ROUNDS_MAX: usize = 12;
 
+/// The privilege to see triggers.
+const TRIGGER: &[&[u8]] = &[b"TRIGGER"];
+
 /// One row of an answer; `None` is NULL.
 pub type Row = Vec<Option<Vec<u8>>>;
 
@@ -341,7 +344,7 @@ impl Inquiry {
             }
             match facts.kind? {
                 Kind::View if facts.is_defined => ahead.extend(&facts.reads),
-                Kind::Table if facts.is_tracked && self.has_keys && self.sees_triggers(name) => {
+                Kind::Table if facts.is_tracked && self.sees_keys(name) => {
                     bases.push(name.clone());
                     ahead.extend(&facts.parents);
                 }
@@ -394,6 +397,10 @@ impl Inquiry {
                 continue;
             };
             hidden.insert(facts.reading);
+            // Virtual columns may read the session.
+            if kind == Kind::Table && self.is_mariadb && !self.sees_columns(name) {
+                hidden.insert(Hidden::UNKNOWN);
+            }
             if kind == Kind::View {
                 if !facts.is_defined {
                     hidden.insert(Hidden::UNKNOWN);
@@ -411,13 +418,28 @@ impl Inquiry {
         hidden
     }
 
-    /// Whether the account is shown all triggers and all columns of a table.
-    fn sees_triggers(&self, name: &Name) -> bool {
+    /// Whether the account is shown all columns of a table.
+    fn sees_columns(&self, name: &Name) -> bool {
         const READABLE: &[&[u8]] = &[b"SELECT", b"INSERT", b"UPDATE", b"REFERENCES"];
-        self.grants.as_ref().is_some_and(|grants| {
-            grants.hold(name, &[b"TRIGGER"], self.is_mariadb)
-                && grants.hold(name, READABLE, self.is_mariadb)
-        })
+        let grants = self.grants.as_ref();
+        grants.is_some_and(|grants| grants.hold(name, READABLE, self.is_mariadb))
+    }
+
+    /// Whether it is shown all triggers and all columns.
+    fn sees_triggers(&self, name: &Name) -> bool {
+        let grants = self.grants.as_ref();
+        grants.is_some_and(|grants| grants.hold(name, TRIGGER, self.is_mariadb))
+            && self.sees_columns(name)
+    }
+
+    /// Whether foreign keys were asked for and it is shown all of them, and triggers and columns.
+    /// MariaDB shows none for privileges on the table alone.
+    fn sees_keys(&self, name: &Name) -> bool {
+        let grants = self.grants.as_ref();
+        let on_schema = |grants: &Grants| grants.hold_on_schema(name, TRIGGER, self.is_mariadb);
+        self.has_keys
+            && self.sees_triggers(name)
+            && (!self.is_mariadb || grants.is_some_and(on_schema))
     }
 }
 

@@ -88,15 +88,29 @@ fn a_base_table_without_triggers_is_plain() {
 
 #[test]
 fn who_may_not_see_triggers_does_not_know_what_a_write_does() {
-    let lines = [
-        &["GRANT SELECT, INSERT ON `s`.* TO `x`@`%`"],
+    let line = &["GRANT SELECT, INSERT ON `s`.* TO `x`@`%`"];
+    let dictionary: Dictionary<'_> = &[(Topic::Grants, "", line), (Topic::Tables, "s.t", TABLE)];
+    assert_eq!(object(dictionary, "s.t"), table(Hidden::empty(), Hidden::UNKNOWN));
+}
+
+#[test]
+fn who_may_not_see_all_columns_does_not_know_what_a_read_does() {
+    for line in [
+        &["GRANT SELECT (`id`) ON `s`.`t` TO `x`@`%`"],
+        &["GRANT DELETE ON `s`.`t` TO `x`@`%`"],
         &["GRANT TRIGGER ON `s`.* TO `x`@`%`"],
         &["GRANT USAGE ON *.* TO `x`@`%`"],
-    ];
-    for line in lines {
-        let dictionary: Dictionary<'_> =
-            &[(Topic::Grants, "", line), (Topic::Tables, "s.t", TABLE)];
-        assert_eq!(object(dictionary, "s.t"), table(Hidden::empty(), Hidden::UNKNOWN));
+    ] {
+        let dictionary: Dictionary<'_> = &[
+            (Topic::Grants, "", line),
+            (Topic::Tables, "s.t", TABLE),
+            (Topic::Tables, "s.v", VIEW),
+            (Topic::Views, "s.v", &["select `s`.`t`.`a` AS `a` from `s`.`t`"]),
+        ];
+        for of in ["s.t", "s.v"] {
+            let object = object(dictionary, of).expect("an object");
+            assert!(object.reading.has(Hidden::UNKNOWN), "{line:?}: {of}");
+        }
     }
 }
 
@@ -332,9 +346,12 @@ fn base_tables_are_those_of_views_and_of_foreign_keys_that_cascade() {
     // Who asks for no keys knows none, nor does who may not see them.
     let (inquiry, _) = asked(Inquiry::new(vec![name("s.client")], true), dictionary);
     assert_eq!(inquiry.bases(&name("s.client")), None);
-    let few: Dictionary<'_> = &[
-        (Topic::Grants, "", &["GRANT SELECT ON *.* TO `x`@`%`"]),
-        (Topic::Tables, "s.client", TABLE),
-    ];
-    assert_eq!(bases(few, "s.client"), None);
+    for line in [
+        &["GRANT SELECT ON *.* TO `x`@`%`"],
+        // MariaDB shows keys to whom something is given on the schema.
+        &["GRANT ALL PRIVILEGES ON `s`.`client` TO `x`@`%`"],
+    ] {
+        let few: Dictionary<'_> = &[(Topic::Grants, "", line), (Topic::Tables, "s.client", TABLE)];
+        assert_eq!(bases(few, "s.client"), None, "{line:?}");
+    }
 }
