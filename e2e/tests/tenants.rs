@@ -1,7 +1,7 @@
 //! Tenants take turns on a server that runs so many statements at once.
 
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, ensure};
 use trunkline_testkit::{SqlClient, Trunkline, wait_until};
@@ -13,6 +13,9 @@ const FLOOD: &str = "ten_flood";
 const LATE: &str = "ten_late";
 /// What the flood has waiting behind its first statement.
 const WAITING: usize = 3;
+/// How long the first one takes, and those that wait.
+const FIRST: Duration = Duration::from_secs(2);
+const BEHIND: Duration = Duration::from_millis(300);
 
 fn admin(proxy: &Trunkline) -> Result<SqlClient> {
     SqlClient::tcp(proxy.admin_port(), "admin", "admin", "")
@@ -23,13 +26,17 @@ fn wait_stats(admin: &mut SqlClient, name: &str, column: &str, wanted: usize) ->
     let query = format!("SELECT {column} FROM stats_tenants WHERE name = '{name}'");
     let wanted = wanted.to_string();
     wait_until(&format!("{name}: {column} = {wanted}"), TIMEOUT, || {
-        Ok((admin.value(&query)?.as_deref() == Some(&wanted)).then_some(()))
+        // It has no row before its first statement.
+        let rows = admin.sql(&query)?;
+        let value = rows.first().and_then(|row| row.first()).cloned().flatten();
+        Ok((value == Some(wanted.clone())).then_some(()))
     })
 }
 
 /// A statement of the flood; when it was answered.
-fn sleep(proxy: &Trunkline, seconds: f64) -> Result<Instant> {
-    proxy.connect(FLOOD, PASSWORD, "")?.value(&format!("SELECT SLEEP({seconds})"))?;
+fn sleep(proxy: &Trunkline, time: Duration) -> Result<Instant> {
+    let mut client = proxy.connect(FLOOD, PASSWORD, "")?;
+    client.value(&format!("SELECT SLEEP({})", time.as_secs_f64()))?;
     Ok(Instant::now())
 }
 
@@ -48,9 +55,10 @@ fn who_has_used_little_goes_before_a_flood_and_deadlines_are_kept() -> Result<()
     ensure!(text(&mut late, "SELECT 1")? == "1");
     thread::scope(|scope| {
         let proxy = &proxy;
-        let first = scope.spawn(move || sleep(proxy, 2.0));
+        let begun = Instant::now();
+        let first = scope.spawn(move || sleep(proxy, FIRST));
         wait_stats(&mut admin, FLOOD, "running", 1)?;
-        let flood = [0.3; WAITING].map(|seconds| scope.spawn(move || sleep(proxy, seconds)));
+        let flood = [BEHIND; WAITING].map(|time| scope.spawn(move || sleep(proxy, time)));
         wait_stats(&mut admin, FLOOD, "waiting", WAITING)?;
         let hinted = "SELECT /*+ MAX_EXECUTION_TIME(100) */ 1";
         let error = fails(&mut late, hinted, 3024)?;
@@ -60,7 +68,8 @@ fn who_has_used_little_goes_before_a_flood_and_deadlines_are_kept() -> Result<()
         let join = |it: thread::ScopedJoinHandle<'_, Result<Instant>>| {
             it.join().map_err(|_| anyhow!("a client panicked"))?
         };
-        ensure!(join(first)? < answered, "it had begun already");
+        ensure!(answered - begun >= FIRST, "it had begun already");
+        join(first)?;
         for behind in flood {
             ensure!(answered < join(behind)?, "it waited behind the flood");
         }
