@@ -416,7 +416,7 @@ impl Exchange {
             0 => self.core.env.now.us,
             sent_us => sent_us,
         };
-        let is_logged = statement.target.directives.is_logged;
+        let is_logged = statement.target.directives.written.is_logged;
         if is_logged && self.core.env.snapshot.settings.query_log.is_empty() {
             self.core.log_statement(client, statement, error);
         }
