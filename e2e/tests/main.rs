@@ -63,7 +63,6 @@ mod spans;
 mod state;
 mod sysbench;
 mod tcp;
-mod tenants;
 mod ties;
 mod tls;
 mod tokens;

@@ -31,7 +31,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
 use trunkline_sql::routine::Routines;
 use trunkline_topology::{
-    Concurrency, HeartbeatTable, LazyTransactions, Origins, Ratio, Secret, TenantScope,
+    HeartbeatTable, LazyTransactions, Origins, Ratio, Secret,
     causal::{CausalFallback, CausalReads},
     outcome::CommitOutcomes,
 };

@@ -21,7 +21,6 @@ mod origins;
 mod people;
 mod repeats;
 mod scarce;
-mod tenants;
 
 #[cfg(test)]
 mod tests;

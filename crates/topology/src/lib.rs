@@ -24,7 +24,6 @@ mod ratio;
 mod role;
 mod secret;
 mod server;
-mod tenant;
 mod tls;
 mod user;
 mod versions;
@@ -50,7 +49,6 @@ pub use secret::{Secret, wipe, wipe_front};
 pub use server::{
     HostgroupId, ReadWriteSplit, ReplicationGroup, Server, ServerCompression, ServerKey,
 };
-pub use tenant::{Concurrency, TenantScope, Terms};
 pub use tls::{
     CertificateRequirement, PeerCertificate, ServerTls, TlsFacts, TlsMode, TlsOffer, TlsParams,
     TlsRequirement, TlsVersion,

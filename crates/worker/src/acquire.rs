@@ -4,10 +4,8 @@ mod forward;
 mod lease;
 mod past;
 mod position;
-mod pump;
 pub(crate) mod sharing;
 mod start;
-mod turn;
 
 #[cfg(test)]
 mod tests;

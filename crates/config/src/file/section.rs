@@ -9,7 +9,7 @@ use crate::{
         check::Entries,
         cluster::{AuroraDraft, ClusterDraft, GaleraDraft, GroupReplicationDraft},
         fast::FastDraft,
-        guard::{FirewallRuleDraft, FirewallUserDraft, LimitDraft, TenantDraft},
+        guard::{FirewallRuleDraft, FirewallUserDraft, LimitDraft},
         hostgroup::HostgroupDraft,
         replication::ReplicationDraft,
         report::did_you_mean,
@@ -36,7 +36,7 @@ pub struct Section {
 }
 
 /// Every section, in the order in which they are read.
-pub static SECTIONS: [Section; 16] = [
+pub static SECTIONS: [Section; 15] = [
     section::<ServerDraft>(),
     section::<SslParamsDraft>(),
     section::<HostgroupDraft>(),
@@ -51,7 +51,6 @@ pub static SECTIONS: [Section; 16] = [
     section::<FirewallUserDraft>(),
     section::<FirewallRuleDraft>(),
     section::<LimitDraft>(),
-    section::<TenantDraft>(),
     section::<TcpDraft>(),
 ];
 
