@@ -63,6 +63,7 @@ mod spans;
 mod state;
 mod sysbench;
 mod tcp;
+mod tenants;
 mod ties;
 mod tls;
 mod tokens;

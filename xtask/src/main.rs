@@ -23,6 +23,7 @@ mod sim;
 mod slowed;
 mod stand;
 mod suites;
+mod tenants;
 mod test;
 mod tidy;
 mod watch;
@@ -68,6 +69,8 @@ enum Task {
     Profile(profile::Arguments),
     /// Slows one of three real servers down, and measures what clients notice
     Slowed(slowed::Arguments),
+    /// Have one tenant flood a real server while 49 others read, with and without tenants
+    Tenants(tenants::Arguments),
     /// Has writers of real clusters fail, and measures what clients notice and whether it is true
     Failover(failover::Arguments),
     /// Reads behind writes on real clusters, in every scope, and looks for one that is stale
@@ -100,6 +103,7 @@ fn main() -> ExitCode {
         Task::Icount(arguments) => icount::run(&workspace_root(), &arguments),
         Task::Profile(arguments) => profile::run(&workspace_root(), &arguments),
         Task::Slowed(arguments) => slowed::run(&workspace_root(), &arguments),
+        Task::Tenants(arguments) => tenants::run(&workspace_root(), &arguments),
         Task::Failover(arguments) => failover::run(&workspace_root(), &arguments),
         Task::Causal(arguments) => causal::run(&workspace_root(), &arguments),
         Task::Sim(arguments) => sim::run(&workspace_root(), &arguments),

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 
 use trunkline_stats::{
     AdminFigures, CacheSums, CatalogFigures, CommandRow, Counters, DigestRow, Exemplar, Histogram,
-    HttpFigures, MemoryFigures, Report, ServerCounters, ServerRow, TraceFigures,
+    HttpFigures, MemoryFigures, Report, ServerCounters, ServerRow, TenantSums, TraceFigures,
     command::BUCKET_BOUNDS_US,
     counters::CounterSpec,
     metrics::{self, Metric, MetricKind, PlainFamily, PlainSeries, PlainValue},
@@ -29,6 +29,8 @@ pub use accept::Form;
 pub const DIGESTS_MAX: usize = 100;
 /// The most rules that become series.
 pub const RULES_MAX: usize = 1000;
+/// Tenants that have lines of their own.
+const TENANTS_MAX: usize = 1_000;
 
 /// Powers of two of microseconds that bound the buckets of histograms: 64 µs to 67 s.
 const BUCKET_EXPONENTS: std::ops::RangeInclusive<u32> = 6..=26;
@@ -160,6 +162,23 @@ fn put_memory<'a>(out: &mut Exposition<'a>, memory: &'a MemoryFigures) {
     out.labelled(&metrics::MEMORY_REFUSALS, by(&memory.refusals));
 }
 
+/// What tenants have used and do: those that have used most.
+fn put_tenants(out: &mut Exposition<'_>, tenants: &BTreeMap<String, TenantSums>) {
+    let mut most: Vec<(&String, &TenantSums)> = tenants.iter().collect();
+    most.sort_by_key(|(_, sums)| std::cmp::Reverse(sums.server_time_us));
+    most.truncate(TENANTS_MAX);
+    let of = |value: fn(&TenantSums) -> u64| {
+        most.iter().map(move |(name, sums)| ((*name).clone(), value(sums)))
+    };
+    out.labelled(&metrics::TENANT_STATEMENTS, of(|sums| sums.statements));
+    out.labelled(&metrics::TENANT_SERVER_TIME, of(|sums| sums.server_time_us));
+    out.labelled(&metrics::TENANT_QUEUED, of(|sums| sums.queued));
+    out.labelled(&metrics::TENANT_WAIT, of(|sums| sums.queue_time_us));
+    out.labelled(&metrics::TENANT_LATE, of(|sums| sums.late));
+    out.labelled(&metrics::TENANT_RUNNING, of(|sums| sums.running));
+    out.labelled(&metrics::TENANT_WAITING, of(|sums| sums.waiting));
+}
+
 /// Who is on the admin port and asks over HTTP, and what was refused there.
 fn put_control_plane(out: &mut Exposition<'_>, admin: AdminFigures, http: HttpFigures) {
     fn named<const N: usize>(
@@ -226,6 +245,7 @@ fn sessions<'a>(out: &mut Exposition<'a>, report: &'a Report) {
     };
     out.labelled(&metrics::RULE_HITS, most(&report.rule_hits));
     out.labelled(&metrics::RULE_UNDECIDED, most(&report.rule_undecided));
+    put_tenants(out, &report.tenants);
     let by_rule = |value: fn(&CacheSums) -> u64| {
         let rows = report.cache.iter().take(RULES_MAX);
         rows.map(move |(rule, sums)| (rule.to_string(), value(sums)))

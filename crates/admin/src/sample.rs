@@ -198,6 +198,7 @@ fn gauges(worker: u32) -> WorkerGauges {
         mirrors_running: 0,
         mirrors_waiting: 0,
         rule_hits: BTreeMap::from([(1, 5), (7, 100)]),
+        tenants: BTreeMap::new(),
         rule_undecided: BTreeMap::from([(7, 3)]),
     }
 }

@@ -45,8 +45,9 @@ impl Display for Change {
 
 /// What `new` changes in the running snapshot: settings in the order of the table, then servers,
 /// hostgroups, users, replication groups, TCP listeners, rules and (in one line each) fast routing
-/// rules, the firewall's lists and limits; of each what is changed or added in the order of the new
-/// configuration, then what is removed in the order of the old one. Empty when nothing differs.
+/// rules, the firewall's lists, limits and tenants; of each what is changed or added in the order
+/// of the new configuration, then what is removed in the order of the old one. Empty when nothing
+/// differs.
 ///
 /// Ask before [`Snapshot::build`]. Settings that wait for a restart are named each time.
 pub fn difference(running: &Snapshot, new: &Config) -> Vec<Change> {
@@ -84,6 +85,7 @@ pub fn difference(running: &Snapshot, new: &Config) -> Vec<Change> {
     compare_lists("firewall users", &before.firewall_users, &now.firewall_users, &mut changes);
     compare_lists("firewall rules", &before.firewall_rules, &now.firewall_rules, &mut changes);
     compare_lists("limits", &before.limits, &now.limits, &mut changes);
+    compare_lists("tenants", &before.tenants, &now.tenants, &mut changes);
     changes
 }
 

@@ -52,7 +52,7 @@ pub use file::{
     USERS_FILE, parse, table_rows,
 };
 pub use granted::GrantedUsers;
-pub use guards::Guards;
+pub use guards::{Guards, TenantEntry};
 pub use listen::{ListenAddress, ListenAllow, ListenTls};
 pub use operators::OperatorAccounts;
 pub use otlp::{Collector, OtlpProtocol};

@@ -9,7 +9,8 @@ use std::{
 
 use trunkline_sql::routine::Routines;
 use trunkline_topology::{
-    AllowList, HeartbeatTable, LazyTransactions, Origins, PinnedKeys, Secret,
+    AllowList, Concurrency, HeartbeatTable, LazyTransactions, Origins, PinnedKeys, Secret,
+    TenantScope,
     causal::{CausalFallback, CausalReads},
     outcome::CommitOutcomes,
 };
@@ -322,7 +323,22 @@ macro_rules! word_value {
     )+ };
 }
 
-word_value!(CausalReads, CausalFallback);
+word_value!(CausalReads, CausalFallback, TenantScope);
+
+impl SettingValue for Concurrency {
+    const KIND: &'static str = "number, or a word";
+
+    fn read(given: &Given, _: Range) -> Result<Self, Wrong> {
+        match given {
+            Given::Integer(number) => Ok(number.to_string().parse::<Self>()?),
+            _ => Ok(read_text(given)?.parse::<Self>()?),
+        }
+    }
+
+    fn show(&self) -> String {
+        self.to_string()
+    }
+}
 
 impl SettingValue for Origins {
     const KIND: &'static str = "list of networks";

@@ -31,7 +31,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
 use trunkline_sql::routine::Routines;
 use trunkline_topology::{
-    HeartbeatTable, LazyTransactions, Origins, Ratio, Secret,
+    Concurrency, HeartbeatTable, LazyTransactions, Origins, Ratio, Secret, TenantScope,
     causal::{CausalFallback, CausalReads},
     outcome::CommitOutcomes,
 };

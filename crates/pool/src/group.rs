@@ -6,7 +6,7 @@ use foldhash::fast::FixedState;
 use slab::Slab;
 use trunkline_topology::{Balance, Draws, HostgroupId, RefusalCause, Server, ServerKey};
 
-use crate::{AccountId, ConnId, Hold, Slot, SlotId, Waiters};
+use crate::{AccountId, ConnId, Hold, Slot, SlotId, Waiters, turns::Sharing};
 
 /// What to do for a statement that needs a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +50,7 @@ pub enum DedicatedChoice {
 #[derive(Debug)]
 pub(crate) struct Group<C> {
     pub(crate) slots: Vec<SlotId>,
-    waiters: Waiters<C>,
+    pub(crate) waiters: Waiters<C>,
     pub(crate) balance: Balance,
     /// Whether its servers are of several ranks, or some are far and others near.
     pub(crate) has_tiers: bool,
@@ -101,6 +101,8 @@ pub struct Pool<C> {
     pub(crate) slow_start_ms: u64,
     /// Statements that near servers had no room for, not told of yet.
     pub(crate) spilled: u64,
+    /// How many statements each server runs at once, and what tenants are entitled to.
+    pub(crate) sharing: Sharing,
     /// False while certainly nobody waits, in any hostgroup. Asked with every statement, so that
     /// no hostgroup has to be looked for.
     may_wait: bool,
@@ -121,6 +123,7 @@ impl<C: Copy + PartialEq> Pool<C> {
             draws: Draws::new(seed),
             slow_start_ms: 0,
             spilled: 0,
+            sharing: Sharing::default(),
             may_wait: false,
         }
     }
@@ -161,6 +164,7 @@ impl<C: Copy + PartialEq> Pool<C> {
                 slot.removed = true;
             }
         }
+        self.set_limits();
         gone.into_values().collect()
     }
 
@@ -187,10 +191,15 @@ impl<C: Copy + PartialEq> Pool<C> {
         }
     }
 
-    fn group_mut(&mut self, hostgroup: HostgroupId) -> &mut Group<C> {
+    pub(crate) fn group_mut(&mut self, hostgroup: HostgroupId) -> &mut Group<C> {
+        let waiters = || {
+            let mut waiters = Waiters::default();
+            waiters.set_terms(self.sharing.terms.as_deref());
+            waiters
+        };
         let empty = || Group {
             slots: Vec::new(),
-            waiters: Waiters::default(),
+            waiters: waiters(),
             balance: Balance::default(),
             has_tiers: false,
             is_paused: false,
@@ -421,7 +430,7 @@ impl<C: Copy + PartialEq> Pool<C> {
         }
         let by_load = u32::try_from(in_flight / PER_SHARED + 1).unwrap_or(u32::MAX);
         slot.shared_width().keep_at_least(by_load);
-        if slot.shared().len() < slot.shared_width().max() as usize {
+        if slot.shared().len() < slot.shared_width().max() as usize && slot.has_place() {
             if let Some(conn) = slot.pop_idle(asker.account) {
                 return Some(SharedChoice::Idle(conn));
             }

@@ -9,13 +9,18 @@
 mod curve;
 mod draw;
 mod group;
+mod limit;
 mod outliers;
 mod slot;
+mod tenant;
+mod turns;
 mod waiters;
 mod width;
 
 pub use group::{Asker, Choice, DedicatedChoice, Only, Pool, SharedChoice};
 pub use outliers::Verdict;
 pub use slot::{AccountId, ConnId, ConnState, Counts, Slot, SlotId};
+pub use tenant::{Accounts, Room, TENANTS_MAX, TenantId};
+pub use turns::Place;
 pub use waiters::{Hold, HoldLook, Waiter, Waiters};
 pub use width::{WORKING_MAX, Width};

@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 use foldhash::fast::FixedState;
 use trunkline_topology::{Latency, Server, Window};
 
-use crate::{Width, draw::Tier};
+use crate::{Width, draw::Tier, limit::Limit};
 
 /// A server connection of this worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -133,9 +133,15 @@ pub struct Slot {
     pub removed: bool,
     idle: HashMap<AccountId, Vec<ConnId>, FixedState>,
     counts: Counts,
+    /// Connections that come up, by account; those with any.
+    coming: HashMap<AccountId, u32, FixedState>,
     /// Leased connections, not pinned, whose statement has been running for long.
     stuck: u32,
     width: Width,
+    /// How many statements it runs at once, whatever they are.
+    pub(crate) limit: Limit,
+    /// Statements that run with a connection to themselves, counted while that is of interest.
+    pub(crate) running: u32,
     /// Connections that take more statements while others are in flight.
     shared: Vec<ConnId>,
     shared_width: Width,
@@ -155,8 +161,11 @@ impl Slot {
             removed: false,
             idle: HashMap::with_hasher(FixedState::default()),
             counts: Counts::default(),
+            coming: HashMap::with_hasher(FixedState::default()),
             stuck: 0,
             width: Width::default(),
+            limit: Limit::Off,
+            running: 0,
             shared: Vec::new(),
             shared_width: Width::narrow(),
             latency: Latency::default(),
@@ -228,7 +237,31 @@ impl Slot {
         if !has_room {
             self.width.note_full();
         }
-        has_room
+        has_room && self.has_place()
+    }
+
+    /// Whether the server may run one statement more. Those of sessions that hold a connection run
+    /// without asking, as others may wait for their locks, and are counted.
+    #[inline]
+    pub(crate) fn has_place(&mut self) -> bool {
+        let Some(max) = self.limit.max() else { return true };
+        let has_place = self.taken() < max;
+        if !has_place {
+            self.limit.note_full();
+        }
+        has_place
+    }
+
+    /// Statements that the server runs at once, or is about to: those on a shared connection are
+    /// one.
+    pub(crate) fn taken(&self) -> u32 {
+        self.running.max(self.counts.of(ConnState::Leased)) + self.counts.of(ConnState::Shared)
+    }
+
+    /// How many statements the server may run at once, and how many it does; `None` without a
+    /// limit.
+    pub fn concurrency(&self) -> Option<(u32, u32)> {
+        Some((self.limit.max()?, self.taken()))
     }
 
     /// How many connections share statements while few are in flight, and how that is found.
@@ -257,6 +290,10 @@ impl Slot {
                 self.close_shared(conn);
                 self.counts.count(from, -1);
             }
+            ConnState::Connecting => {
+                self.no_longer_coming(account);
+                self.counts.count(from, -1);
+            }
             _ => self.counts.count(from, -1),
         }
         match to {
@@ -266,9 +303,25 @@ impl Slot {
                 debug_assert!(!self.shared.contains(&conn));
                 self.shared.push(conn);
             }
+            ConnState::Connecting => *self.coming.entry(account).or_default() += 1,
             _ => {}
         }
         self.counts.count(to, 1);
+    }
+
+    #[cold]
+    fn no_longer_coming(&mut self, account: AccountId) {
+        if let Some(count) = self.coming.get_mut(&account) {
+            *count -= 1;
+            if *count == 0 {
+                self.coming.remove(&account);
+            }
+        }
+    }
+
+    /// Connections of `account` that come up.
+    pub(crate) fn coming(&self, account: AccountId) -> u32 {
+        self.coming.get(&account).copied().unwrap_or_default()
     }
 
     /// Takes the most recently used idle connection of `account`.

@@ -1,8 +1,14 @@
-//! Sessions that wait for a connection of one hostgroup, first come first served.
+//! Sessions that wait for a connection of one hostgroup: first come first served, within a tenant
+//! where there are tenants.
 
 use std::collections::VecDeque;
 
-use crate::AccountId;
+use trunkline_topology::Terms;
+
+use crate::{
+    AccountId,
+    tenant::{Accounts, Room, TenantId},
+};
 
 /// A session in the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +24,10 @@ pub struct Waiter<C> {
     /// When it was held first for what it is held for now or was last, ms of the worker's clock;
     /// `None` for one that was never held.
     pub held_ms: Option<u64>,
+    /// On whose account its statement runs.
+    pub tenant: TenantId,
+    /// Its statement has to begin by then, ms of the worker's clock; `None` where nobody said so.
+    pub begin_by_ms: Option<u64>,
 }
 
 /// Why nobody is served who waits for a hostgroup, however many connections are free.
@@ -35,7 +45,14 @@ pub enum Hold {
 /// The queue of one hostgroup. Bounded: [`push`](Self::push) refuses beyond the limit.
 #[derive(Debug)]
 pub struct Waiters<C> {
-    queue: VecDeque<Waiter<C>>,
+    /// Who waits, by tenant; all are of the first while there are no tenants.
+    lanes: Vec<VecDeque<Waiter<C>>>,
+    /// How many.
+    len: usize,
+    /// What the tenants have used, where there are any.
+    accounts: Option<Box<Accounts>>,
+    /// How many of those that wait have to begin by a time of their own.
+    urgent: usize,
     hold: Option<Hold>,
     /// When that was looked at last, ms.
     looked_ms: u64,
@@ -52,7 +69,7 @@ pub struct HoldLook {
 
 impl<C> Default for Waiters<C> {
     fn default() -> Self {
-        Self { queue: VecDeque::new(), hold: None, looked_ms: 0 }
+        Self { lanes: Vec::new(), len: 0, accounts: None, urgent: 0, hold: None, looked_ms: 0 }
     }
 }
 
@@ -80,14 +97,30 @@ impl<C: Copy + PartialEq> Waiters<C> {
     /// Puts a session at the end; false when `max` wait already. One that begins to be held has
     /// its deadline by that.
     pub fn push(&mut self, mut waiter: Waiter<C>, max: usize) -> bool {
-        let has_room = self.queue.len() < max;
+        let has_room = self.len < max;
         if has_room {
             if self.hold.is_some() {
                 waiter.follow(self.hold, waiter.since_us / 1_000, 0);
             }
-            self.queue.push_back(waiter);
+            if let Some(lane) = self.lane(&waiter) {
+                lane.push_back(waiter);
+            }
         }
         has_room
+    }
+
+    /// Counts a session in, and finds the queue that it belongs in.
+    fn lane(&mut self, waiter: &Waiter<C>) -> Option<&mut VecDeque<Waiter<C>>> {
+        self.len += 1;
+        self.urgent += usize::from(waiter.begin_by_ms.is_some());
+        if let Some(accounts) = &mut self.accounts {
+            accounts.wait(waiter.tenant, waiter.since_us);
+        }
+        let at = waiter.tenant.index();
+        if self.lanes.len() <= at {
+            self.lanes.resize_with(at + 1, VecDeque::new);
+        }
+        self.lanes.get_mut(at)
     }
 
     /// Says why the hostgroup serves nobody, or `None` if it does. With a change, everybody's
@@ -97,7 +130,7 @@ impl<C: Copy + PartialEq> Waiters<C> {
         let since_ms = now_ms.saturating_sub(std::mem::replace(&mut self.looked_ms, now_ms));
         let before = std::mem::replace(&mut self.hold, hold);
         let held_ms = match before {
-            Some(_) => since_ms.saturating_mul(self.queue.len() as u64),
+            Some(_) => since_ms.saturating_mul(self.len as u64),
             None => 0,
         };
         if before == hold {
@@ -110,7 +143,8 @@ impl<C: Copy + PartialEq> Waiters<C> {
             }
             waiter.follow(hold, now_ms, connect_ms)
         };
-        let begun = self.queue.iter_mut().map(begins).filter(|begins| *begins).count();
+        let all = self.lanes.iter_mut().flatten();
+        let begun = all.map(begins).filter(|begins| *begins).count();
         HoldLook { begun, held_ms }
     }
 
@@ -122,58 +156,129 @@ impl<C: Copy + PartialEq> Waiters<C> {
 
     /// The session that waits longest.
     pub fn front(&self) -> Option<&Waiter<C>> {
-        self.queue.front()
+        let fronts = self.lanes.iter().filter_map(VecDeque::front);
+        fronts.min_by_key(|waiter| waiter.since_us)
     }
 
-    /// Takes the session that waits longest among those for whom `wanted` holds.
+    /// Takes the session that waits longest among those for whom `wanted` holds; where there are
+    /// tenants, within the first tenant that has one.
     pub fn take(&mut self, wanted: impl Fn(&Waiter<C>) -> bool) -> Option<Waiter<C>> {
-        let place = self.queue.iter().position(wanted)?;
-        self.queue.remove(place)
+        if self.len == 0 {
+            return None;
+        }
+        let find = |lane: &VecDeque<Waiter<C>>| lane.iter().position(&wanted);
+        let found = match &self.accounts {
+            None => (0..).zip(&self.lanes).find_map(|(at, lane)| Some((at, find(lane)?))),
+            Some(accounts) => accounts
+                .waiting()
+                .find_map(|tenant| Some((tenant.index(), find(self.lanes.get(tenant.index())?)?))),
+        };
+        let (lane, place) = found?;
+        self.take_at(lane, place)
+    }
+
+    fn take_at(&mut self, lane: usize, place: usize) -> Option<Waiter<C>> {
+        let waiter = self.lanes.get_mut(lane)?.remove(place)?;
+        self.len -= 1;
+        self.urgent -= usize::from(waiter.begin_by_ms.is_some());
+        if let Some(accounts) = &mut self.accounts {
+            accounts.leave(waiter.tenant);
+        }
+        Some(waiter)
     }
 
     /// Puts a session back at the front: it was served, but what it got was not usable. False,
     /// without doing so, when `max` wait already.
     pub fn push_front(&mut self, mut waiter: Waiter<C>, max: usize) -> bool {
-        let has_room = self.queue.len() < max;
+        let has_room = self.len < max;
         if has_room {
             if self.hold.is_some() && waiter.held_ms.is_none() {
                 waiter.follow(self.hold, waiter.since_us / 1_000, 0);
             }
-            self.queue.push_front(waiter);
+            if let Some(lane) = self.lane(&waiter) {
+                lane.push_front(waiter);
+            }
         }
         has_room
     }
 
     /// Takes a session that no longer waits.
     pub fn remove(&mut self, client: C) {
-        if let Some(place) = self.queue.iter().position(|waiter| waiter.client == client) {
-            self.queue.remove(place);
-        }
+        self.take(|waiter| waiter.client == client);
     }
 
-    /// Takes a session whose deadline has passed. All wait equally long, or are held equally long,
-    /// so the front is the first; one put back at the front has an earlier deadline than those
-    /// behind.
+    /// Takes a session whose deadline has passed. All of a tenant wait equally long, or are held
+    /// equally long, so its front is the first; one put back at the front has an earlier deadline
+    /// than those behind. Those that have to begin by a time of their own are all looked at.
     pub fn take_expired(&mut self, now_ms: u64) -> Option<Waiter<C>> {
-        match self.queue.front()?.deadline_ms <= now_ms {
-            true => self.queue.pop_front(),
-            false => None,
+        let is_over = |lane: &VecDeque<Waiter<C>>| {
+            lane.front().is_some_and(|waiter| waiter.deadline_ms <= now_ms)
+        };
+        let lane = self.lanes.iter().position(is_over);
+        lane.and_then(|lane| self.take_at(lane, 0)).or_else(|| self.take_late(now_ms))
+    }
+
+    /// Takes a session whose statement can't begin in time any more.
+    fn take_late(&mut self, now_ms: u64) -> Option<Waiter<C>> {
+        if self.urgent == 0 {
+            return None;
         }
+        let is_late = |it: &Waiter<C>| it.begin_by_ms.is_some_and(|by_ms| by_ms <= now_ms);
+        self.take(is_late)
     }
 
     /// How many wait.
     pub fn len(&self) -> usize {
-        self.queue.len()
+        self.len
     }
 
     /// Whether nobody waits.
     pub fn is_empty(&self) -> bool {
-        self.queue.is_empty()
+        self.len == 0
     }
 
-    /// Those that wait, in order.
+    /// Those that wait, in order; where there are tenants, the first tenant's first.
     pub fn iter(&self) -> impl Iterator<Item = &Waiter<C>> {
-        self.queue.iter()
+        let in_turn = self.accounts.iter().flat_map(|accounts| accounts.waiting());
+        let by_turn = in_turn.filter_map(|tenant| self.lanes.get(tenant.index())).flatten();
+        let plain = if self.accounts.is_some() { &[] } else { &*self.lanes };
+        by_turn.chain(plain.iter().flatten())
+    }
+
+    /// Those that wait and may begin in this room, who is next first.
+    pub fn in_turn(&self, room: Room, now_us: u64) -> impl Iterator<Item = &Waiter<C>> {
+        let accounts = self.accounts.iter();
+        let in_turn = accounts.flat_map(move |accounts| accounts.in_turn(room, now_us));
+        let by_turn = in_turn.filter_map(|tenant| self.lanes.get(tenant.index())).flatten();
+        let plain = if self.accounts.is_some() { &[] } else { &*self.lanes };
+        by_turn.chain(plain.iter().flatten())
+    }
+
+    /// Says what tenants are entitled to; `None` without tenants. What they have used stays as long
+    /// as there are some.
+    pub fn set_terms(&mut self, terms: Option<&[Terms]>) {
+        let Some(terms) = terms else {
+            self.accounts = None;
+            return;
+        };
+        if self.accounts.is_none() {
+            let mut accounts = Accounts::default();
+            let all = self.lanes.iter().flatten();
+            all.for_each(|waiter| accounts.wait(waiter.tenant, waiter.since_us));
+            self.accounts = Some(Box::new(accounts));
+        }
+        if let Some(accounts) = &mut self.accounts {
+            accounts.set_terms(terms);
+        }
+    }
+
+    /// What the tenants have used, where there are any.
+    pub fn accounts(&self) -> Option<&Accounts> {
+        self.accounts.as_deref()
+    }
+
+    pub(crate) fn accounts_mut(&mut self) -> Option<&mut Accounts> {
+        self.accounts.as_deref_mut()
     }
 }
 
@@ -183,7 +288,15 @@ mod tests {
 
     fn waiter(client: u32, deadline_ms: u64) -> Waiter<u32> {
         let account = AccountId(client % 2);
-        Waiter { client, account, since_us: 0, deadline_ms, held_ms: None }
+        Waiter {
+            client,
+            account,
+            since_us: 0,
+            deadline_ms,
+            held_ms: None,
+            tenant: TenantId::OTHERS,
+            begin_by_ms: None,
+        }
     }
 
     #[test]
@@ -228,5 +341,45 @@ mod tests {
         assert_eq!(waiters.take_expired(19), None);
         assert_eq!(waiters.take_expired(20).map(|w| w.client), Some(2));
         assert!(waiters.is_empty());
+    }
+
+    #[test]
+    fn tenants_take_turns_whoever_came_first() {
+        let of = |client, tenant| Waiter { tenant: TenantId::new(tenant), ..waiter(client, 99) };
+        let mut waiters = Waiters::default();
+        assert!(waiters.push(of(1, 0), 9));
+        waiters.set_terms(Some(&[Terms::default(); 3]));
+        for client in 2..5 {
+            assert!(waiters.push(of(client, 0), 9));
+        }
+        assert!(waiters.push(of(5, 2), 9));
+        let room = Room { places: Some(1), taken: 0 };
+        let mut served = Vec::new();
+        let first = |waiters: &Waiters<u32>| waiters.in_turn(room, 0).next().copied();
+        while let Some(next) = first(&waiters) {
+            served.push(next.client);
+            assert_eq!(waiters.take(|it| it.client == next.client), Some(next));
+            let accounts = waiters.accounts_mut().expect("there are tenants");
+            accounts.begin(next.tenant, true, 0);
+            accounts.end(next.tenant, true, 100, 0);
+        }
+        assert_eq!(served, [1, 5, 2, 3, 4]);
+        assert!(waiters.is_empty() && waiters.front().is_none());
+        assert!(waiters.push(of(6, 2), 9));
+        waiters.set_terms(None);
+        assert_eq!(waiters.iter().count(), 1);
+        waiters.remove(6);
+        assert!(waiters.is_empty());
+    }
+
+    #[test]
+    fn one_that_has_to_begin_sooner_expires_sooner() {
+        let mut waiters = Waiters::default();
+        assert!(waiters.push(waiter(1, 1_000), 9));
+        assert!(waiters.push(Waiter { begin_by_ms: Some(50), ..waiter(2, 1_000) }, 9));
+        assert_eq!(waiters.take_expired(49), None);
+        assert_eq!(waiters.take_expired(50).map(|it| it.client), Some(2));
+        assert_eq!(waiters.take_expired(50), None);
+        assert_eq!(waiters.take_expired(1_000).map(|it| it.client), Some(1));
     }
 }

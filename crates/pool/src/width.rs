@@ -9,6 +9,9 @@
 /// The numbers that are tried, and where a server begins.
 const STEPS: [u32; 11] = [2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
 const FIRST: usize = 4;
+/// The numbers that are tried for all statements of a server, and where one begins.
+const WIDE_STEPS: [u32; 16] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256];
+const WIDE_FIRST: usize = 3;
 /// The largest number that is tried.
 pub const WORKING_MAX: u32 = 64;
 /// A number is judged by this much time at least, µs, …
@@ -26,7 +29,7 @@ const SHARED_GAIN_PERCENT: u64 = 35;
 /// This much may be lost of what fewer connections would lose then, per cent.
 const LOSS_PERCENT: u64 = 13;
 
-const _: () = assert!(FIRST < STEPS.len());
+const _: () = assert!(FIRST < STEPS.len() && WIDE_FIRST < WIDE_STEPS.len());
 
 /// What the present window is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +46,7 @@ enum Trial {
 /// The number of connections to one server that may run statements at the same time.
 #[derive(Debug)]
 pub struct Width {
+    steps: &'static [u32],
     step: usize,
     /// How much of what more connections could give must come of them, per cent.
     gain_percent: u64,
@@ -63,6 +67,8 @@ pub struct Width {
     took_us: u64,
     /// Whether a statement had to wait in this window.
     was_full: bool,
+    /// The most that ran at once in this window, where it is for all statements of a server.
+    peak: u32,
 }
 
 /// What a number of connections gives.
@@ -98,6 +104,7 @@ impl Yield {
 impl Default for Width {
     fn default() -> Self {
         Self {
+            steps: &STEPS,
             step: FIRST,
             gain_percent: GAIN_PERCENT,
             trial: Trial::None { rest: 0 },
@@ -110,6 +117,7 @@ impl Default for Width {
             answered: 0,
             took_us: 0,
             was_full: false,
+            peak: 0,
         }
     }
 }
@@ -121,9 +129,14 @@ impl Width {
         Self { step: 0, gain_percent, next: Trial::Up, ..Self::default() }
     }
 
+    /// For all statements of a server, however long they take.
+    pub fn wide() -> Self {
+        Self { steps: &WIDE_STEPS, step: WIDE_FIRST, ..Self::default() }
+    }
+
     /// How many may run now.
     pub fn max(&self) -> u32 {
-        STEPS.get(self.step).copied().unwrap_or(WORKING_MAX)
+        self.steps.get(self.step).copied().unwrap_or(WORKING_MAX)
     }
 
     /// A statement found as many running as may.
@@ -131,11 +144,18 @@ impl Width {
         self.was_full = true;
     }
 
+    /// So many run, of all statements of a server.
+    pub(crate) fn note_running(&mut self, running: u32) {
+        self.peak = self.peak.max(running);
+        self.was_full |= running >= self.max();
+    }
+
     /// No fewer than `least` may run from now on.
     pub fn keep_at_least(&mut self, least: u32) {
         let least = least.min(WORKING_MAX);
         if least > self.max() {
-            self.step = STEPS.iter().position(|step| *step >= least).unwrap_or(STEPS.len() - 1);
+            let step = self.steps.iter().position(|step| *step >= least);
+            self.step = step.unwrap_or(self.steps.len() - 1);
             self.trial = Trial::None { rest: 0 };
             self.won = None;
         }
@@ -157,6 +177,7 @@ impl Width {
             took_us: self.took_us / self.answered,
         };
         let was_full = std::mem::take(&mut self.was_full);
+        let peak = self.peak;
         self.since_us = now_us;
         (self.answered, self.took_us) = (0, 0);
         // What nobody waited for, or a window of rest, says nothing about the number.
@@ -164,7 +185,17 @@ impl Width {
             true => self.judge(measured),
             false => self.abandon_trial(),
         }
-        self.least = 0;
+        if !was_full && peak > 0 {
+            self.follow(peak);
+        }
+        (self.least, self.peak) = (0, 0);
+    }
+
+    /// What is far above the most that ran at once is no limit, and nothing would be learnt of it
+    /// before it is too late.
+    fn follow(&mut self, peak: u32) {
+        let enough = self.steps.iter().position(|step| *step >= peak);
+        self.step = self.step.min(enough.unwrap_or(self.step).max(WIDE_FIRST));
     }
 
     fn judge(&mut self, measured: Yield) {
@@ -192,13 +223,13 @@ impl Width {
     }
 
     fn at(&self, step: usize) -> u64 {
-        STEPS.get(step).copied().unwrap_or(WORKING_MAX).into()
+        self.steps.get(step).copied().unwrap_or(WORKING_MAX).into()
     }
 
     fn begin(&mut self, trial: Trial) {
         let step = match trial {
             Trial::Down => self.step.checked_sub(1).filter(|step| self.allows(*step)),
-            Trial::Up => Some(self.step + 1).filter(|step| *step < STEPS.len()),
+            Trial::Up => Some(self.step + 1).filter(|step| *step < self.steps.len()),
             Trial::None { .. } => None,
         };
         match step {
@@ -208,7 +239,7 @@ impl Width {
     }
 
     fn allows(&self, step: usize) -> bool {
-        STEPS.get(step).is_some_and(|step| *step >= self.least)
+        self.steps.get(step).is_some_and(|step| *step >= self.least)
     }
 
     fn conclude(&mut self, is_better: bool, measured: Yield) {
@@ -241,7 +272,7 @@ impl Width {
             Trial::Up => self.step -= 1,
             Trial::None { .. } => {}
         }
-        debug_assert!(self.step < STEPS.len());
+        debug_assert!(self.step < self.steps.len());
     }
 
     fn abandon_trial(&mut self) {

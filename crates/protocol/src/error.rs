@@ -159,6 +159,10 @@ kinds! {
     /// table, a user variable, …), or the id of its last row; the session ends where more depends
     /// on it.
     StateLost = 2013 b"HY000" Server MayBeDone,
+    /// Where servers run so many statements at once (`server_concurrency`, `tenant_by`): a
+    /// statement had to wait for its turn, and can't begin within its `MAX_EXECUTION_TIME`,
+    /// `max_execution_time` or `max_statement_time`. It was not sent.
+    Late = 3024 b"HY000" Server Safe,
     /// The client did not ask for TLS, which its user or listener requires.
     TlsRequired = 3159 b"HY000" Client Useless,
     /// `LOAD DATA LOCAL` by a client that offers no files (MySQL).

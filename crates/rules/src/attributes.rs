@@ -1,6 +1,6 @@
 //! The column `attributes`: JSON, of which `cache`, `cache_age_max_ms`, `causal_reads`,
-//! `flagOUTs`, `lazy_transactions`, `mirror`, `pipeline`, `protects`, `shadow` and `trace_sample`
-//! mean something.
+//! `flagOUTs`, `lazy_transactions`, `mirror`, `pipeline`, `protects`, `shadow`, `tenant` and
+//! `trace_sample` mean something.
 
 use std::ops::RangeInclusive;
 
@@ -52,6 +52,8 @@ pub(crate) struct Attributes {
     pub(crate) lazy_transactions: Option<LazyTransactions>,
     pub(crate) causal_reads: Option<CausalReads>,
     pub(crate) is_shadow: Option<bool>,
+    /// On whose account its statements run, where rules say so.
+    pub(crate) tenant: Option<Box<str>>,
     /// Whether the rule counts as matching where that can't be decided.
     pub(crate) protects: Option<bool>,
     /// `trace_sample`.
@@ -98,8 +100,14 @@ pub(crate) fn read(text: &str) -> Result<Attributes, String> {
         causal_reads: members.get("causal_reads").map(causal).transpose()?,
         trace_sample: members.get("trace_sample").map(ratio).transpose()?,
         is_shadow: members.get("shadow").map(|value| switch("shadow", value)).transpose()?,
+        tenant: members.get("tenant").map(tenant).transpose()?,
         protects: members.get("protects").map(|value| switch("protects", value)).transpose()?,
     })
+}
+
+fn tenant(value: &Value) -> Result<Box<str>, String> {
+    let label = value.as_str().filter(|label| !label.is_empty());
+    label.map(Box::from).ok_or_else(|| format!("`tenant` must be a name, not {value}"))
 }
 
 fn age(value: &Value) -> Result<u32, String> {
@@ -197,6 +205,7 @@ mod tests {
             (r#"{"lazy_transactions":true}"#, "`lazy_transactions` must be off or begin"),
             (r#"{"causal_reads":"all"}"#, "`causal_reads` must be one of off, session"),
             (r#"{"trace_sample":2}"#, "`trace_sample` must be 0 to 1, such as 0.01, not `2`"),
+            (r#"{"tenant":""}"#, "`tenant` must be a name, not \"\""),
             (r#"{"shadow":1}"#, "`shadow` must be true or false, not 1"),
             (r#"{"protects":"yes"}"#, "`protects` must be true or false, not \"yes\""),
         ] {

@@ -64,6 +64,8 @@ pub(crate) struct Compiled {
     pub(crate) replacement: Option<Box<Replacement>>,
     pub(crate) is_last: bool,
     pub(crate) is_shadow: bool,
+    /// The label of those on whose account its statements run.
+    pub(crate) tenant: Option<Box<str>>,
     /// Whether it counts as matching where its pattern can't be decided: what it keeps off must not
     /// get past it.
     pub(crate) protects: bool,
@@ -145,6 +147,11 @@ impl RuleSet {
     /// What each active rule asks for, in the order of their ids.
     pub fn effects(&self) -> impl Iterator<Item = &Effects> {
         self.inner.rules.iter().map(|rule| &rule.effects)
+    }
+
+    /// The labels of tenants that rules give, with the rules' ids.
+    pub fn tenants(&self) -> impl Iterator<Item = (u32, &str)> {
+        self.inner.rules.iter().filter_map(|rule| Some((rule.id, rule.tenant.as_deref()?)))
     }
 
     /// Every active rule's id, by index.
@@ -287,6 +294,7 @@ impl Compiler {
             multiplex: rule.multiplex,
             gtid_from_hostgroup: rule.gtid_from_hostgroup,
             log: rule.log,
+            tenant_rule: attributes.tenant.as_ref().map(|_| id),
             pipeline: rule.pipeline.or(attributes.pipeline),
             lazy_transactions: rule.lazy_transactions.or(attributes.lazy_transactions),
             causal_reads: rule.causal_reads.or(attributes.causal_reads),
@@ -308,6 +316,7 @@ impl Compiler {
             weighted_flags: attributes.flags.map(Box::new),
             replacement: self.read(id, Column::ReplacePattern, replacement).map(Box::new),
             is_last: rule.apply,
+            tenant: attributes.tenant,
             is_shadow: rule.shadow || attributes.is_shadow == Some(true),
             protects,
             has_directives: effects.has_directives(),

@@ -145,6 +145,9 @@ pub struct Effects {
     pub gtid_from_hostgroup: Option<HostgroupId>,
     /// `log`.
     pub log: Option<bool>,
+    /// Which rule's attribute `tenant` says on whose account it runs; see
+    /// [`crate::RuleSet::tenants`].
+    pub tenant_rule: Option<u32>,
     /// `pipeline`.
     pub pipeline: Option<Pipeline>,
     /// `lazy_transactions`.
@@ -178,7 +181,7 @@ impl Effects {
             cache_age_max_ms, cache_always, cache_empty_result, cache_timeout_ms, reconnect,
             timeout_ms, retries, delay_ms, next_query_flag, mirror_flag, mirror_hostgroup,
             mirror_compares, error_msg, ok_msg, sticky_conn, multiplex, gtid_from_hostgroup, log,
-            pipeline, lazy_transactions, causal_reads, trace_sample,
+            tenant_rule, pipeline, lazy_transactions, causal_reads, trace_sample,
         );
     }
 }

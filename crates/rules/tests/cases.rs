@@ -286,6 +286,7 @@ fn shown(effects: &Effects) -> Map<String, Value> {
         mirror_flag,
         mirror_hostgroup,
         mirror_compares: _,
+        tenant_rule: _,
         error_msg,
         ok_msg,
         sticky_conn,

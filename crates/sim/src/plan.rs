@@ -21,6 +21,7 @@ mod origins;
 mod people;
 mod repeats;
 mod scarce;
+mod tenants;
 
 #[cfg(test)]
 mod tests;

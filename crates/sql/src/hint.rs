@@ -53,6 +53,27 @@ pub enum RouteHint {
 /// The greatest lag, in milliseconds, that `max_lag_ms` may ask for; more is ignored.
 pub const LAG_MS_MAX: u32 = 600_000;
 
+/// The hint of this name is looked for in so many bytes, which is more than any that is written by
+/// hand.
+const OPTIMIZER_HINT_MAX: usize = 4_096;
+
+/// What MySQL's hint `MAX_EXECUTION_TIME(ms)` says of a `SELECT`; `None` without one, and for 0,
+/// which is no limit. Source: MySQL manual, "Statement Execution Time Optimizer Hints".
+pub fn max_execution_time_ms(text: &[u8]) -> Option<u64> {
+    const NAME: &[u8] = b"MAX_EXECUTION_TIME";
+    let text = text.trim_ascii_start();
+    let (verb, rest) = text.split_at_checked(b"SELECT".len())?;
+    let hint = rest.trim_ascii_start().strip_prefix(b"/*+")?;
+    let hint = hint.get(..OPTIMIZER_HINT_MAX).unwrap_or(hint);
+    let end = hint.windows(2).position(|pair| pair == b"*/")?;
+    let hint = hint.get(..end).filter(|_| verb.eq_ignore_ascii_case(b"SELECT"))?;
+    let at = hint.windows(NAME.len()).position(|part| part.eq_ignore_ascii_case(NAME))?;
+    let value = hint.get(at + NAME.len()..)?.trim_ascii_start().strip_prefix(b"(")?;
+    let end = value.iter().position(|byte| *byte == b')')?;
+    let number = std::str::from_utf8(value.get(..end)?.trim_ascii()).ok()?;
+    number.parse().ok().filter(|ms| *ms > 0)
+}
+
 impl Hints {
     /// Reads the hints of a statement, of which `first_comment` is what stands in its first
     /// `/* */` comment, as its digest found it. Takes time linear in the length.
@@ -272,5 +293,18 @@ mod tests {
         let hints = Hints::parse(b"hostgroup=12abc;query_timeout=99999999999999999999999");
         assert_eq!(hints.hostgroup, Some(12));
         assert_eq!(hints.timeout_ms, Some(u32::MAX));
+    }
+
+    #[test]
+    fn the_time_that_a_select_may_take_is_found() {
+        let of = |text: &str| max_execution_time_ms(text.as_bytes());
+        assert_eq!(of("SELECT /*+ MAX_EXECUTION_TIME(1000) */ 1"), Some(1_000));
+        assert_eq!(of(" select/*+ bka(t) max_execution_time( 5 ) */ a FROM t"), Some(5));
+        assert_eq!(of("SELECT /*+ MAX_EXECUTION_TIME(0) */ 1"), None);
+        assert_eq!(of("SELECT /* MAX_EXECUTION_TIME(7) */ 1"), None);
+        assert_eq!(of("SELECT '/*+ MAX_EXECUTION_TIME(7) */'"), None);
+        assert_eq!(of("UPDATE /*+ MAX_EXECUTION_TIME(7) */ t SET a = 1"), None);
+        assert_eq!(of("SELECT /*+ MAX_EXECUTION_TIME(7"), None);
+        assert_eq!(of("SELECT /*+ MAX_EXECUTION_TIME(-1) */ 1"), None);
     }
 }

@@ -455,6 +455,8 @@ counters! {
             "Connections to servers that answered nothing any more, closed for their reads to be answered by others."
         pinned_sessions_gave_way: "trunkline_sessions_gave_way_total";
             "Idle sessions that lost their server connection, as their user's held more than pinned_share_max while others waited."
+        statements_late: "trunkline_statements_late_total";
+            "Statements that were refused as they could not begin within their max_execution_time or max_statement_time."
         servers_ejected: "trunkline_backend_ejections_total";
             "Times that a worker took a server out as it did much worse than the others of its hostgroup."
         servers_readmitted: "trunkline_backend_readmissions_total";

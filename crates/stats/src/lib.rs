@@ -41,7 +41,7 @@ pub use mirror::{MirrorRow, MirrorSample, MirrorSums};
 pub use report::{
     AdminFigures, CacheFigures, CacheSums, CatalogFigures, CommandRow, Configuration, Connections,
     ControlFigures, Exemplar, HistoryFigures, HttpFigures, LimitSums, LostLines, MemoryFigures,
-    Process, Report, ServerRow, TraceFigures, WorkerRow,
+    Process, Report, ServerRow, TenantSums, TraceFigures, WorkerRow,
 };
 pub use sessions::{HeldConn, SessionList, SessionQuery, SessionRow};
 pub use sketch::LatencySketch;

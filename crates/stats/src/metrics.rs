@@ -221,6 +221,20 @@ metrics! {
         "Statements that matched the rule. The 1,000 rules with the most are shown."
     RULE_UNDECIDED: Counter "trunkline_rule_undecided_total" ["rule"]
         "Statements for which it could not be decided whether the rule's pattern matches. They match a rule that protects, and no other."
+    TENANT_STATEMENTS: Counter "trunkline_tenant_statements_total" ["tenant"]
+        "Statements of the tenant that servers answered; an empty name is of all that are not told apart. The 1,000 tenants with the most server time are shown, here and in the metrics that follow."
+    TENANT_SERVER_TIME: Counter "trunkline_tenant_server_microseconds_total" ["tenant"]
+        "What servers took for them."
+    TENANT_QUEUED: Counter "trunkline_tenant_queued_total" ["tenant"]
+        "Statements of the tenant that waited for a server connection, and got one."
+    TENANT_WAIT: Counter "trunkline_tenant_wait_microseconds_total" ["tenant"]
+        "How long they waited."
+    TENANT_LATE: Counter "trunkline_tenant_late_total" ["tenant"]
+        "Statements of the tenant that were refused as they could not begin in time."
+    TENANT_RUNNING: Gauge "trunkline_tenant_running" ["tenant"]
+        "Statements of the tenant that run now."
+    TENANT_WAITING: Gauge "trunkline_tenant_waiting" ["tenant"]
+        "Statements of the tenant that wait now."
     STATEMENT_LATENCY: Histogram "trunkline_statement_latency_seconds" []
         "From the statement's last byte received to its answer's last byte passed on."
     BATCH: Histogram "trunkline_worker_batch_seconds" []

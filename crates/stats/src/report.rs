@@ -86,6 +86,9 @@ pub struct Report {
     pub cache_tables: BTreeMap<String, u64>,
     /// What each limit has done, by its place in the configuration.
     pub limits: BTreeMap<u32, LimitSums>,
+    /// What tenants have used and do, by name; empty for all that are not told apart. None without
+    /// tenants.
+    pub tenants: BTreeMap<String, TenantSums>,
     /// Copies of statements that run now.
     pub mirrors_running: u64,
     /// Those that wait.
@@ -444,6 +447,38 @@ impl LimitSums {
     }
 }
 
+/// What a tenant has used, and what it does now.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TenantSums {
+    /// Statements that servers answered.
+    pub statements: u64,
+    /// What servers took for them, µs.
+    pub server_time_us: u64,
+    /// Statements that waited for a server connection, and got one.
+    pub queued: u64,
+    /// How long they waited, µs.
+    pub queue_time_us: u64,
+    /// Statements that were refused as they could not begin in time.
+    pub late: u64,
+    /// Statements that run now.
+    pub running: u64,
+    /// Statements that wait now.
+    pub waiting: u64,
+}
+
+impl TenantSums {
+    fn merge(&mut self, other: &Self) {
+        self.statements += other.statements;
+        self.server_time_us += other.server_time_us;
+        self.queued += other.queued;
+        self.queue_time_us += other.queue_time_us;
+        self.late += other.late;
+        self.running += other.running;
+        self.waiting += other.waiting;
+    }
+}
+
 /// One kind of statement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommandRow {
@@ -643,6 +678,9 @@ impl Report {
             }
             for (place, sums) in report.limits {
                 merged.limits.entry(place).or_default().merge(&sums);
+            }
+            for (name, sums) in report.tenants {
+                merged.tenants.entry(name).or_default().merge(&sums);
             }
             merged.mirrors_running += report.mirrors_running;
             merged.mirrors_waiting += report.mirrors_waiting;

@@ -11,7 +11,7 @@ use crate::{
     errors::{ErrorSample, ErrorTable},
     histogram::{Bucket, Histogram},
     mirror::{MirrorSample, MirrorTable},
-    report::{CacheSums, CommandRow, LimitSums, Report, ServerRow, WorkerRow},
+    report::{CacheSums, CommandRow, LimitSums, Report, ServerRow, TenantSums, WorkerRow},
     texts::StmtTexts,
 };
 
@@ -292,6 +292,7 @@ impl WorkerStats {
             cache: self.cache.clone(),
             cache_tables: self.cache_tables.clone(),
             limits: gauges.limits,
+            tenants: gauges.tenants,
             mirrors_running: gauges.mirrors_running,
             mirrors_waiting: gauges.mirrors_waiting,
             mirrors: self.mirrors.rows(),
@@ -357,6 +358,8 @@ pub struct WorkerGauges {
     pub mirrors_waiting: u64,
     /// What each limit has done since it was configured, by its place in the configuration.
     pub limits: BTreeMap<u32, LimitSums>,
+    /// What tenants have used and do, by name; none without tenants.
+    pub tenants: BTreeMap<String, TenantSums>,
 }
 
 /// What a worker says of one server: the lengths of its lists of connections.

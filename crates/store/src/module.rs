@@ -93,6 +93,7 @@ impl Module {
                 "mysql_firewall_whitelist_rules",
                 "mysql_firewall_whitelist_sqli_fingerprints",
                 "trunkline_limits",
+                "trunkline_tenants",
             ],
             Self::Scheduler => &["scheduler"],
             Self::Restapi => &["restapi_routes"],

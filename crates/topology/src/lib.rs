@@ -24,6 +24,7 @@ mod ratio;
 mod role;
 mod secret;
 mod server;
+mod tenant;
 mod tls;
 mod user;
 mod versions;
@@ -49,6 +50,7 @@ pub use secret::{Secret, wipe, wipe_front};
 pub use server::{
     HostgroupId, ReadWriteSplit, ReplicationGroup, Server, ServerCompression, ServerKey,
 };
+pub use tenant::{Concurrency, TenantScope, Terms};
 pub use tls::{
     CertificateRequirement, PeerCertificate, ServerTls, TlsFacts, TlsMode, TlsOffer, TlsParams,
     TlsRequirement, TlsVersion,

@@ -47,6 +47,8 @@ pub enum Command {
     Changes(ChangesArgs),
     /// Show how often rules have matched
     Rules(ListArgs),
+    /// Show what tenants have used of the servers, and what of theirs waits
+    Tenants(ListArgs),
     /// End a client, or its statement
     Kill(KillArgs),
     /// Hold what is new in a hostgroup, while transactions and statements there come to their end

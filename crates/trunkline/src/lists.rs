@@ -1,10 +1,10 @@
-//! `trunkline servers`, `digests` and `rules`.
+//! `trunkline servers`, `digests`, `rules` and `tenants`.
 
 use std::process::ExitCode;
 
 use anyhow::Result;
 use serde::Deserialize;
-use trunkline_admin::status::lists::{digests_text, rules_text, servers_text};
+use trunkline_admin::status::lists::{digests_text, rules_text, servers_text, tenants_text};
 use trunkline_stats::{DigestRow, Report};
 
 use crate::{
@@ -22,6 +22,12 @@ pub fn run_servers(args: &ListArgs) -> Result<ExitCode> {
 pub fn run_rules(args: &ListArgs) -> Result<ExitCode> {
     let json = |report: &Report| serde_json::to_string(&report.rule_hits);
     ask_for(&args.proxy, "/status", args.json, json, |report: &Report| rules_text(report))
+}
+
+/// Tenants with what they have used.
+pub fn run_tenants(args: &ListArgs) -> Result<ExitCode> {
+    let json = |report: &Report| serde_json::to_string(&report.tenants);
+    ask_for(&args.proxy, "/status", args.json, json, |report: &Report| tenants_text(report))
 }
 
 /// A page of `/status/digests`.

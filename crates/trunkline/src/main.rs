@@ -51,6 +51,7 @@ fn main() -> ExitCode {
         Command::Digests(args) => lists::run_digests(&args),
         Command::Topology(args) => topology::run(&args),
         Command::Changes(args) => changes::run(&args),
+        Command::Tenants(args) => lists::run_tenants(&args),
         Command::Rules(args) => lists::run_rules(&args),
         Command::Kill(args) => orders::run_kill(&args),
         Command::Pause(args) => orders::run_pause(&args),

@@ -4,8 +4,10 @@ mod forward;
 mod lease;
 mod past;
 mod position;
+mod pump;
 pub(crate) mod sharing;
 mod start;
+mod turn;
 
 #[cfg(test)]
 mod tests;

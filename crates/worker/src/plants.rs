@@ -60,13 +60,15 @@ pub enum Plant {
     CommitSwallowed,
     /// A `COMMIT` whose answer is lost is answered with OK, whatever became of it.
     CommitGuessed,
+    /// A tenant that has to wait is never next.
+    TenantStarved,
     /// A repeated transaction goes on although its statements are answered otherwise.
     ReplayUnchecked,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 29] = [
         Self::ReplyToNeighbour,
         Self::ResetForgotten,
         Self::RetryAfterFirstByte,
@@ -94,6 +96,7 @@ impl Plant {
         Self::BeginLost,
         Self::CommitSwallowed,
         Self::CommitGuessed,
+        Self::TenantStarved,
         Self::ReplayUnchecked,
     ];
 }

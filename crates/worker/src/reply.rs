@@ -310,8 +310,8 @@ impl Core {
     /// long its statement took the server, µs.
     #[inline]
     fn end_reply(&mut self, conn: &mut Conn) -> Option<(Box<Relay>, u64)> {
-        let InFlight { relay, is_statement, .. } = conn.in_flight.pop_front()?;
-        let service_us = if is_statement { self.count_answered(conn) } else { 0 };
+        let InFlight { relay, is_statement, place, .. } = conn.in_flight.pop_front()?;
+        let service_us = if is_statement { self.count_answered(conn, place) } else { 0 };
         Some((relay, service_us))
     }
 

@@ -16,6 +16,7 @@ mod reset;
 mod resting;
 mod sessions;
 mod state;
+pub(crate) mod tenants;
 mod traces;
 pub(crate) mod trackers;
 pub(crate) mod unheard;
@@ -38,6 +39,7 @@ use crate::{
     servers::credentials::PasswordTurns,
     servers::handover::Ask,
     servers::marks::Marks,
+    servers::tenants::Tenants,
     servers::trackers::Lists,
     statement::sql_modes::DefaultModes,
     table::Table,
@@ -133,6 +135,8 @@ pub(crate) struct Sharing {
     pub(crate) coalescing: Coalescing,
     /// Those that wait for a replica.
     pub(crate) causal: CausalWaits,
+    /// On whose account statements run.
+    pub(crate) tenants: Tenants,
 }
 
 /// Accounts by number, and back.

@@ -181,6 +181,13 @@ impl Worker {
                 self.commands.exchange.core.servers.pool.waiters(hostgroup).take_expired(now_ms)
             {
                 let cause = self.commands.exchange.core.cause_now(hostgroup);
+                let is_late = waiter.begin_by_ms.is_some_and(|by_ms| by_ms <= now_ms);
+                if is_late {
+                    self.commands.exchange.with_client(waiter.client, |exchange, client| {
+                        exchange.refuse_late(client, hostgroup, waiter.tenant, None);
+                    });
+                    continue;
+                }
                 let waited_ms =
                     (self.commands.exchange.core.env.now.us.saturating_sub(waiter.since_us))
                         / 1_000;

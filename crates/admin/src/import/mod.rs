@@ -27,7 +27,7 @@ pub struct Imported {
 }
 
 /// Keys of the file with their tables.
-pub(crate) const LISTS: [(&str, &str); 20] = [
+pub(crate) const LISTS: [(&str, &str); 21] = [
     ("mysql_servers", "mysql_servers"),
     ("mysql_users", "mysql_users"),
     ("mysql_query_rules", "mysql_query_rules"),
@@ -45,6 +45,7 @@ pub(crate) const LISTS: [(&str, &str); 20] = [
     ("mysql_firewall_whitelist_rules", "mysql_firewall_whitelist_rules"),
     ("mysql_firewall_whitelist_sqli_fingerprints", "mysql_firewall_whitelist_sqli_fingerprints"),
     ("trunkline_limits", "trunkline_limits"),
+    ("trunkline_tenants", "trunkline_tenants"),
     ("trunkline_tcp_listeners", "trunkline_tcp_listeners"),
     ("trunkline_clusters", "trunkline_clusters"),
     ("clickhouse_users", "clickhouse_users"),

@@ -12,7 +12,7 @@ use crate::{
 /// Rows of a table that are told.
 const ROWS_MAX: usize = 10_000;
 /// Tables of statistics that are told. None has the text of a statement with its values.
-const STATISTICS: [&str; 12] = [
+const STATISTICS: [&str; 13] = [
     "stats_mysql_global",
     "stats_memory_metrics",
     "stats_waits",
@@ -21,6 +21,7 @@ const STATISTICS: [&str; 12] = [
     "stats_limits",
     "stats_cache",
     "stats_mirrors",
+    "stats_tenants",
     "stats_mysql_query_rules",
     "stats_mysql_errors",
     "stats_cluster_servers",

@@ -6,7 +6,8 @@ use trunkline_config::Snapshot;
 use trunkline_rules::{Limit, LimitScope};
 use trunkline_sql::analysis::StatementKind;
 use trunkline_stats::{
-    CacheSums, DigestQuery, MirrorRow, Report, SessionQuery, SessionRow, report::state_name,
+    CacheSums, DigestQuery, MirrorRow, Report, SessionQuery, SessionRow, TenantSums,
+    report::state_name,
 };
 use trunkline_store::{Layer, Value, tables::Schema};
 use trunkline_topology::Address;
@@ -65,6 +66,7 @@ impl AdminService {
             "stats_cache_tables",
             "stats_limits",
             "stats_mirrors",
+            "stats_tenants",
             "stats_mysql_errors",
             "stats_memory_metrics",
             "stats_mysql_gtid_executed",
@@ -318,6 +320,7 @@ fn tables_of(report: &Report, snapshot: &Snapshot) -> Filled {
         ("stats_cache_tables", cache_tables(report)),
         ("stats_limits", limits(report, snapshot)),
         ("stats_mirrors", mirrors(report)),
+        ("stats_tenants", tenants(report, snapshot)),
     ]
 }
 
@@ -392,6 +395,27 @@ fn mirrors(report: &Report) -> Vec<Vec<Value>> {
         ]
     };
     report.mirrors.iter().map(row).collect()
+}
+
+/// What each tenant is entitled to, has used and does.
+fn tenants(report: &Report, snapshot: &Snapshot) -> Vec<Vec<Value>> {
+    let row = |(name, sums): (&String, &TenantSums)| {
+        let terms = snapshot.guards.terms(name);
+        vec![
+            text(name),
+            number(terms.weight),
+            number(terms.share_min),
+            number(terms.share_max),
+            number(sums.statements),
+            number(sums.server_time_us),
+            number(sums.queued),
+            number(sums.queue_time_us),
+            number(sums.late),
+            number(sums.running),
+            number(sums.waiting),
+        ]
+    };
+    report.tenants.iter().map(row).collect()
 }
 
 fn limits(report: &Report, snapshot: &Snapshot) -> Vec<Vec<Value>> {

@@ -1,13 +1,14 @@
-//! `[[firewall_user]]`, `[[firewall_rule]]` and `[[limit]]`.
+//! `[[firewall_user]]`, `[[firewall_rule]]`, `[[limit]]` and `[[tenant]]`.
 
 use std::num::NonZeroU32;
 
 use trunkline_rules::{
     Firewall, FirewallMode, FirewallRule, FirewallUser, Limit, LimitScope, RATE_MAX, read_digest,
 };
+use trunkline_topology::Terms;
 
 use crate::{
-    Guards, Subject, Wrong,
+    Guards, Subject, TenantEntry, Wrong,
     error::ErrorKind,
     file::{
         check::Entries,
@@ -18,6 +19,8 @@ use crate::{
     settings::read_text,
 };
 
+/// The largest burst of a tenant, ms: a minute.
+const BURST_MAX_MS: u32 = 60_000;
 /// The longest wait of a limit, ms: an hour.
 const WAIT_MAX_MS: u32 = 3_600_000;
 
@@ -135,6 +138,54 @@ impl Draft for LimitDraft {
         let (Some(scope), Some(rate), false) = (scope, self.rate, self.is_off) else { return };
         let (burst, wait_max_ms) = (self.burst.unwrap_or(rate), self.wait_max_ms);
         entries.guards.limits.push(Limit { scope, rate, burst, wait_max_ms });
+    }
+}
+
+#[derive(Default)]
+pub(super) struct TenantDraft {
+    name: String,
+    terms: Terms,
+    is_off: bool,
+}
+
+impl Draft for TenantDraft {
+    const NAME: &'static str = "tenant";
+    const TABLE: &'static str = "trunkline_tenants";
+    const KEY: &'static str = "name {name}";
+    const COLUMNS: &'static [Column<Self>] = &[
+        flag("active", |it, is_so| it.is_off = !is_so),
+        needed(text("name", |it, text| it.name = text)),
+        number("weight", 1, Terms::WEIGHT_MAX, |it, weight| it.terms.weight = weight),
+        number("share_min", 0, Terms::SHARES_MAX, |it, share| it.terms.share_min = share),
+        number("share_max", 1, 100, |it, share| it.terms.share_max = share),
+        number("burst_ms", 0, BURST_MAX_MS, |it, ms| it.terms.burst_ms = ms),
+        comment(),
+    ];
+
+    fn finish(self, row: &mut Row<'_, '_>, entries: &mut Entries) {
+        let Self { name, terms, is_off } = self;
+        if is_off || name.is_empty() {
+            return;
+        }
+        let tenants = &mut entries.guards.tenants;
+        if tenants.iter().any(|entry| entry.name == name) {
+            row.refuse("name", format!("`{name}` is there twice").into());
+        }
+        if name == TenantEntry::ALL && terms.share_min > 0 {
+            let why = "is for one tenant: nothing can be guaranteed to each of unknown number";
+            row.refuse("share_min", why.to_owned().into());
+        }
+        if terms.share_min > terms.share_max {
+            row.refuse("share_min", format!("is above share_max, {}", terms.share_max).into());
+        }
+        let sum: u32 = tenants.iter().map(|entry| entry.terms.share_min).sum();
+        if sum + terms.share_min > Terms::SHARES_MAX {
+            let sum = sum + terms.share_min;
+            let why =
+                format!("makes {sum} per cent of all tenants, more than {}", Terms::SHARES_MAX);
+            row.refuse("share_min", why.into());
+        }
+        tenants.push(TenantEntry { name, terms });
     }
 }
 

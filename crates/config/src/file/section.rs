@@ -9,7 +9,7 @@ use crate::{
         check::Entries,
         cluster::{AuroraDraft, ClusterDraft, GaleraDraft, GroupReplicationDraft},
         fast::FastDraft,
-        guard::{FirewallRuleDraft, FirewallUserDraft, LimitDraft},
+        guard::{FirewallRuleDraft, FirewallUserDraft, LimitDraft, TenantDraft},
         hostgroup::HostgroupDraft,
         replication::ReplicationDraft,
         report::did_you_mean,
@@ -36,7 +36,7 @@ pub struct Section {
 }
 
 /// Every section, in the order in which they are read.
-pub static SECTIONS: [Section; 15] = [
+pub static SECTIONS: [Section; 16] = [
     section::<ServerDraft>(),
     section::<SslParamsDraft>(),
     section::<HostgroupDraft>(),
@@ -51,6 +51,7 @@ pub static SECTIONS: [Section; 15] = [
     section::<FirewallUserDraft>(),
     section::<FirewallRuleDraft>(),
     section::<LimitDraft>(),
+    section::<TenantDraft>(),
     section::<TcpDraft>(),
 ];
 

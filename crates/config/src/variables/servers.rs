@@ -35,6 +35,19 @@ macro_rules! servers {
     /// more is refused at once.
     queue_max: usize = 10_000, Range::Numbers(0, 10_000_000), "statements", Live, "0.1.0";
 
+    /// How many statements each server runs at once, over all workers and whatever they are; more
+    /// wait in the proxy. `off`: as many as there are connections. `auto`: as many as make a
+    /// difference, found by trying; each worker finds its own. Of a number each worker has its
+    /// part, one at least. Statements of a session that holds its connection, as in a transaction,
+    /// never wait for that, but count.
+    server_concurrency: Concurrency = Concurrency::Off, Range::All, "statements", Live, "0.1.0";
+
+    /// What makes statements one tenant's: their `user`, the `schema` that their session is in, or
+    /// the label that a `rule` gives them (attribute `tenant`). Of the tenants that wait for a
+    /// server, the one goes next that has used the least server time for its weight. `off`: who
+    /// waits longest goes next.
+    tenant_by: TenantScope = TenantScope::Off, Range::All, "", Live, "0.1.0";
+
     /// Which writes a read on a replica has to see: `off` for none in particular, those of its
     /// `session`, of its `user`, of everybody in the writer `hostgroup` or on the same servers
     /// (`global`), or all that are older than so many milliseconds (`bounded:500`). A rule, a

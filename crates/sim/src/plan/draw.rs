@@ -8,7 +8,7 @@ use trunkline_topology::ServerState;
 use super::{
     Act, ConfigSpec, Fault, Limits, Plan, RuleSpec, ServerSpec, UserSpec, apart, balancers,
     commits, encryption, explained, features, guarded, hidden, later, limited, logged, neighbours,
-    origins, people, repeats, scarce,
+    origins, people, repeats, scarce, tenants,
 };
 use crate::{
     HostId, Micros,
@@ -92,6 +92,7 @@ impl Plan {
             commits::draw(&mut root.split("commits", 0), &mut plan);
         }
         scarce::draw(&mut root.split("scarce", 0), &mut plan);
+        tenants::draw(&mut root.split("tenants", 0), &mut plan);
         plan.acts.sort_by_key(|(at, _)| *at);
         plan.faults.sort_by_key(|(at, _)| *at);
         plan

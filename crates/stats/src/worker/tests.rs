@@ -39,6 +39,7 @@ fn gauges(worker: u32) -> WorkerGauges {
         waiting: BTreeMap::from([(10, u64::from(worker))]),
         held: BTreeMap::from([(10, 1)]),
         limits: BTreeMap::new(),
+        tenants: BTreeMap::new(),
         mirrors_running: 0,
         mirrors_waiting: 0,
         rule_hits: BTreeMap::from([(5, 2)]),

@@ -31,6 +31,21 @@ pub(super) const TABLES: &[Table] = &[
         ],
         &["PRIMARY KEY (scope, name)"],
     ),
+    // What tenants are entitled to: each that has no row when the name is `*`.
+    Table::new(
+        "trunkline_tenants",
+        MAIN_AND_DISK,
+        &[
+            int("active").needed().or("1").check("active IN (0,1)"),
+            text("name").needed().key(),
+            int("weight").needed().or("1").check("weight BETWEEN 1 AND 1000"),
+            int("share_min").needed().or("0").check("share_min BETWEEN 0 AND 90"),
+            int("share_max").needed().or("100").check("share_max BETWEEN 1 AND 100"),
+            int("burst_ms").needed().or("100").check("burst_ms BETWEEN 0 AND 60000"),
+            text("comment").needed().or("''"),
+        ],
+        &[],
+    ),
     // Listeners that relay any protocol; a column that is NULL has the file's default.
     Table::new(
         "trunkline_tcp_listeners",
@@ -188,6 +203,24 @@ pub(super) const TABLES: &[Table] = &[
             int("passed").needed(),
             int("delayed").needed(),
             int("refused").needed(),
+        ],
+        &[],
+    ),
+    Table::new(
+        "stats_tenants",
+        STATS,
+        &[
+            text("name").needed().key(),
+            int("weight").needed(),
+            int("share_min").needed(),
+            int("share_max").needed(),
+            int("statements").needed(),
+            int("server_time_us").needed(),
+            int("queued").needed(),
+            int("queue_time_us").needed(),
+            int("late").needed(),
+            int("running").needed(),
+            int("waiting").needed(),
         ],
         &[],
     ),

@@ -65,6 +65,7 @@ pub(super) const TWINS: &[Twin] = &[
         schemas: MAIN,
     },
     Twin { name: "runtime_trunkline_limits", of: "trunkline_limits", schemas: MAIN },
+    Twin { name: "runtime_trunkline_tenants", of: "trunkline_tenants", schemas: MAIN },
     Twin { name: "runtime_trunkline_tcp_listeners", of: "trunkline_tcp_listeners", schemas: MAIN },
     Twin { name: "runtime_trunkline_clusters", of: "trunkline_clusters", schemas: MAIN },
     Twin { name: "runtime_restapi_routes", of: "restapi_routes", schemas: MAIN },

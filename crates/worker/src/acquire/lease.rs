@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use trunkline_pool::{
-    AccountId, Asker, Choice, ConnId, ConnState, Hold, Only, Slot, SlotId, Waiter,
-};
+use trunkline_pool::{AccountId, Asker, Choice, ConnId, ConnState, Hold, Slot, SlotId, Waiter};
 use trunkline_protocol::packet::greeting::Flavor;
 use trunkline_topology::{HostgroupId, RefusalCause, ServerState};
 
@@ -31,15 +29,9 @@ struct QueueAhead {
     has_account: bool,
 }
 
-/// Whom [`Exchange::pump`] could not serve.
-#[derive(Debug, Default)]
-struct Skipped {
-    /// How many, from the front of the queue.
-    waiters: usize,
-    /// The servers that they wait for; a hostgroup has few.
-    servers: Vec<Option<SlotId>>,
-    /// There would be a connection if another worker gave one.
-    is_at_cap: bool,
+/// Whether it is of the tenant that a planted bug starves.
+pub(super) fn is_second(waiter: &Waiter<ClientId>) -> bool {
+    waiter.tenant.index() == 2
 }
 
 impl Servers {
@@ -77,6 +69,10 @@ impl Exchange {
         let Some((hostgroup, account)) = client.wanted() else {
             return;
         };
+        let has_tenants = self.core.servers.pool.has_tenants();
+        if has_tenants {
+            self.core.name_tenant(client);
+        }
         // Whoever waits already is served first, unless a connection is coming up for each.
         let ahead = self.core.ahead_of(client, hostgroup, account);
         if !ahead.is_long && self.acquire_shared(client, hostgroup, account) {
@@ -84,6 +80,9 @@ impl Exchange {
         }
         if ahead.has_account {
             return self.enqueue(client, hostgroup, account, RefusalCause::AllBusy);
+        }
+        if has_tenants && self.awaits_turn(client, hostgroup, account) {
+            return;
         }
         match self.core.choose(client, hostgroup, account) {
             Choice::Open(slot) => {
@@ -187,7 +186,13 @@ impl Exchange {
             self.core.look_at_hold(hostgroup);
         }
         let is_held = self.core.servers.pool.hold(hostgroup).is_some();
-        let waiter = self.core.waiter(client.id, account);
+        let mut waiter = self.core.waiter(client, account);
+        waiter.begin_by_ms = self.core.begin_by_ms(client);
+        if let Some(by_ms) = waiter.begin_by_ms
+            && self.refuses_late(client, hostgroup, by_ms)
+        {
+            return;
+        }
         let max = self.core.env.snapshot.settings.queue_max;
         if has_plant!(self.core, WaiterForgotten)
             && self.core.servers.pool.waiters(hostgroup).len() >= 2
@@ -206,7 +211,7 @@ impl Exchange {
     }
 
     /// An idle connection, already off its list, becomes the session's; the statement goes out.
-    fn lease(&mut self, client: &mut Client, conn: &mut Conn) {
+    pub(super) fn lease(&mut self, client: &mut Client, conn: &mut Conn) {
         if self.core.prove_again(client) {
             self.core.requeue(client);
             return self.core.freed(conn);
@@ -299,103 +304,12 @@ impl Exchange {
             false => None,
         };
         if let Some(waiter) = next {
-            self.core.count_queue_time(waiter.since_us);
+            self.core.count_queue_time(&waiter);
             self.with_client(waiter.client, |exchange, client| exchange.lease(client, conn));
             return None;
         }
         self.core.let_rest(conn);
         Some(hostgroup)
-    }
-
-    /// Serves those who wait for a hostgroup as far as that is possible by now. Who waits for one
-    /// server alone keeps nobody behind from the others.
-    pub(crate) fn pump(&mut self, hostgroup: HostgroupId) {
-        if self.core.servers.pool.hold(hostgroup).is_some() {
-            return;
-        }
-        let connecting = self.core.servers.pool.connecting(hostgroup);
-        let mut unserved =
-            self.core.servers.pool.waiters(hostgroup).len().saturating_sub(connecting);
-        let mut passed = Skipped::default();
-        while unserved > 0 {
-            unserved -= 1;
-            let next =
-                self.core.servers.pool.waiters(hostgroup).iter().nth(passed.waiters).copied();
-            let Some(waiter) = next else { break };
-            let goes_on = self.with_client(waiter.client, |exchange, client| {
-                exchange.serve(client, hostgroup, &waiter, &mut passed)
-            });
-            if goes_on != Some(true) {
-                break;
-            }
-        }
-        if passed.is_at_cap {
-            self.core.ask_peers(hostgroup);
-        }
-    }
-
-    /// Gives one who waits a connection, or has one come up. False when nobody behind can be
-    /// served either.
-    fn serve(
-        &mut self,
-        client: &mut Client,
-        hostgroup: HostgroupId,
-        waiter: &Waiter<ClientId>,
-        passed: &mut Skipped,
-    ) -> bool {
-        if let Phase::AwaitServer(_) = client.phase {
-            self.core.servers.pool.waiters(hostgroup).take(|it| it.client == client.id);
-            client.phase = Phase::Idle;
-            self.open_forward(client, Some(*waiter));
-            return !matches!(client.phase, Phase::AwaitServer(_));
-        }
-        let account = waiter.account;
-        let named = self.core.named_server(client);
-        if named.is_some() && passed.servers.contains(&named) {
-            passed.waiters += 1;
-            return true;
-        }
-        let is_causal = client.is_causal();
-        if self.core.only(client).is_some_and(Only::is_empty) {
-            // The replicas that showed it are out.
-            self.core.servers.pool.waiters(hostgroup).take(|it| it.client == client.id);
-            if !self.awaits_position(client) {
-                self.core.requeue(client);
-            }
-            return true;
-        }
-        match self.core.choose(client, hostgroup, account) {
-            Choice::Idle(_, conn) => {
-                self.core.servers.pool.waiters(hostgroup).take(|it| it.client == client.id);
-                self.core.count_queue_time(waiter.since_us);
-                self.with_conn(conn, |exchange, conn| exchange.lease(client, conn));
-                true
-            }
-            Choice::Open(slot) => self.core.open(slot, hostgroup, account, client).is_some(),
-            Choice::ChangeUser(_, conn) => {
-                let changes = self.core.with_conn(conn, |core, conn| {
-                    core.change_account(client, conn, hostgroup, account)
-                });
-                changes == Some(true)
-            }
-            Choice::Replace(_, conn) => {
-                let replaces = self.core.with_conn(conn, |core, conn| {
-                    core.replace_fetched(client, conn, hostgroup, account)
-                });
-                replaces == Some(true)
-            }
-            Choice::Wait(cause) => {
-                passed.is_at_cap |= cause == RefusalCause::AllAtMaxConnections;
-                if named.is_none() && !is_causal {
-                    return false;
-                }
-                passed.waiters += 1;
-                if named.is_some() {
-                    passed.servers.push(named);
-                }
-                true
-            }
-        }
     }
 
     /// A statement looks for a connection again, unless it has been answered meanwhile.
@@ -424,7 +338,7 @@ impl Core {
         }
         let connecting = self.servers.pool.connecting(hostgroup);
         let (own, mut count) = (client.pinned_server(), 0);
-        for waiter in self.servers.pool.waiters(hostgroup).iter() {
+        for waiter in self.servers.pool.queued(hostgroup, self.env.now.us) {
             let other = self.clients.get(waiter.client).and_then(Client::pinned_server);
             if other.is_some_and(|server| Some(server) != own) {
                 continue;
@@ -441,7 +355,7 @@ impl Core {
 
     /// Has an idle connection of another account, already off its list, log in anew or, where
     /// something of the account would be left there, replaces it. False where that fails.
-    fn change_account(
+    pub(super) fn change_account(
         &mut self,
         client: &mut Client,
         conn: &mut Conn,
@@ -457,7 +371,7 @@ impl Core {
 
     /// Replaces an idle connection, already off its list, when what sessions left there has been
     /// fetched. False where that fails.
-    fn replace_fetched(
+    pub(super) fn replace_fetched(
         &mut self,
         client: &mut Client,
         conn: &mut Conn,
@@ -494,11 +408,11 @@ impl Core {
     }
 
     /// The server that the statement under way is to run on, if it is one alone.
-    fn named_server(&self, client: &Client) -> Option<SlotId> {
+    pub(super) fn named_server(&self, client: &Client) -> Option<SlotId> {
         self.servers.pool.slot_of(client.pinned_server()?)
     }
 
-    fn choose(
+    pub(super) fn choose(
         &mut self,
         client: &mut Client,
         hostgroup: HostgroupId,
@@ -539,13 +453,18 @@ impl Core {
             !is_forward && may_read && named.is_none_or(|named| *named == server.key)
         };
         let fits = |waiter: &Waiter<ClientId>| waiter.account == account && suits(waiter.client);
-        self.servers.pool.waiters(hostgroup).take(fits)
-    }
-
-    pub(super) fn count_queue_time(&mut self, since_us: u64) {
-        let counters = &mut self.fx.stats.counters;
-        counters.statements_queued += 1;
-        counters.queue_time_us += self.env.now.us.saturating_sub(since_us);
+        if !self.servers.pool.has_tenants() {
+            return self.servers.pool.waiters(hostgroup).take(fits);
+        }
+        // Whoever is next gets what he needs, if it is another connection: none of this one's
+        // account comes before.
+        let now_us = self.env.now.us;
+        let mut in_turn = self.servers.pool.in_turn(hostgroup, now_us);
+        let is_passed = |it: &Waiter<ClientId>| has_plant!(self, TenantStarved) && is_second(it);
+        let next = in_turn.find(|it| suits(it.client) && !is_passed(it)).filter(|it| fits(it))?;
+        let client = next.client;
+        drop(in_turn);
+        self.servers.pool.waiters(hostgroup).take(|waiter| waiter.client == client)
     }
 
     /// The cause that a session which has waited in vain is told.
@@ -556,6 +475,10 @@ impl Core {
         }
         if !self.servers.pool.has_online(hostgroup, now_ms) {
             return RefusalCause::NoneOnline;
+        }
+        let room = self.servers.pool.room(hostgroup);
+        if room.places.is_some_and(|places| room.taken >= places) {
+            return RefusalCause::AllBusy;
         }
         let mut slots = self.servers.pool.slots().map(|(_, slot)| slot);
         let has_room = slots.any(|slot| {

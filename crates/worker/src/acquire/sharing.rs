@@ -12,7 +12,7 @@ pub(crate) mod coalesce;
 use std::sync::Arc;
 
 use trunkline_catalog::Catalog;
-use trunkline_pool::{AccountId, ConnId, ConnState, SharedChoice};
+use trunkline_pool::{AccountId, ConnId, ConnState, SharedChoice, Waiter};
 use trunkline_sql::analysis::Depends;
 use trunkline_topology::{HostgroupId, Pipeline, RefusalCause};
 
@@ -293,12 +293,12 @@ impl Exchange {
             if self.core.servers.pool.hold(hostgroup).is_some() {
                 return;
             }
-            let Some(waiter) = self.core.servers.pool.waiters(hostgroup).front().copied() else {
-                return;
-            };
+            let now_us = self.core.env.now.us;
+            let next = self.core.servers.pool.queued(hostgroup, now_us).next().copied();
+            let Some(waiter) = next else { return };
             let is_account = waiter.account == conn.login.account;
             let went = self.with_client(waiter.client, |exchange, client| {
-                exchange.follow_or_leave(client, conn, is_account, waiter.since_us)
+                exchange.follow_or_leave(client, conn, is_account, &waiter)
             });
             if went != Some(true) {
                 return;
@@ -313,7 +313,7 @@ impl Exchange {
         client: &mut Client,
         conn: &mut Conn,
         is_account: bool,
-        since_us: u64,
+        waiter: &Waiter<ClientId>,
     ) -> bool {
         let hostgroup = conn.server.hostgroup;
         let is_outdated = self.core.prove_again(client);
@@ -325,7 +325,7 @@ impl Exchange {
         match is_outdated {
             true => self.core.requeue(client),
             false => {
-                self.core.count_queue_time(since_us);
+                self.core.count_queue_time(waiter);
                 self.join(client, conn);
             }
         }

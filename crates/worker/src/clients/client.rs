@@ -3,7 +3,7 @@
 use std::{rc::Rc, sync::Arc};
 
 use trunkline_catalog::{DefinitionTicket, Proof};
-use trunkline_pool::{AccountId, ConnId};
+use trunkline_pool::{AccountId, ConnId, TenantId};
 use trunkline_protocol::{
     capability::Capabilities,
     codec::frame::{HEADER_LEN, Header, PAYLOAD_MAX},
@@ -577,6 +577,8 @@ pub(crate) struct Target {
     pub(crate) never_share: bool,
     /// When it began to wait for a replica that shows what its session has written, µs; 0 before.
     pub(crate) causal_since_us: u64,
+    /// On whose account it runs, once that was asked for.
+    pub(crate) tenant: Option<TenantId>,
 }
 
 /// What a statement does beside being answered.

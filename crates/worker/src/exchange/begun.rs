@@ -121,6 +121,7 @@ impl Core {
             owner,
             relay: self.fx.relays.hold(relay),
             is_statement: false,
+            place: None,
         });
         let takes_attributes = conn.server.takes_attributes;
         self.fx.stats.counters.transactions_begun_late += 1;

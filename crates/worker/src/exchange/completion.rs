@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use trunkline_pool::{ConnId, ConnState};
+use trunkline_pool::{ConnId, ConnState, Place};
 use trunkline_protocol::{error::ClientError, response::Outcome};
 use trunkline_session::tracker::{PinReason, reported_schema, reports_change, reports_lasting};
 use trunkline_sql::analysis::Analysis;
@@ -416,7 +416,7 @@ impl Exchange {
             0 => self.core.env.now.us,
             sent_us => sent_us,
         };
-        let is_logged = statement.target.directives.is_logged;
+        let is_logged = statement.target.directives.written.is_logged;
         if is_logged && self.core.env.snapshot.settings.query_log.is_empty() {
             self.core.log_statement(client, statement, error);
         }
@@ -504,6 +504,11 @@ impl Core {
             return;
         };
         if !lease.pins.is_empty() {
+            let hostgroup = conn.server.hostgroup;
+            if self.servers.pool.counts_places() && self.servers.pool.is_waited_for(hostgroup) {
+                // Its connection is kept, but its server has room for somebody else's statement.
+                self.fx.wake(Wake::Queue(hostgroup));
+            }
             return self.servers.set_state(conn, ConnState::Pinned);
         }
         self.take_lease(client, conn);
@@ -545,7 +550,7 @@ impl Core {
 
     /// The server's in-flight figure goes down. Returns how long the server took for the
     /// statement, those in front of it not counted, µs.
-    pub(crate) fn count_answered(&mut self, conn: &mut Conn) -> u64 {
+    pub(crate) fn count_answered(&mut self, conn: &mut Conn, place: Option<Place>) -> u64 {
         let now_us = self.env.now.us;
         let has_more = conn.in_flight.iter().any(|entry| entry.is_statement);
         let next_us = if has_more { now_us } else { 0 };
@@ -556,6 +561,9 @@ impl Core {
             slot.server.health.note_answer();
             slot.latency.observe(took_us, now_us);
             slot.seen.answered = slot.seen.answered.saturating_add(1);
+        }
+        if let Some(place) = place {
+            self.end_place(conn, place, took_us);
         }
         took_us
     }

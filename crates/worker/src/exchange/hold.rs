@@ -30,7 +30,7 @@ impl Exchange {
         }
         self.core.look_at_hold(hostgroup);
         let queue_max = self.core.env.snapshot.settings.queue_max;
-        let waiter = self.core.waiter(client.id, account);
+        let waiter = self.core.waiter(client, account);
         let waiters = self.core.servers.pool.waiters(hostgroup);
         let is_held = waiters.hold().is_some();
         let has_place = match waited {

@@ -37,6 +37,7 @@ impl Core {
                 owner: Owner::Cleanse,
                 relay: self.fx.relays.hold(relay),
                 is_statement: false,
+                place: None,
             });
             self.write_server(conn, |out| {
                 put_payload(out, 0, &[code::PING]);

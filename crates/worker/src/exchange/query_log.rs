@@ -180,7 +180,7 @@ impl Exchange {
     ) -> bool {
         let settings = &self.core.env.snapshot.settings;
         if settings.query_log.is_empty()
-            || !(settings.query_log_all || statement.target.directives.is_logged)
+            || !(settings.query_log_all || statement.target.directives.written.is_logged)
             || duration_us < settings.query_log_threshold.saturating_mul(1_000)
         {
             return false;

@@ -58,7 +58,13 @@ impl Core {
             RefusalCause::AllAtMaxConnections => {
                 format!("its {online} online servers are at max_connections")
             }
-            RefusalCause::AllBusy => format!("every connection to its {online} servers is busy"),
+            RefusalCause::AllBusy => match self.servers.pool.room(hostgroup).places {
+                None => format!("every connection to its {online} servers is busy"),
+                Some(places) => format!(
+                    "each of the {places} places on its {online} servers is busy \
+                     (server_concurrency)"
+                ),
+            },
             RefusalCause::QueueFull => {
                 let queue_max = self.env.snapshot.settings.queue_max;
                 match self.servers.pool.hold(hostgroup) {

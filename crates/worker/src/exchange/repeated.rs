@@ -130,6 +130,7 @@ impl Core {
             owner: Owner::Again,
             relay: self.fx.relays.hold(relay),
             is_statement: false,
+            place: None,
         });
         let takes_attributes = conn.server.takes_attributes;
         let out = conn.io.outbox.buf(&mut self.fx.buffers);

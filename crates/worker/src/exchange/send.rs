@@ -315,6 +315,10 @@ impl Exchange {
                 return await_own(client, conn, now_us);
             }
         }
+        let place = match self.core.servers.pool.counts_places() {
+            false => None,
+            true => Some(self.core.take_place(client, !matches!(stage, Stage::Shared(_)))),
+        };
         let (Phase::Running(statement), Some(session)) =
             (&mut client.phase, client.session.as_mut())
         else {
@@ -330,6 +334,7 @@ impl Exchange {
             owner: Owner::Client(client.id),
             relay,
             is_statement: true,
+            place,
         });
         if conn.holder.busy_since_us == 0 {
             conn.holder.busy_since_us = now_us;
@@ -361,6 +366,9 @@ impl Exchange {
         if let Some(slot) = self.core.servers.pool.slot(conn.slot) {
             slot.server.health.begin_statement();
         }
+        if let Some(place) = place {
+            self.core.servers.pool.begin(conn.slot, place, now_us);
+        }
         self.core.fx.stats.server_mut(conn.slot.index()).bytes_sent += sent;
         self.core.touch_server(conn);
     }
@@ -383,7 +391,7 @@ impl Exchange {
             self.core.requeue(client);
             return self.core.fx.wake(Wake::Queue(hostgroup));
         }
-        let waiter = self.core.waiter(client.id, account);
+        let waiter = self.core.waiter(client, account);
         client.set_stage(Stage::Queued);
         let queue_max = self.core.env.snapshot.settings.queue_max;
         if !self.core.servers.pool.waiters(hostgroup).push_front(waiter, queue_max) {
@@ -563,6 +571,7 @@ impl Core {
                 owner: Owner::Sync(client.id, set),
                 relay: self.fx.relays.hold(relay),
                 is_statement: false,
+                place: None,
             });
         };
         if let Some(text) = sync.set_names {
@@ -633,6 +642,7 @@ impl Core {
             owner: Owner::Setup,
             relay: self.fx.relays.hold(relay),
             is_statement: false,
+            place: None,
         });
         self.write_server(conn, |out| {
             let start = begin_packet(out, 0);

@@ -136,7 +136,7 @@ impl Exchange {
         };
         let settings = &self.core.env.snapshot.settings;
         let user = &session.login.user;
-        let by_rule = statement.target.directives.trace_sample;
+        let by_rule = statement.target.directives.written.trace_sample;
         let now_us = self.core.env.now.us;
         let sampling = Sampling {
             parent,
@@ -212,7 +212,7 @@ impl Exchange {
             moments: Moments::of(&marks),
             client: client.origin.number,
             hostgroup: statement.target.hostgroup.0,
-            rule: statement.target.directives.rule,
+            rule: statement.target.directives.written.rule,
             digest: known.digest,
             is_mariadb: session.flavor() == Flavor::MariaDb,
             has_server: conn.is_some(),

@@ -192,6 +192,7 @@ impl Core {
             owner: Owner::Kill(id),
             relay: self.fx.relays.hold(relay),
             is_statement: false,
+            place: None,
         });
         self.write_server(via, |out| {
             put_own_query(out, text, takes_attributes);

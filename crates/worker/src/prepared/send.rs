@@ -145,6 +145,7 @@ impl Core {
             owner: Owner::Prepare(client.id),
             relay: self.fx.relays.hold(relay),
             is_statement: false,
+            place: None,
         });
         let out = conn.io.outbox.buf(&mut self.fx.buffers);
         put_prepare(out, &entry.text);

@@ -20,7 +20,9 @@ pub(crate) struct Directives {
     multiplex: Option<Multiplex>,
     /// Whether it may share a connection; `None` when it is short and fit for it.
     pub(crate) pipeline: Option<Pipeline>,
-    pub(crate) is_logged: bool,
+    pub(crate) written: Written,
+    /// The rule that says on whose account it runs.
+    pub(crate) tenant_rule: Option<u32>,
     /// Whether it may wait for the first statement of its transaction.
     pub(crate) lazy_transactions: Option<LazyTransactions>,
     /// Whether its answer may come from the cache, and how old it may be.
@@ -29,6 +31,12 @@ pub(crate) struct Directives {
     pub(crate) mirror: Option<MirrorOrder>,
     /// Which writes it has to see, where it reads on replicas.
     pub(crate) causal: CausalOrder,
+}
+
+/// What is written of a statement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Written {
+    pub(crate) is_logged: bool,
     /// The part of such statements that have spans.
     pub(crate) trace_sample: Option<Ratio>,
     /// The last rule that matched; only looked for where something is written of statements.
@@ -54,11 +62,12 @@ impl Directives {
         self.multiplex = effects.multiplex.or(self.multiplex);
         self.pipeline = effects.pipeline.or(self.pipeline);
         self.lazy_transactions = effects.lazy_transactions.or(self.lazy_transactions);
-        self.is_logged = effects.log.unwrap_or(self.is_logged);
+        self.tenant_rule = effects.tenant_rule.or(self.tenant_rule);
+        self.written.is_logged = effects.log.unwrap_or(self.written.is_logged);
         self.cache = CacheOrder::of_effects(effects).or(self.cache);
         self.mirror = MirrorOrder::of_effects(effects);
         self.causal = self.causal.with_effects(effects);
-        self.trace_sample = effects.trace_sample.or(self.trace_sample);
+        self.written.trace_sample = effects.trace_sample.or(self.written.trace_sample);
     }
 
     /// Whether nothing is asked for that needs a server's answer, or time.
@@ -145,7 +154,7 @@ mod tests {
             (directives.delay_ms, directives.timeout_ms, directives.retries),
             (12, 0, Some(3))
         );
-        assert!(directives.is_logged);
+        assert!(directives.written.is_logged);
         directives.take_hints(&Hints::parse(b"query_delay=1;query_timeout=9;query_retries=5000"));
         assert_eq!(
             (directives.delay_ms, directives.timeout_ms, directives.retries),

@@ -19,7 +19,7 @@ use trunkline_sql::{
     token::Modes,
 };
 use trunkline_stats::report::state_name;
-use trunkline_topology::HostgroupId;
+use trunkline_topology::{HostgroupId, TenantScope, Terms};
 
 use crate::cache::until::Unkept;
 use crate::{
@@ -147,6 +147,26 @@ struct Explained<'a> {
 }
 
 impl Explained<'_> {
+    /// On whose account it runs, where there are tenants.
+    fn tenant(&self, out: &mut Rows, effects: &Effects) {
+        let Self { snapshot, asking, .. } = *self;
+        let label = effects.tenant_rule.and_then(|rule| {
+            let mut labels = snapshot.rules.tenants();
+            labels.find(|(id, _)| *id == rule).map(|(_, label)| label.to_owned())
+        });
+        let name = match snapshot.settings.tenant_by {
+            TenantScope::Off => return,
+            TenantScope::User => asking.asker.user.name.clone(),
+            TenantScope::Schema => String::from_utf8_lossy(asking.asker.schema).into_owned(),
+            TenantScope::Rule => label.unwrap_or_default(),
+        };
+        let terms = snapshot.guards.terms(&name);
+        let shown = if name.is_empty() { "none: shares an account with all such" } else { &name };
+        let Terms { weight, share_min, share_max, burst_ms: _ } = terms;
+        let shares = format!("weight {weight}, {share_min} to {share_max} % of server_concurrency");
+        out.push("tenant", format!("{shown}, {shares}"));
+    }
+
     /// Writes what is decided, and what rules ask for beside it.
     fn explain_to(&self, out: &mut Rows, effects: &Effects, session: Held<'_>) -> Option<Reason> {
         let Self { snapshot, asking, known, .. } = *self;
@@ -179,6 +199,7 @@ impl Explained<'_> {
             Ok((place, reason)) => {
                 let to = place.hostgroup();
                 out.push("hostgroup", format!("{to}, {}", reasons::words(reason)));
+                self.tenant(out, effects);
                 causal::scope(out, snapshot, asking.asker.user, (effects, hints), to);
                 let server = hinted.and_then(|hinted| hinted.server);
                 match server.filter(|_| decided.is_for_server) {

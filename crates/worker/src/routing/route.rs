@@ -229,7 +229,7 @@ impl Commands {
             if self.router.guards.limits_rules() {
                 self.router.matched_rules.extend(snapshot.rules.matched_ids(decision));
             }
-            directives.rule = last_rule(snapshot, decision);
+            directives.written.rule = last_rule(snapshot, decision);
             new_text = decision.rewritten.clone().map(NewText::unread);
         }
         if let Asking::Execute(..) = asking {

@@ -86,6 +86,11 @@ impl Core {
                 slot.server.health.end_statement();
             }
         }
+        let since_us = conn.holder.busy_since_us;
+        let took_us = self.env.now.us.saturating_sub(since_us);
+        for place in conn.in_flight.iter().filter_map(|entry| entry.place) {
+            self.end_place(conn, place, took_us);
+        }
         true
     }
 }

@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use trunkline_catalog::{CopyTicket, Version};
-use trunkline_pool::{AccountId, ConnId, ConnState, SlotId, Waiter};
+use trunkline_pool::{AccountId, ConnId, ConnState, Place, SlotId, Waiter};
 use trunkline_protocol::{
     capability::Capabilities,
     packet::greeting::Flavor,
@@ -307,6 +307,8 @@ pub(crate) struct InFlight {
     pub(crate) relay: Box<Relay>,
     /// Whether it is a client's command, which counts in the server's in-flight figure.
     pub(crate) is_statement: bool,
+    /// How it counts on its server, where that is counted.
+    pub(crate) place: Option<Place>,
 }
 
 // Each connection that has taken a command has room for some of them.

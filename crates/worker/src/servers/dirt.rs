@@ -219,6 +219,7 @@ impl Core {
             owner,
             relay: self.fx.relays.hold(relay),
             is_statement: false,
+            place: None,
         });
         self.write_server(conn, |out| {
             put_payload(out, 0, RESET);

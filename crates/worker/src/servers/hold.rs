@@ -6,17 +6,28 @@ use trunkline_config::snapshot::Cluster;
 use trunkline_pool::{AccountId, Hold, Waiter};
 use trunkline_topology::{HostgroupId, Role, ServerHealth};
 
-use crate::{ClientId, rooms::Core, servers::Servers};
+use crate::{
+    ClientId,
+    clients::client::{Client, Phase},
+    rooms::Core,
+    servers::Servers,
+};
 
 impl Core {
     /// A place in a queue for a client that begins to wait now.
-    pub(crate) fn waiter(&self, client: ClientId, account: AccountId) -> Waiter<ClientId> {
+    pub(crate) fn waiter(&self, client: &Client, account: AccountId) -> Waiter<ClientId> {
+        let tenant = match &client.phase {
+            Phase::Running(statement) => statement.target.tenant,
+            _ => None,
+        };
         Waiter {
-            client,
+            client: client.id,
             account,
             since_us: self.env.now.us,
             deadline_ms: self.env.now.ms() + self.env.snapshot.settings.connect_timeout_server_max,
             held_ms: None,
+            tenant: tenant.unwrap_or_default(),
+            begin_by_ms: None,
         }
     }
 

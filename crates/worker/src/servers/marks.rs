@@ -231,6 +231,7 @@ impl Core {
             owner: Owner::Mark,
             relay: self.fx.relays.hold(relay),
             is_statement: false,
+            place: None,
         });
         let takes_attributes = conn.server.takes_attributes;
         self.write_server(conn, |out| put_own_query(out, text.as_bytes(), takes_attributes));

@@ -72,6 +72,7 @@ impl Core {
             owner: Owner::Reset,
             relay: self.fx.relays.hold(relay),
             is_statement: false,
+            place: None,
         });
         self.fx.stats.counters.server_connections_reset += 1;
         self.servers.set_state(conn, ConnState::Resetting);

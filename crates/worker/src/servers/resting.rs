@@ -123,6 +123,7 @@ impl Core {
             owner: Owner::Ping,
             relay: self.fx.relays.hold(relay),
             is_statement: false,
+            place: None,
         });
         self.servers.set_state(conn, ConnState::Pinging);
         self.write_server(conn, |out| {

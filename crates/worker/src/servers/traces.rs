@@ -112,6 +112,7 @@ impl Core {
             owner,
             relay: self.fx.relays.hold(relay),
             is_statement: false,
+            place: None,
         });
         self.fx.stats.counters.traces_fetched += 1;
         self.write_server(conn, |out| {

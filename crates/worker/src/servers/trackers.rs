@@ -185,6 +185,7 @@ impl Core {
             owner,
             relay: self.fx.relays.hold(relay),
             is_statement: false,
+            place: None,
         });
         let takes_attributes = conn.server.takes_attributes;
         self.write_server(conn, |out| {

@@ -98,6 +98,7 @@ impl Core {
             owner: Owner::Again,
             relay: self.fx.relays.hold(relay),
             is_statement: false,
+            place: None,
         });
         let takes_attributes = conn.server.takes_attributes;
         self.fx.stats.counters.traces_fetched += 1;

@@ -544,6 +544,7 @@ impl Core {
                 owner: Owner::Again,
                 relay: self.fx.relays.hold(relay),
                 is_statement: false,
+                place: None,
             });
             let out = conn.io.outbox.buf(&mut self.fx.buffers);
             put_own_query(out, &text, takes_attributes);

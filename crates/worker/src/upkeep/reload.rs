@@ -157,6 +157,7 @@ impl Core {
         let snapshot = Arc::clone(&self.env.snapshot);
         self.servers.leave_addresses(&snapshot);
         let removed = self.servers.pool.apply(snapshot.servers());
+        self.apply_sharing();
         let balances = snapshot.hostgroups.values().map(|group| (group.id, group.balance));
         self.servers.pool.set_balance(snapshot.settings.slow_start_ms, balances);
         self.drop_outdated(None);

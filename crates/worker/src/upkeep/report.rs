@@ -3,10 +3,12 @@
 use std::{collections::BTreeMap, sync::LazyLock};
 
 use trunkline_config::Settings;
-use trunkline_pool::ConnState;
+use trunkline_pool::{ConnState, TenantId};
 use trunkline_session::tracker::PinReason;
 use trunkline_sql::analysis::StatementKind;
-use trunkline_stats::{DigestQuery, DigestRow, Report, ServerGauges, WorkerGauges, WorkerStats};
+use trunkline_stats::{
+    DigestQuery, DigestRow, Report, ServerGauges, TenantSums, WorkerGauges, WorkerStats,
+};
 use trunkline_topology::{Circuit, ServerHealth, ServerState};
 
 use crate::{
@@ -87,6 +89,7 @@ impl Commands {
             waiting: waiting.collect::<BTreeMap<_, _>>(),
             held,
             limits: self.limit_sums(),
+            tenants: self.exchange.core.tenant_sums(),
             mirrors_running: self.exchange.core.clients.copies.running as u64,
             mirrors_waiting: self.exchange.mirrors.waiting() as u64,
             clients_half_open: self.exchange.core.clients.logins.half_open.len() as u64,
@@ -98,6 +101,22 @@ impl Commands {
 }
 
 impl Core {
+    /// What tenants have used and do; none without tenants.
+    fn tenant_sums(&self) -> BTreeMap<String, TenantSums> {
+        if !self.servers.pool.has_tenants() {
+            return BTreeMap::new();
+        }
+        let counted = |(name, id, mut sums): (&str, TenantId, TenantSums)| {
+            for accounts in self.servers.pool.all_accounts() {
+                let (running, waiting) = accounts.counts(id);
+                sums.running += u64::from(running);
+                sums.waiting += u64::from(waiting);
+            }
+            (name.to_owned(), sums)
+        };
+        self.servers.sharing.tenants.rows().map(counted).collect()
+    }
+
     /// See [`Worker::digests`](crate::Worker::digests).
     pub(crate) fn digests(&self, from: usize, rows_max: usize) -> Vec<DigestRow> {
         self.fx.stats.digests(from, rows_max)
