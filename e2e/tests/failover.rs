@@ -126,7 +126,7 @@ fn a_server_that_refuses_is_shunned_and_comes_back() -> Result<()> {
     on_each("a_server_that_refuses_is_shunned_and_comes_back", |server| {
         let config = one_server(server, 1, 10);
         let proxy =
-            Trunkline::start(&format!("{IMPATIENT}connect_timeout_server_max = 400\n{config}"))?;
+            Trunkline::start(&format!("{IMPATIENT}connect_timeout_server_max = 1500\n{config}"))?;
         let mut one = client(&proxy, "")?;
         ensure!(text(&mut one, "SELECT 1")? == "1");
         server.kill_hard()?;
@@ -476,7 +476,7 @@ fn issue_16_nothing_runs_that_was_sent_ahead_behind_what_is_lost() -> Result<()>
             "SET autocommit = 0, sql_notes = 1",
         ];
         let hasty = "default_query_timeout = 200\n";
-        let patient = Trunkline::start(&format!("connect_timeout_server_max = 500\n{config}"))?;
+        let patient = Trunkline::start(&format!("connect_timeout_server_max = 1500\n{config}"))?;
         let hurried = Trunkline::start(&format!("{hasty}{config}"))?;
         for (proxy, code_seen) in [(&patient, 9_001_u16), (&hurried, 1_907)] {
             let mut holder = client(proxy, &schema)?;

@@ -38,7 +38,7 @@ impl Scene {
             format!("[[server]]\nhostgroup = {hostgroup}\naddress = \"{address}\"\n")
         };
         let config = format!(
-            "connect_timeout_server_max = 500\ncatalog_wait_ms = 10000\n{settings}\n\
+            "catalog_wait_ms = 10000\n{settings}\n\
              {}{}{}{}{}{rules}",
             one_server(first, 1, 20),
             other(5, &second.address()),
@@ -66,18 +66,27 @@ impl Scene {
 
     /// Waits until the second server shows these rows.
     fn wait_copied(&self, rows: &str) -> Result<()> {
-        let failed = || self.counter("mirrors_failed").unwrap_or_default();
         wait_until("all copies are seen", SOON, || {
             Ok((self.rows(self.second)? == rows).then_some(()))
         })
-        .with_context(|| format!("{:?}, {} failed", self.rows(self.second), failed()))
+        .with_context(|| format!("{:?} of {}", self.rows(self.second), self.told()))
+    }
+
+    /// What the proxy says of its copies, for whoever reads of a failure.
+    fn told(&self) -> String {
+        let Ok(status) = status(&self.proxy) else { return String::from("a proxy that is gone") };
+        let counters = status.pointer("/counters").and_then(serde_json::Value::as_object);
+        let counters = counters.into_iter().flatten().filter(|(name, _)| name.contains("mirror"));
+        let counters: Vec<_> = counters.map(|(name, value)| format!("{name} {value}")).collect();
+        format!("{counters:?} {:?}", status.pointer("/mirrors"))
     }
 
     /// Waits until so many copies have ended.
     fn wait_run(&self, count: u64) -> Result<()> {
         wait_until("the copies have ended", SOON, || {
             Ok((self.counter("mirrors_run")? >= count).then_some(()))
-        })?;
+        })
+        .with_context(|| self.told())?;
         ensure!(self.counter("mirrors_run")? == count);
         Ok(())
     }
@@ -154,6 +163,7 @@ fn answers_are_compared_with_their_copies() -> Result<()> {
             let names = ["compared", "errors_differ", "rows_differ", "values_differ"];
             Ok((names.map(sum) == expected).then_some(()))
         })
+        .with_context(|| format!("{expected:?} are expected of {}", scene.told()))
     };
     ensure!(text(&mut one, "SELECT a FROM t")? == "same");
     sums([1, 0, 0, 0])?;
@@ -174,7 +184,8 @@ fn a_copy_neither_slows_nor_fails_its_original() -> Result<()> {
     let rules = "[[rule]]\nid = 1\nmatch_digest = '^SELECT .one'\nmirror_hostgroup = 6\n\
                  [[rule]]\nid = 2\nmatch_digest = '^INSERT'\nmirror_hostgroup = 5\n\
                  [[rule]]\nid = 3\nmatch_digest = '^SELECT `two`'\nmirror_hostgroup = 5\n";
-    let settings = "mirror_max_concurrency = 1\nmirror_max_queue_length = 2";
+    let settings = "connect_timeout_server_max = 3000\nmirror_max_concurrency = 1\n\
+                    mirror_max_queue_length = 2";
     let Some(scene) = Scene::new(settings, rules)? else { return Ok(()) };
     let mut one = scene.client()?;
     // A table that is locked there and not here.

@@ -270,7 +270,8 @@ fn a_server_that_takes_anothers_place_is_asked_what_its_names_mean() -> Result<(
     }
     before.sql(&format!("DROP DATABASE IF EXISTS {schema}; CREATE DATABASE {schema}"))?;
     before.sql(&format!("USE {schema}; {TABLE}"))?;
-    let config = |server| format!("connect_timeout_server_max = 500\n{}", one_server(server, 1, 1));
+    let config =
+        |server| format!("connect_timeout_server_max = 2000\n{}", one_server(server, 1, 1));
     let proxy = Trunkline::start(&config(before))?;
     let mut one = stage::client(&proxy, &schema)?;
     let mut two = stage::client(&proxy, &schema)?;

@@ -113,7 +113,7 @@ impl Client {
 
     /// Whether its connection has ended.
     fn is_over(&mut self) -> bool {
-        matches!(self.stream.read(&mut [0]), Ok(0) | Err(_))
+        matches!(self.stream.fill_buf(), Ok([]) | Err(_))
     }
 }
 

@@ -8,11 +8,11 @@ use std::io::{BufRead, BufReader, Write};
 use std::num::NonZero;
 use std::panic::resume_unwind;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, ExitStatus, Stdio};
 use std::thread::{self, available_parallelism};
 use std::time::Instant;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use trunkline_testkit::SKIPPED_PREFIX;
 
 use crate::drivers;
@@ -50,6 +50,9 @@ struct Failures {
 /// Lines of [`Failures`], at most.
 const FAILURE_LINES: usize = 400;
 
+/// End-to-end tests that may fail beside others and pass alone before a run counts as failed.
+const UNSTEADY_MAX: usize = 3;
+
 /// Gets the servers and drivers, builds, tests, and closes with one line.
 pub fn run(root: &Path, arguments: &Arguments) -> Result<()> {
     // What is fetched is waited for more than it is computed.
@@ -77,23 +80,15 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<()> {
         test.env("RUST_TEST_THREADS", (2 * cores).to_string());
     }
     println!("== testing");
-    test.args(&arguments.rest).stdin(Stdio::null()).stdout(Stdio::piped());
-    let mut child = test.spawn().context("cannot run cargo test")?;
-    let output = child.stdout.take().context("no output")?;
-    let mut tally = Tally::default();
-    for line in BufReader::new(output).split(b'\n') {
-        let line = line?;
-        std::io::stdout().write_all(&line)?;
-        println!();
-        tally.read(&String::from_utf8_lossy(&line));
-    }
-    let status = child.wait()?;
+    test.args(&arguments.rest);
+    let (status, tally) = tested(&mut test)?;
     for skipped in &tally.skipped {
         println!("{SKIPPED_PREFIX}{skipped}");
     }
     tally.failures.lines.iter().for_each(|line| println!("{line}"));
     println!("== {} in {:.0} s", tally.summary(), start.elapsed().as_secs_f64());
-    ensure!(status.success(), "tests failed ({status})");
+    let passed = status.success() || whole && pass_alone(root, &tally)?;
+    ensure!(passed, "tests failed ({status})");
     if whole {
         // The simulator can fail. A feature of its own, so that no other test has bugs in it; in
         // the workspace, so that its dependencies are those that are built already.
@@ -103,6 +98,40 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<()> {
         step("planted bugs", &mut plants)?;
     }
     Ok(())
+}
+
+/// Runs tests, and shows and sums what they say.
+fn tested(test: &mut Command) -> Result<(ExitStatus, Tally)> {
+    let mut child = test.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+    let child = child.as_mut().map_err(|error| anyhow!("cannot run cargo test: {error}"))?;
+    let output = child.stdout.take().context("no output")?;
+    let mut tally = Tally::default();
+    for line in BufReader::new(output).split(b'\n') {
+        let line = line?;
+        std::io::stdout().write_all(&line)?;
+        println!();
+        tally.read(&String::from_utf8_lossy(&line));
+    }
+    Ok((child.wait()?, tally))
+}
+
+/// Runs the few end-to-end tests that failed once more, one after the other: with hundreds of real
+/// servers on a machine that may stand still for seconds, one of 600 tests sometimes waits longer
+/// than it allows. What fails again, or is no end-to-end test, has failed. `docs/decisions/0092`.
+fn pass_alone(root: &Path, tally: &Tally) -> Result<bool> {
+    let names = tally.failures.names();
+    if names.is_empty() || names.len() > UNSTEADY_MAX || tally.failed as usize != names.len() {
+        return Ok(false);
+    }
+    println!("== once more, alone: {}", names.join(", "));
+    let mut test = cargo(root);
+    test.args(["test", "--workspace", "--test", "e2e", "--", "--test-threads=1", "--exact"]);
+    let (status, again) = tested(test.args(&names))?;
+    let passed = status.success() && again.passed as usize == names.len();
+    again.failures.lines.iter().for_each(|line| println!("{line}"));
+    let word = if passed { "passed alone, but failed beside others" } else { "failed again" };
+    println!("== UNSTEADY: {word}: {}", names.join(", "));
+    Ok(passed)
 }
 
 /// All targets, as the tests select features: otherwise dependencies were compiled twice.
@@ -148,6 +177,14 @@ impl Tally {
 }
 
 impl Failures {
+    /// The names of the tests, which the harness lists indented behind what they said.
+    fn names(&self) -> Vec<&str> {
+        let lists = self.lines.iter().rposition(|line| line == "failures:");
+        let listed = self.lines.get(lists.map_or(self.lines.len(), |at| at + 1)..);
+        let names = listed.into_iter().flatten().map(|line| line.trim());
+        names.filter(|name| !name.is_empty()).collect()
+    }
+
     /// The harness tells them between `failures:` and its next `test result:`.
     fn read(&mut self, line: &str) {
         self.is_telling |= line == "failures:";
@@ -190,6 +227,7 @@ mod tests {
         let failures = Failures { lines, is_telling: false, is_backtrace: false };
         let sum = Tally { binaries: 2, passed: 15, failed: 2, ignored: 1, skipped, failures };
         assert_eq!(tally, sum);
+        assert_eq!(tally.failures.names(), ["b"]);
         assert_eq!(
             tally.summary(),
             "15 passed (1 of them skipped), 2 failed, 1 ignored, 2 test binaries"

@@ -4,7 +4,7 @@
 mod answer;
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
@@ -312,7 +312,11 @@ impl Client {
         self.buf.drain(..self.taken);
         self.taken = 0;
         let mut chunk = [0; 16 * 1024];
-        let count = self.stream.read(&mut chunk).context("no answer")?;
+        let count = match self.stream.read(&mut chunk) {
+            // A machine that is frozen for a moment interrupts reads that have a timeout.
+            Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(()),
+            read => read.context("no answer")?,
+        };
         if count == 0 {
             bail!("the other side closed the connection");
         }

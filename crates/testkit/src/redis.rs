@@ -1,6 +1,6 @@
 //! A Redis server, for the shared result cache.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::process::Command;
 use std::time::Duration;
@@ -73,12 +73,10 @@ impl Redis {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port))?;
         stream.set_read_timeout(Some(Duration::from_secs(10)))?;
         stream.write_all(commands.as_bytes())?;
+        let mut stream = BufReader::new(stream);
         let mut said = Vec::new();
-        let mut buf = [0; 4_096];
         while !said.ends_with(b"+PONG\r\n") {
-            let len = stream.read(&mut buf)?;
-            ensure!(len > 0, "Redis closed the connection");
-            said.extend_from_slice(buf.get(..len).unwrap_or_default());
+            ensure!(stream.read_until(b'\n', &mut said)? > 0, "Redis closed the connection");
         }
         Ok(String::from_utf8_lossy(&said).into_owned())
     }

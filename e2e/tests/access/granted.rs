@@ -213,7 +213,7 @@ fn users_stay_while_no_server_can_be_asked() -> Result<()> {
     backends::account(&server, READER)?;
     server.sql(&format!("GRANT SELECT ON mysql.* TO {READER}"))?;
     create(&server, "patient", "%", "first", "")?;
-    let proxy = proxy(&server, "server_users_interval = 1000\nconnect_timeout_server_max = 500")?;
+    let proxy = proxy(&server, "server_users_interval = 1000\nconnect_timeout_server_max = 2000")?;
     drop(Wire::login(&proxy, "patient", "first", "")?);
     server.kill_hard()?;
     let mark = proxy.log_mark();

@@ -291,7 +291,7 @@ fn issue_16_a_fast_forward_session_ends_where_its_server_is_taken_out() -> Resul
 /// meant for behind it.
 fn check_refused(one: &Server, other: &Server) -> Result<()> {
     tables([one, other])?;
-    let config = format!("connect_timeout_server_max = 300\n{}", roles(one, other, (10, 20)));
+    let config = format!("connect_timeout_server_max = 1000\n{}", roles(one, other, (10, 20)));
     let proxy = Trunkline::start(&config)?;
     let mut holder = client(&proxy, "here")?;
     let mut plain = client(&proxy, "here")?;

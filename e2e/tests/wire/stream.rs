@@ -76,11 +76,18 @@ pub enum Socket<'a> {
 }
 
 impl Read for Stream {
+    /// A machine that is frozen for a moment interrupts reads that have a timeout.
     fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
-        match self {
-            Stream::Tcp(stream) => stream.read(buf),
-            Stream::Unix(stream) => stream.read(buf),
-            Stream::Tls(stream) => stream.read(buf),
+        loop {
+            let read = match self {
+                Stream::Tcp(stream) => stream.read(buf),
+                Stream::Unix(stream) => stream.read(buf),
+                Stream::Tls(stream) => stream.read(buf),
+            };
+            match read {
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                read => return read,
+            }
         }
     }
 }
