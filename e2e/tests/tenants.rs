@@ -91,15 +91,15 @@ fn tenants_are_loaded_and_shown() -> Result<()> {
     let proxy = Trunkline::start_database(config.text())?;
     let mut admin = admin(&proxy)?;
     admin.sql(&format!(
-        "INSERT INTO trunkline_tenants (name, weight, share_min, share_max) \
-         VALUES ('{name}', 7, 10, 60), ('*', 1, 0, 25)"
+        "INSERT INTO trunkline_tenants (name, weight, share_min, share_max, priority) \
+         VALUES ('{name}', 7, 10, 60, 3), ('*', 1, 0, 25, 0)"
     ))?;
     admin.sql("LOAD MYSQL FIREWALL TO RUNTIME")?;
     ensure!(admin.value("SELECT COUNT(*) FROM runtime_trunkline_tenants")?.as_deref() == Some("2"));
     let mut client = proxy.connect(name, PASSWORD, name)?;
     ensure!(text(&mut client, "SELECT 1")? == "1");
     let shown = format!(
-        "SELECT COUNT(*) FROM stats_tenants WHERE name = '{name}' AND weight = 7 \
+        "SELECT COUNT(*) FROM stats_tenants WHERE name = '{name}' AND weight = 7 AND priority = 3 \
          AND share_min = 10 AND share_max = 60 AND statements >= 1"
     );
     ensure!(admin.value(&shown)?.as_deref() == Some("1"));
@@ -109,6 +109,6 @@ fn tenants_are_loaded_and_shown() -> Result<()> {
     ensure!(wrong.contains("share_min") && wrong.contains("share_max"), "{wrong}");
     let route = admin.sql("EXPLAIN ROUTE SELECT 1")?;
     let text = format!("{route:?}");
-    ensure!(text.contains("weight 7, 10 to 60 %"), "{text}");
+    ensure!(text.contains("priority 3, weight 7, 10 to 60 %"), "{text}");
     Ok(())
 }

@@ -102,7 +102,7 @@ fn config(server: &Server, settings: &str, sections: &str) -> String {
     text
 }
 
-/// The flood: alone, without tenants, with tenants, in turns.
+/// The others alone and beside the flood, with tenants off and on, in turns.
 fn flood(arguments: &Arguments, binary: &Path, server: &Server) -> Result<Vec<String>> {
     let off = config(server, "", "");
     let on = config(
@@ -114,15 +114,14 @@ fn flood(arguments: &Arguments, binary: &Path, server: &Server) -> Result<Vec<St
     println!("|---:|---|---:|---:|---:|---:|---:|");
     let (mut without, mut with) = (Vec::new(), Vec::new());
     for turn in 1..=arguments.rounds.max(1) {
-        let alone = neighbours(arguments, binary, &off, 0)?;
-        let p99 = alone.latencies.share_ms(99);
-        println!("{}", alone.row(turn, "nobody else", p99));
-        let flooded = neighbours(arguments, binary, &off, arguments.flood)?;
-        println!("{}", flooded.row(turn, "the flood, tenants off", p99));
-        let fair = neighbours(arguments, binary, &on, arguments.flood)?;
-        println!("{}", fair.row(turn, "the flood, tenants on", p99));
-        without.push(flooded.latencies.share_ms(99) / p99);
-        with.push(fair.latencies.share_ms(99) / p99);
+        for (word, text, rises) in [("off", &off, &mut without), ("on", &on, &mut with)] {
+            let alone = neighbours(arguments, binary, text, 0)?;
+            let p99 = alone.latencies.share_ms(99);
+            println!("{}", alone.row(turn, &format!("nobody else, tenants {word}"), p99));
+            let flooded = neighbours(arguments, binary, text, arguments.flood)?;
+            println!("{}", flooded.row(turn, &format!("the flood, tenants {word}"), p99));
+            rises.push(flooded.latencies.share_ms(99) / p99);
+        }
     }
     let (without, with) = (median(without), median(with));
     println!("\np99 of the 49, median of the turns: {without:.2} × without, {with:.2} × with\n");

@@ -1,8 +1,8 @@
 //! Tenants: on whose account statements run, and what each is entitled to.
 //!
 //! A tenant's account holds the server time that its statements took, divided by its weight. Of
-//! those that wait, the tenant with the least goes next: start-time fair queueing with measured
-//! costs. `docs/decisions/0091`.
+//! those that wait with the highest priority, the tenant with the least goes next: start-time fair
+//! queueing with measured costs. `docs/decisions/0091`.
 
 use std::collections::BTreeSet;
 
@@ -32,6 +32,8 @@ impl TenantId {
 pub const TENANTS_MAX: usize = 1_024;
 /// A tenant keeps its guaranteed share free for so long after its last statement, ms.
 const KEPT_MS: u64 = 1_000;
+/// Priorities that there are.
+const PRIORITIES: usize = Terms::PRIORITY_MAX as usize + 1;
 /// Server time of one µs at weight 1, in the units of accounts.
 const UNIT: u64 = 1_000;
 
@@ -97,10 +99,25 @@ impl Account {
         part(places, self.terms.share_max).max(1)
     }
 
+    /// Where it is in the order of those that wait: the least is next.
+    fn rank(&self) -> Rank {
+        (Terms::PRIORITY_MAX.saturating_sub(self.terms.priority), self.standing())
+    }
+
+    fn priority(&self) -> usize {
+        usize::try_from(self.terms.priority).unwrap_or(usize::MAX)
+    }
+
     fn is_idle(&self) -> bool {
         self.running == 0 && self.waiting == 0
     }
 }
+
+/// By priority.
+type Clocks = [u64; PRIORITIES];
+
+/// Priority, the highest as 0, and standing.
+type Rank = (u32, u64);
 
 /// So many per cent of the places, rounded down.
 fn part(places: u32, percent: u32) -> u32 {
@@ -112,12 +129,12 @@ fn part(places: u32, percent: u32) -> u32 {
 pub struct Accounts {
     /// By [`TenantId`].
     accounts: Vec<Account>,
-    /// Those whose statements wait, by their standing.
-    order: BTreeSet<(u64, TenantId)>,
+    /// Those whose statements wait, by their rank.
+    order: BTreeSet<(Rank, TenantId)>,
     /// Those that have a guaranteed share.
     guaranteed: Vec<TenantId>,
-    /// The greatest standing at which a statement has begun. Never goes back.
-    clock: u64,
+    /// The greatest standing at which a statement has begun, by priority. Never goes back.
+    clocks: Clocks,
 }
 
 impl Accounts {
@@ -134,18 +151,18 @@ impl Accounts {
     }
 
     /// Changes an account and keeps the order.
-    fn change<R>(&mut self, tenant: TenantId, change: impl FnOnce(&mut Account, u64) -> R) -> R {
+    fn change<R>(&mut self, tenant: TenantId, change: impl FnOnce(&mut Account, Clocks) -> R) -> R {
         if self.accounts.len() <= tenant.index() {
             self.accounts.resize(tenant.index() + 1, Account::default());
         }
         let mut none = Account::default();
         let account = self.accounts.get_mut(tenant.index()).unwrap_or(&mut none);
-        let before = (account.waiting > 0).then(|| account.standing());
-        let result = change(account, self.clock);
-        let after = (account.waiting > 0).then(|| account.standing());
+        let before = (account.waiting > 0).then(|| account.rank());
+        let result = change(account, self.clocks);
+        let after = (account.waiting > 0).then(|| account.rank());
         if before != after {
-            before.map(|standing| self.order.remove(&(standing, tenant)));
-            after.map(|standing| self.order.insert((standing, tenant)));
+            before.map(|rank| self.order.remove(&(rank, tenant)));
+            after.map(|rank| self.order.insert((rank, tenant)));
         }
         result
     }
@@ -156,8 +173,8 @@ impl Accounts {
 
     /// A statement waits.
     pub fn wait(&mut self, tenant: TenantId, now_us: u64) {
-        self.change(tenant, |account, clock| {
-            account.wake(clock, now_us);
+        self.change(tenant, |account, clocks| {
+            account.wake(clocks, now_us);
             if account.waiting == 0 {
                 account.front_us = now_us.max(1);
             }
@@ -175,8 +192,8 @@ impl Accounts {
 
     /// A statement begins on a server, `alone` on its connection or behind others.
     pub fn begin(&mut self, tenant: TenantId, alone: bool, now_us: u64) {
-        let standing = self.change(tenant, |account, clock| {
-            account.wake(clock, now_us);
+        let (priority, standing) = self.change(tenant, |account, clocks| {
+            account.wake(clocks, now_us);
             let standing = account.standing();
             account.running += 1;
             account.alone += u32::from(alone);
@@ -188,9 +205,11 @@ impl Accounts {
                 };
                 account.front_us = if account.waiting > 0 { now_us } else { 0 };
             }
-            standing
+            (account.priority(), standing)
         });
-        self.clock = self.clock.max(standing);
+        if let Some(clock) = self.clocks.get_mut(priority) {
+            *clock = (*clock).max(standing);
+        }
     }
 
     /// A statement that had begun is over, and took the server so long.
@@ -232,7 +251,7 @@ impl Accounts {
     }
 
     /// Those tenants that wait and may begin: first who has less than its guaranteed share, then by
-    /// standing.
+    /// priority and standing.
     pub fn in_turn(&self, room: Room, now_us: u64) -> impl Iterator<Item = TenantId> + '_ {
         let lacks = move |tenant: &TenantId| {
             let account = self.get(*tenant);
@@ -247,7 +266,7 @@ impl Accounts {
             .filter(move |tenant| self.may_begin(*tenant, room, now_us))
     }
 
-    /// All tenants that wait, by standing.
+    /// All tenants that wait, who is next first.
     pub fn waiting(&self) -> impl DoubleEndedIterator<Item = TenantId> + '_ {
         self.order.iter().map(|(_, tenant)| *tenant)
     }
@@ -268,8 +287,9 @@ impl Accounts {
 
 impl Account {
     /// It wants something again: what it did not use meanwhile is gone, but for its burst.
-    fn wake(&mut self, clock: u64, now_us: u64) {
+    fn wake(&mut self, clocks: Clocks, now_us: u64) {
         if self.is_idle() {
+            let clock = clocks.get(self.priority()).copied().unwrap_or_default();
             let burst = self.by_weight(u64::from(self.terms.burst_ms) * 1_000);
             self.used = self.used.max(clock.saturating_sub(burst));
         }

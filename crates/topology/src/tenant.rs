@@ -101,18 +101,23 @@ pub struct Terms {
     pub share_max: u32,
     /// Server time that it may catch up on after it has been idle, ms.
     pub burst_ms: u32,
+    /// Who has more goes first while both wait, whatever they have used; at most
+    /// [`PRIORITY_MAX`](Self::PRIORITY_MAX).
+    pub priority: u32,
 }
 
 impl Terms {
     /// The largest weight.
     pub const WEIGHT_MAX: u32 = 1_000;
+    /// The highest priority.
+    pub const PRIORITY_MAX: u32 = 9;
     /// The most that all tenants' `share_min` may be in sum, per cent: the rest is for everybody.
     pub const SHARES_MAX: u32 = 90;
 }
 
 impl Default for Terms {
     fn default() -> Self {
-        Self { weight: 1, share_min: 0, share_max: 100, burst_ms: 100 }
+        Self { weight: 1, share_min: 0, share_max: 100, burst_ms: 100, priority: 0 }
     }
 }
 

@@ -403,6 +403,7 @@ fn tenants(report: &Report, snapshot: &Snapshot) -> Vec<Vec<Value>> {
         let terms = snapshot.guards.terms(name);
         vec![
             text(name),
+            number(terms.priority),
             number(terms.weight),
             number(terms.share_min),
             number(terms.share_max),

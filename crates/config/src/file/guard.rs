@@ -159,6 +159,7 @@ impl Draft for TenantDraft {
         number("share_min", 0, Terms::SHARES_MAX, |it, share| it.terms.share_min = share),
         number("share_max", 1, 100, |it, share| it.terms.share_max = share),
         number("burst_ms", 0, BURST_MAX_MS, |it, ms| it.terms.burst_ms = ms),
+        number("priority", 0, Terms::PRIORITY_MAX, |it, priority| it.terms.priority = priority),
         comment(),
     ];
 

@@ -98,6 +98,36 @@ fn an_idle_tenant_comes_back_with_its_burst_and_no_more() {
 }
 
 #[test]
+fn a_higher_priority_goes_first_but_leaves_guaranteed_shares() {
+    let high = Terms { priority: 2, ..weight(1) };
+    let guaranteed = Terms { share_min: 25, ..weight(1) };
+    let mut world = World::new(4, &[weight(9), high, guaranteed], vec![1_000; 3]);
+    world.play(1_000_000, |_| true);
+    assert_eq!(world.used_us[0], 0, "there is always somebody before it");
+    assert!(world.used_us[2].abs_diff(1_000_000) <= 2_000, "{:?}", world.used_us);
+    assert!(world.used_us[1].abs_diff(3_000_000) <= 4_000, "{:?}", world.used_us);
+}
+
+#[test]
+fn who_comes_back_is_behind_none_of_its_priority_for_what_others_have_used() {
+    let high = Terms { priority: 1, ..weight(1) };
+    let none = Terms { burst_ms: 0, ..weight(1) };
+    let mut accounts = Accounts::default();
+    accounts.set_terms(&[high, none, none]);
+    let [first, second, third] = [0, 1, 2].map(TenantId::new);
+    for tenant in [first, second] {
+        accounts.begin(tenant, true, 1);
+        accounts.end(tenant, true, 1_000_000, 1_000_001);
+    }
+    accounts.begin(first, true, 2_000_000);
+    // It was idle all the time, and begins where the second one began.
+    accounts.wait(third, 3_000_000);
+    accounts.wait(second, 3_000_000);
+    let waiting: Vec<_> = accounts.waiting().collect();
+    assert_eq!(waiting, [third, second]);
+}
+
+#[test]
 fn a_guaranteed_share_is_kept_free_while_its_tenant_is_active() {
     let guaranteed = Terms { share_min: 50, ..weight(1) };
     let mut accounts = Accounts::default();

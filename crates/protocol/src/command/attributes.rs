@@ -74,9 +74,36 @@ impl<'a> Query<'a> {
     }
 }
 
-/// The value of the attribute of this name, of what precedes the text of a `COM_QUERY`: a text
-/// that is not NULL. `None` where there is none, or the block can't be read.
-pub fn of_query<'a>(block: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+/// What an attribute says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Given<'a> {
+    /// A text or a blob.
+    Text(&'a [u8]),
+    /// A whole number that is not negative.
+    Number(u64),
+}
+
+impl<'a> Given<'a> {
+    /// The text, where it is one.
+    pub fn text(self) -> Option<&'a [u8]> {
+        match self {
+            Self::Text(text) => Some(text),
+            Self::Number(_) => None,
+        }
+    }
+
+    /// The number that it is, or that its text spells.
+    pub fn number(self) -> Option<u64> {
+        match self {
+            Self::Text(text) => std::str::from_utf8(text).ok()?.trim().parse().ok(),
+            Self::Number(number) => Some(number),
+        }
+    }
+}
+
+/// The value of the attribute of this name, of what precedes the text of a `COM_QUERY`: a text or
+/// a whole number. `None` where there is none, it is something else, or the block can't be read.
+pub fn of_query<'a>(block: &'a [u8], name: &[u8]) -> Option<Given<'a>> {
     let mut reader = Reader::new(block);
     let count = count_of(&mut reader).ok()?;
     reader.lenenc_int("attribute sets").ok()?;
@@ -90,7 +117,7 @@ pub fn of_execution<'a>(
     params: u16,
     name: &[u8],
     is_long: impl Fn(usize) -> bool,
-) -> Option<&'a [u8]> {
+) -> Option<Given<'a>> {
     let mut reader = Reader::new(raw);
     let flags = reader.u8("execute flags").ok()?;
     reader.bytes(4, "iteration count").ok()?;
@@ -101,13 +128,13 @@ pub fn of_execution<'a>(
     named(&mut reader, count, name, |at| at < usize::from(params) && is_long(at))
 }
 
-/// The text of this name among so many values.
+/// The text or number of this name among so many values.
 fn named<'a>(
     reader: &mut Reader<'a>,
     count: usize,
     name: &[u8],
     is_long: impl Fn(usize) -> bool,
-) -> Option<&'a [u8]> {
+) -> Option<Given<'a>> {
     if count == 0 {
         return None;
     }
@@ -131,13 +158,29 @@ fn named<'a>(
             (false, true) => {}
             (false, false) => skip_value(reader, kind).ok()?,
             (true, true) => return None,
-            (true, false) if TEXT_TYPES.contains(&kind[0]) => {
-                return reader.lenenc_bytes("attribute value").ok();
-            }
-            (true, false) => return None,
+            (true, false) => return given(reader, kind),
         }
     }
     None
+}
+
+/// Reads a value of this type, if it is a text or a whole number that is not negative.
+fn given<'a>(reader: &mut Reader<'a>, [kind, flags]: [u8; TYPE_LEN]) -> Option<Given<'a>> {
+    if TEXT_TYPES.contains(&kind) {
+        return reader.lenenc_bytes("attribute value").ok().map(Given::Text);
+    }
+    // TINYINT, SMALLINT, INT, MEDIUMINT, BIGINT.
+    let len = match kind {
+        1 => 1,
+        2 => 2,
+        3 | 9 => 4,
+        8 => 8,
+        _ => return None,
+    };
+    let bytes = reader.bytes(len, "attribute value").ok()?;
+    let is_negative = flags & UNSIGNED_FLAG == 0 && bytes.last().is_some_and(|it| it & 0x80 != 0);
+    let number = bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte));
+    (!is_negative).then_some(Given::Number(number))
 }
 
 /// VARCHAR, the BLOBs, VAR_STRING and STRING.
@@ -361,28 +404,48 @@ mod tests {
 
     #[test]
     fn a_text_is_found_by_its_name() {
-        assert_eq!(of_query(BLOCK, b"tr"), Some(&b"abc"[..]));
+        assert_eq!(of_query(BLOCK, b"tr"), Some(Given::Text(b"abc")));
         assert_eq!(of_query(BLOCK, b"t"), None);
         // A NULL, a number, a text; and a text that is NULL.
         let block = b"\x04\x01\x09\x01\xFD\0\x01a\x08\0\x01b\xFD\0\x01c\xFD\0\x01d12345678\x03xyz";
-        assert_eq!(of_query(block, b"c"), Some(&b"xyz"[..]));
-        for (name, len) in [(&b"a"[..], block.len()), (b"b", block.len()), (b"d", block.len())] {
-            assert_eq!(of_query(&block[..len], name), None, "{name:?}");
+        assert_eq!(of_query(block, b"c"), Some(Given::Text(b"xyz")));
+        let number = u64::from_le_bytes(*b"12345678");
+        assert_eq!(of_query(block, b"b"), Some(Given::Number(number)));
+        for name in [b"a", b"d"] {
+            assert_eq!(of_query(block, name), None, "{name:?}");
         }
         for len in 0..BLOCK.len() {
             assert_eq!(of_query(&BLOCK[..len], b"tr"), None, "{len}");
         }
         // One parameter, a number, and an attribute behind it.
         let raw = b"\x08\x01\0\0\0\x02\0\x01\x08\0\0\xFD\0\x02tr12345678\x03xyz";
-        assert_eq!(of_execution(raw, 1, b"tr", |_| false), Some(&b"xyz"[..]));
+        assert_eq!(of_execution(raw, 1, b"tr", |_| false), Some(Given::Text(b"xyz")));
         assert_eq!(of_execution(raw, 1, b"x", |_| false), None);
         // Long data has no value there.
         let raw = b"\x08\x01\0\0\0\x02\0\x01\xFC\0\0\xFD\0\x02tr\x03xyz";
-        assert_eq!(of_execution(raw, 1, b"tr", |at| at == 0), Some(&b"xyz"[..]));
+        assert_eq!(of_execution(raw, 1, b"tr", |at| at == 0), Some(Given::Text(b"xyz")));
         assert_eq!(of_execution(b"\0\x01\0\0\0", 0, b"tr", |_| false), None);
         for len in 0..raw.len() {
             assert_eq!(of_execution(&raw[..len], 1, b"tr", |at| at == 0), None, "{len}");
         }
+    }
+
+    #[test]
+    fn whole_numbers_are_read_in_every_length_and_from_texts() {
+        let of = |kind: &[u8; 2], value: &[u8]| {
+            let block = [b"\x01\x01\0\x01", &kind[..], b"\x01n", value].concat();
+            of_query(&block, b"n").and_then(Given::number)
+        };
+        for (kind, len) in [(1, 1), (2, 2), (3, 4), (9, 4), (8, 8)] {
+            let most = vec![0xFF; len];
+            assert_eq!(of(&[kind, 0], &most), None, "-1");
+            assert_eq!(of(&[kind, 0x80], &most), Some(u64::MAX >> (64 - 8 * len)));
+            assert_eq!(of(&[kind, 0], &[&[5][..], &vec![0; len - 1]].concat()), Some(5));
+            assert_eq!(of(&[kind, 0], &most[1..]), None, "cut short");
+        }
+        assert_eq!(of(b"\xFD\0", b"\x0420.5"), None);
+        assert_eq!(of(b"\xFD\0", b"\x03250"), Some(250));
+        assert_eq!(of(b"\x05\0", &[0; 8]), None, "a DOUBLE");
     }
 
     #[test]

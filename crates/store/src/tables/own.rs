@@ -42,6 +42,7 @@ pub(super) const TABLES: &[Table] = &[
             int("share_min").needed().or("0").check("share_min BETWEEN 0 AND 90"),
             int("share_max").needed().or("100").check("share_max BETWEEN 1 AND 100"),
             int("burst_ms").needed().or("100").check("burst_ms BETWEEN 0 AND 60000"),
+            int("priority").needed().or("0").check("priority BETWEEN 0 AND 9"),
             text("comment").needed().or("''"),
         ],
         &[],
@@ -211,6 +212,7 @@ pub(super) const TABLES: &[Table] = &[
         STATS,
         &[
             text("name").needed().key(),
+            int("priority").needed(),
             int("weight").needed(),
             int("share_min").needed(),
             int("share_max").needed(),

@@ -2,7 +2,7 @@
 //! time.
 
 use trunkline_pool::{AccountId, TenantId};
-use trunkline_protocol::error::ErrorKind;
+use trunkline_protocol::{command::attributes::Given, error::ErrorKind};
 use trunkline_sql::{analysis::StatementKind, hint::max_execution_time_ms};
 use trunkline_topology::{HostgroupId, RefusalCause};
 
@@ -12,6 +12,8 @@ use crate::{
     rooms::{Core, Exchange},
 };
 
+/// The query attribute that says how long a statement may take, ms; of any statement.
+const ATTRIBUTE: &[u8] = b"max_execution_time";
 /// Bytes before the text in the frame of a `COM_QUERY`.
 const BEFORE_TEXT: usize = 5;
 
@@ -92,11 +94,14 @@ impl Core {
     }
 }
 
-/// How long a statement may take, as it says itself or its session does, ms.
+/// How long a statement may take, ms: as its query attribute says, which is known before a client
+/// gives up; or its text; or its session.
 fn limit_ms(statement: &Statement, session: &Session) -> Option<u64> {
     let known = statement.meaning.known.as_ref()?;
     let is_select = known.analysis.kind == StatementKind::Select;
     let state = &session.settings.state;
+    let given = statement.attribute(session, ATTRIBUTE).and_then(Given::number);
+    let given = given.filter(|ms| *ms > 0);
     let own = match &statement.command.purpose {
         Purpose::Query if is_select && !is_split(&statement.command.frames) => {
             let text = statement.command.frames.get(BEFORE_TEXT..);
@@ -108,7 +113,7 @@ fn limit_ms(statement: &Statement, session: &Session) -> Option<u64> {
     let of_session = || of_select().and_then(read_ms).filter(|ms| *ms > 0);
     // MariaDB's, of all statements, in seconds.
     let of_all = || state.variable("max_statement_time").and_then(read_seconds);
-    own.or_else(of_session).or_else(of_all)
+    given.or(own).or_else(of_session).or_else(of_all)
 }
 
 fn read_ms(value: &[u8]) -> Option<u64> {

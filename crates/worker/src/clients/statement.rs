@@ -2,13 +2,20 @@
 
 use std::sync::Arc;
 
-use trunkline_protocol::response::ResponseShape;
+use trunkline_protocol::{
+    codec::frame::HEADER_LEN,
+    command::{
+        attributes::{self, Given},
+        code,
+    },
+    response::ResponseShape,
+};
 
 use crate::{
     clients::Clients,
     clients::client::{
-        Beside, Client, CommandSent, Meaning, Phase, Preparation, Purpose, Sent, Stage, Statement,
-        Target,
+        Beside, Client, CommandSent, Meaning, Phase, Preparation, Purpose, Sent, Session, Stage,
+        Statement, Target,
     },
     clients::frames::{Frames, Plain, is_split},
     compressed::answer_seq,
@@ -82,6 +89,22 @@ impl Statement {
         *beside = Beside::default();
         (*ending, *deadline_ms, *stage) = (None, 0, Stage::Queued);
         *sent = Sent::default();
+    }
+}
+
+impl Statement {
+    /// What the query attribute of this name says that came with it.
+    pub(crate) fn attribute(&self, session: &Session, name: &[u8]) -> Option<Given<'_>> {
+        let given = self.command.attributes.as_deref()?;
+        match self.command.frames.get(HEADER_LEN).copied()? {
+            code::QUERY => attributes::of_query(given, name),
+            code::STMT_EXECUTE => {
+                let stmt = session.prepared.get(self.prepared.stmt_id?)?;
+                let is_long = |at| stmt.long.as_ref().is_some_and(|long| long.has(at));
+                attributes::of_execution(given, stmt.entry.params, name, is_long)
+            }
+            _ => None,
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use trunkline_protocol::{
     codec::frame::HEADER_LEN,
-    command::{attributes, code},
+    command::{attributes::Given, code},
     packet::greeting::Flavor,
     response::Outcome,
 };
@@ -236,16 +236,7 @@ impl Exchange {
 fn parent_of(statement: &Statement, session: &Session) -> Found {
     let frames = &statement.command.frames;
     let command = frames.get(HEADER_LEN).copied().unwrap_or_default();
-    let attribute = statement.command.attributes.as_deref().and_then(|given| match command {
-        code::QUERY => attributes::of_query(given, ATTRIBUTE),
-        code::STMT_EXECUTE => {
-            let stmt = session.prepared.get(statement.prepared.stmt_id?)?;
-            let is_long = |at| stmt.long.as_ref().is_some_and(|long| long.has(at));
-            attributes::of_execution(given, stmt.entry.params, ATTRIBUTE, is_long)
-        }
-        _ => None,
-    });
-    match (attribute, command) {
+    match (statement.attribute(session, ATTRIBUTE).and_then(Given::text), command) {
         (Some(value), _) => TraceParent::parse(value).map_or(Found::Wrong, Found::Parent),
         // What is in the text of an execution is of when it was prepared.
         (None, code::QUERY | code::STMT_PREPARE) => {

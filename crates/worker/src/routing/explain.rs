@@ -162,8 +162,9 @@ impl Explained<'_> {
         };
         let terms = snapshot.guards.terms(&name);
         let shown = if name.is_empty() { "none: shares an account with all such" } else { &name };
-        let Terms { weight, share_min, share_max, burst_ms: _ } = terms;
-        let shares = format!("weight {weight}, {share_min} to {share_max} % of server_concurrency");
+        let Terms { weight, share_min, share_max, burst_ms: _, priority } = terms;
+        let shares = format!("{share_min} to {share_max} % of server_concurrency");
+        let shares = format!("priority {priority}, weight {weight}, {shares}");
         out.push("tenant", format!("{shown}, {shares}"));
     }
 

@@ -1,4 +1,7 @@
-use trunkline_protocol::packet::{ok::OkPacket, status};
+use trunkline_protocol::{
+    Capabilities,
+    packet::{ok::OkPacket, status},
+};
 
 use super::*;
 use crate::{
@@ -146,6 +149,23 @@ fn what_cannot_begin_in_time_is_told_so_and_was_not_sent() {
     assert_eq!(world.core().fx.stats.counters.statements_late, 1);
     world.reply(&write(1), Reply::Ok);
     assert_eq!(world.run(late, &write(2), Reply::Ok), "ok");
+}
+
+#[test]
+fn a_query_attribute_says_by_when_any_statement_has_to_begin() {
+    let mut world = world(TENANTS, "");
+    let (flood, late) = (world.log_in(), other(&mut world));
+    world.session(late).login.capabilities.insert(Capabilities::QUERY_ATTRIBUTES);
+    world.ask(flood, &write(1));
+    // One attribute: a name, and a number of two bytes.
+    let block = b"\x03\x01\x01\0\x01\x02\x00\x12max_execution_time\x32\0";
+    world.send(late, &[&block[..], write(2).as_bytes()].concat());
+    world.pass_ms(40);
+    assert_eq!(world.answer(late), "");
+    world.pass_ms(20);
+    let answer = world.answer(late);
+    assert!(answer.starts_with("error 3024"), "{answer}");
+    assert_eq!(asked(&world), [write(1)]);
 }
 
 #[test]
