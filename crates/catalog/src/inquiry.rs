@@ -39,6 +39,21 @@ const USED_MAX: usize = 1_024;
 /// How deep views and triggers may use each other.
 const ROUNDS_MAX: usize = 12;
 
+/// Privileges that on a whole schema let an account see the names of all its tables and views.
+const SHOWING: &[&[u8]] = &[
+    b"SELECT",
+    b"INSERT",
+    b"UPDATE",
+    b"DELETE",
+    b"CREATE",
+    b"DROP",
+    b"REFERENCES",
+    b"INDEX",
+    b"ALTER",
+    b"CREATE VIEW",
+    b"SHOW VIEW",
+    b"TRIGGER",
+];
 /// The privilege to see triggers.
 const TRIGGER: &[&[u8]] = &[b"TRIGGER"];
 
@@ -369,7 +384,8 @@ impl Inquiry {
         let facts = self.facts.get(name);
         let Some((facts, kind)) = facts.and_then(|facts| Some((facts, facts.kind?))) else {
             // Servers may find a name in another case than it is written in.
-            let is_absent = name.schema.is_ascii() && name.table.is_ascii();
+            let is_ascii = name.schema.is_ascii() && name.table.is_ascii();
+            let is_absent = is_ascii && self.sees_names(name);
             return Told { is_absent, ..Told::NOTHING };
         };
         let object = Object {
@@ -384,16 +400,18 @@ impl Inquiry {
     /// All that may happen when a name is used so, in whatever it uses.
     fn hidden_behind(&self, name: &Name, access: TableAccess) -> Hidden {
         let mut hidden = Hidden::empty();
-        let mut seen: HashSet<(&Name, bool), FixedState> = HashSet::default();
-        let mut ahead = VecDeque::from([(name, access)]);
-        while let Some((name, access)) = ahead.pop_front() {
+        let mut seen: HashSet<(&Name, bool, bool), FixedState> = HashSet::default();
+        let mut ahead = VecDeque::from([(name, access, false)]);
+        while let Some((name, access, is_of_view)) = ahead.pop_front() {
             let writes = access == TableAccess::Write;
-            if !seen.insert((name, writes)) {
+            if !seen.insert((name, writes, is_of_view)) {
                 continue;
             }
             let known = self.facts.get(name).and_then(|facts| Some((facts, facts.kind?)));
             let Some((facts, kind)) = known else {
-                hidden.insert(Hidden::UNKNOWN);
+                // A view reads no temporary table: it is there, and may be a view that the account is
+                // not shown.
+                hidden.insert(if is_of_view { Hidden::OPAQUE } else { Hidden::UNKNOWN });
                 continue;
             };
             hidden.insert(facts.reading);
@@ -405,17 +423,24 @@ impl Inquiry {
                 if !facts.is_defined {
                     hidden.insert(Hidden::UNKNOWN);
                 }
-                ahead.extend(facts.reads.iter().map(|it| (it, access)));
+                ahead.extend(facts.reads.iter().map(|it| (it, access, true)));
             }
             if writes {
                 hidden.insert(facts.writing);
                 if kind == Kind::Table && !self.sees_triggers(name) {
                     hidden.insert(Hidden::UNKNOWN);
                 }
-                ahead.extend(facts.triggered.iter().map(|(name, access)| (name, *access)));
+                ahead.extend(facts.triggered.iter().map(|(name, access)| (name, *access, false)));
             }
         }
         hidden
+    }
+
+    /// Whether the account is shown every table and view of a name's schema: what it is not shown
+    /// is not there.
+    fn sees_names(&self, name: &Name) -> bool {
+        let grants = self.grants.as_ref();
+        grants.is_some_and(|grants| grants.hold_on_schema(name, SHOWING, self.is_mariadb))
     }
 
     /// Whether the account is shown all columns of a table.

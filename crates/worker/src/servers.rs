@@ -8,6 +8,7 @@ mod defaults;
 pub(crate) mod dirt;
 mod handover;
 mod hold;
+pub(crate) mod insert_ids;
 mod kills;
 pub(crate) mod marks;
 mod opening;

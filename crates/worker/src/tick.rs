@@ -428,9 +428,10 @@ impl Exchange {
     }
 }
 
-/// Whether nobody waits for what the server answers here.
+/// Whether nobody waits for what the server answers here, to a client's command or to what the
+/// proxy sent in front of one.
 fn is_abandoned(conn: &Conn) -> bool {
-    conn.in_flight.front().is_some_and(|entry| entry.owner == Owner::Nobody)
+    conn.in_flight.iter().any(|entry| entry.owner == Owner::Nobody)
 }
 
 /// The `wait_timeout` that a session has set for itself, ms.

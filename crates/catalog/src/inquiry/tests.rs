@@ -87,6 +87,33 @@ fn a_base_table_without_triggers_is_plain() {
 }
 
 #[test]
+fn what_an_account_may_not_see_is_not_absent_for_others() {
+    for (line, is_absent) in [
+        (&["GRANT ALL PRIVILEGES ON `s`.* TO `x`@`%`"], true),
+        (&["GRANT SELECT ON *.* TO `x`@`%`"], true),
+        (&["GRANT USAGE ON *.* TO `x`@`%`"], false),
+        (&["GRANT SELECT ON `s`.`t` TO `x`@`%`"], false),
+        (&["GRANT EXECUTE ON `s`.* TO `x`@`%`"], false),
+        (&["GRANT ALL PRIVILEGES ON `r`.* TO `x`@`%`"], false),
+    ] {
+        let (told, _) = inquire(&[(Topic::Grants, "", line)], &["s.missing"]);
+        assert_eq!(told.iter().map(|it| it.is_absent).collect::<Vec<_>>(), [is_absent], "{line:?}");
+    }
+    let (told, _) = inquire(&[], &["s.missing"]);
+    assert!(told.iter().all(|it| !it.is_absent), "nobody said what it may");
+}
+
+#[test]
+fn what_a_view_reads_and_nobody_is_shown_may_do_anything() {
+    let dictionary: Dictionary<'_> = &[
+        (Topic::Grants, "", &["GRANT SELECT, SHOW VIEW ON `s`.`v` TO `x`@`%`"]),
+        (Topic::Tables, "s.v", VIEW),
+        (Topic::Views, "s.v", &["select `s`.`w`.`a` AS `a` from `s`.`w`"]),
+    ];
+    assert!(object(dictionary, "s.v").is_some_and(|it| it.reading.has(Hidden::OPAQUE)));
+}
+
+#[test]
 fn who_may_not_see_triggers_does_not_know_what_a_write_does() {
     let line = &["GRANT SELECT, INSERT ON `s`.* TO `x`@`%`"];
     let dictionary: Dictionary<'_> = &[(Topic::Grants, "", line), (Topic::Tables, "s.t", TABLE)];
@@ -166,7 +193,7 @@ fn a_view_is_what_its_tables_are() {
         ("s.w", view),
         ("s.last", Hidden::READS_SESSION | Hidden::VARIES | view),
         ("s.unseen", Hidden::OPAQUE),
-        ("s.gone", Hidden::UNKNOWN | view),
+        ("s.gone", Hidden::OPAQUE | view),
         ("s.over", Hidden::OPAQUE | view),
         ("s.own", Hidden::UNKNOWN | Hidden::READS_SESSION | view),
         ("s.listed", Hidden::UNKNOWN),
@@ -267,7 +294,7 @@ fn views_over_too_many_views_are_not_known_and_come_to_an_end() {
         dictionary.push((Topic::Views, name, row));
     }
     let view = object(&dictionary, "s.v0").expect("an object");
-    assert_eq!(view.reading, Hidden::UNKNOWN | Hidden::DEFINED);
+    assert_eq!(view.reading, Hidden::OPAQUE | Hidden::DEFINED);
 }
 
 #[test]

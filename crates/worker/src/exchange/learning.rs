@@ -347,6 +347,7 @@ fn learn_last(session: &mut Session, conn: &mut Conn, over: &Over<'_>) {
         session.last_conn = here;
     }
     let is_here = session.insert_conn == here;
+    session.learn_insert_ids(conn, over.statement, over.outcome);
     if session.learn_insert_id(is_here, over.statement, over.outcome) {
         session.insert_conn = here;
     }

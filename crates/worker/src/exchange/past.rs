@@ -86,7 +86,8 @@ impl Core {
             return None;
         };
         let finds_by_null = self.env.shared.finds_by_null();
-        let reads = may_read_past(statement, session, conn.server.flavor, finds_by_null);
+        let mut reads = may_read_past(statement, session, conn.server.flavor, finds_by_null);
+        reads.insert_id |= session.may_mistake_id(statement, conn);
         let here = (conn.id, conn.holder.turn);
         let is_others = reads.diagnostics && conn.keeps_others_conditions();
         Some(PastHere {
@@ -137,6 +138,9 @@ impl PastHere {
             session.past.row_count_overwritten(here);
         }
         // One that nobody has asked for yet is where it was left.
+        if !has_id {
+            conn.left.insert_ids.set(session.last_insert_id);
+        }
         if !has_id && session.past.knows_insert_id() {
             session.insert_conn = Some(here);
         }

@@ -24,6 +24,7 @@ use crate::{
     prepared::ServerStmts,
     servers::credentials::PasswordTurn,
     servers::dirt::Dirt,
+    servers::insert_ids::InsertIds,
     servers::marks::Marked,
     servers::unheard::UnheardWrite,
     session_past::{Trace, reported_gtid},
@@ -151,6 +152,8 @@ pub(crate) struct LeftThere {
     pub(crate) may_last: bool,
     /// The GTID that it told last, whoever's it was.
     pub(crate) last_gtid: Option<Gtid>,
+    /// What `LAST_INSERT_ID()` may be there.
+    pub(crate) insert_ids: InsertIds,
     /// Whether what it commits is marked.
     pub(crate) marked: Marked,
     /// Hashes of `SET` texts that the server has accepted since the login, the latest last. Another
@@ -361,6 +364,7 @@ pub struct MovedConn {
     pub(crate) flavor: Flavor,
     pub(crate) names_changes: bool,
     pub(crate) last_gtid: Option<Gtid>,
+    pub(crate) insert_ids: InsertIds,
     pub(crate) marked: Marked,
     pub(crate) login_us: u64,
     pub(crate) format: ReplyFormat,

@@ -21,6 +21,7 @@ use crate::{
     clients::client::{Client, Phase, Purpose, Session, Statement},
     rooms::{Core, Lender},
     servers::conn::{Conn, InFlight, Owner},
+    servers::insert_ids::InsertIds,
     servers::trackers::Behind,
     session_past::runs_code,
 };
@@ -165,6 +166,7 @@ impl Conn {
 
     /// It was reset, or logged in anew.
     pub(crate) fn was_reset(&mut self) {
+        self.left.insert_ids = InsertIds::default();
         if self.left.dirt != Some(Dirt::Ends) {
             self.left.dirt = None;
         }

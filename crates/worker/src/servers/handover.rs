@@ -145,6 +145,7 @@ impl Core {
             flavor: conn.server.flavor,
             names_changes: conn.server.names_changes,
             last_gtid: conn.left.last_gtid,
+            insert_ids: conn.left.insert_ids,
             marked: std::mem::take(&mut conn.left.marked),
             login_us: conn.login.login_us,
             format: conn.server.format,
@@ -195,6 +196,7 @@ impl Core {
             // Its schema is chosen anew, unless none was ever defined.
             conn.left = LeftThere {
                 last_gtid: moved.last_gtid,
+                insert_ids: moved.insert_ids,
                 marked: moved.marked,
                 dirt: moved.dirt,
                 soiled_turn: OTHERS_TURN,

@@ -29,6 +29,7 @@ impl Core {
             }
         }
         if leaves_unseen {
+            conn.left.insert_ids.forget();
             // It may choose another schema, which a reset does not take back.
             conn.state =
                 self.servers.states.intern(SessionState::new(Schema::Unknown, Charset::Unknown));

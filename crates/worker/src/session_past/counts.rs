@@ -17,7 +17,7 @@ use trunkline_protocol::{
 };
 use trunkline_sql::analysis::{Analysis, Depends, Effect, StatementKind};
 
-use super::LastStatement;
+use super::{LastStatement, insert_id::gives_values};
 use crate::{
     clients::client::{Client, Phase, Purpose, Statement},
     exchange::hidden::may_read_past,
@@ -357,11 +357,10 @@ pub(crate) fn leaves_id_when_failed(statement: &Statement) -> bool {
             && has_code(statement, code::STMT_BULK_EXECUTE)
     };
     let is_run = matches!(statement.command.purpose, Purpose::Query | Purpose::Execute);
-    statement
-        .meaning
-        .known
-        .as_ref()
-        .is_some_and(|known| is_run && (known.may_fail_half_way || is_bulk()))
+    let Some(known) = statement.meaning.known.as_ref().filter(|_| is_run) else { return false };
+    // A trigger may refuse a row behind its id.
+    let has_triggers = || statement.meaning.proof.hidden.has(Hidden::GIVES_VALUES);
+    known.may_fail_half_way || is_bulk() || gives_values(known.analysis.kind) && has_triggers()
 }
 
 impl LastStatement {

@@ -26,6 +26,7 @@ use crate::{
     rooms::{Core, Lender},
     routing::route::Route,
     servers::{conn::Conn, dirt::is_without_schema, read_only::says_read_only},
+    statement::analysis::Known,
 };
 
 /// What is known of the value that `LAST_INSERT_ID()` gives.
@@ -92,7 +93,7 @@ impl Session {
             InsertId::OnConnection
         } else if id == 0 {
             return false;
-        } else if known.computes_values || self.may_be_given(statement, id) {
+        } else if self.may_give(statement, known, id) {
             self.reported(is_here, id)
         } else {
             InsertId::Sure
@@ -103,6 +104,55 @@ impl Session {
         }
         self.past.awaits_insert_id = None;
         true
+    }
+
+    /// Notes what a statement makes of the last insert id that its connection has.
+    pub(crate) fn learn_insert_ids(
+        &self,
+        conn: &mut Conn,
+        statement: &Statement,
+        outcome: &Outcome,
+    ) {
+        let (known, id) = (statement.meaning.known.as_deref(), outcome.last_insert_id);
+        let ids = &mut conn.left.insert_ids;
+        match (&statement.command.purpose, known) {
+            (Purpose::Query | Purpose::Execute, Some(known)) => {
+                let has_failed = outcome.error.is_some() && gives_values(known.analysis.kind);
+                match known.may_leave_insert_id || has_failed {
+                    true => ids.forget(),
+                    false if id == 0 => {}
+                    false if self.may_give(statement, known, id) => ids.add(id),
+                    false => ids.set(id),
+                }
+            }
+            (Purpose::Query | Purpose::Execute, None) => ids.forget(),
+            _ => {}
+        }
+    }
+
+    /// Whether a statement may give an id that another session has left on the connection: the
+    /// session would take that for its own.
+    pub(crate) fn may_mistake_id(&self, statement: &Statement, conn: &Conn) -> bool {
+        let is_run = matches!(statement.command.purpose, Purpose::Query | Purpose::Execute);
+        let known = statement.meaning.known.as_deref();
+        let Some(known) = known.filter(|it| is_run && gives_values(it.analysis.kind)) else {
+            return false;
+        };
+        let is_here = self.insert_conn == Some((conn.id, conn.holder.turn));
+        let (own, told) = match &self.past.insert_id {
+            InsertId::OnConnection if is_here => return false,
+            // An id that was told and was not there before is the session's, if it is there.
+            InsertId::Reported { base, reported } if is_here => (*base, reported.as_slice()),
+            InsertId::Reported { base, .. } => (*base, &[][..]),
+            InsertId::Sure | InsertId::OnConnection => (self.last_insert_id, &[][..]),
+        };
+        let is_others = |id: u64| id != own && !told.contains(&id);
+        conn.left.insert_ids.may_be(|id| is_others(id) && self.may_give(statement, known, id))
+    }
+
+    /// Whether a statement may have given this id, instead of having it generated.
+    fn may_give(&self, statement: &Statement, known: &Known, id: u64) -> bool {
+        known.computes_values || self.may_be_given(statement, id)
     }
 
     /// What is known of the id, so that it can be put back.

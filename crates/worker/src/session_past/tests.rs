@@ -163,6 +163,49 @@ fn an_insert_id_is_told_though_its_connection_has_served_others() {
     assert_eq!(world.times_heard("SET @@SESSION.last_insert_id=(SELECT 41 FROM"), 1);
 }
 
+/// How often the server is told an id before an `INSERT` of a session whose own is 70, behind
+/// another session's that has just generated 41 there.
+fn told_before(text: &str) -> usize {
+    let mut world = TestWorker::with(ONE_CONNECTION);
+    let (one, other) = (world.log_in(), world.log_in());
+    let told =
+        |id| trunkline_protocol::packet::ok::OkPacket { last_insert_id: id, ..crate::tests::OK };
+    world.run(one, "INSERT INTO s.t (a) VALUES (1)", Reply::Says(told(70)));
+    world.run(other, "INSERT INTO s.u (a) VALUES (1)", Reply::Says(told(41)));
+    world.ask(one, text);
+    world.times_heard("SET @@SESSION.last_insert_id=(SELECT 70 FROM")
+        + world.times_heard("SET @@SESSION.last_insert_id=70")
+}
+
+#[test]
+fn who_gives_an_id_that_another_session_has_left_keeps_its_own() {
+    for text in [
+        "INSERT INTO s.m (id, a) VALUES (41, 2)",
+        "REPLACE INTO s.m (id, a) VALUES (2, 41)",
+        "INSERT INTO s.m SET id = 41",
+        "INSERT INTO s.m (a) VALUES (2) ON DUPLICATE KEY UPDATE a = a + 1",
+    ] {
+        assert_eq!(told_before(text), 1, "{text}");
+    }
+    for text in ["INSERT INTO s.m (id, a) VALUES (43, 2)", "INSERT INTO s.m (a) VALUES ('y')"] {
+        assert_eq!(told_before(text), 0, "{text}");
+    }
+}
+
+#[test]
+fn who_has_given_an_id_asks_for_its_own_before_it_gives_one_that_another_session_has_left() {
+    let mut world = TestWorker::with(ONE_CONNECTION);
+    let (one, other) = (world.log_in(), world.log_in());
+    let told =
+        |id| trunkline_protocol::packet::ok::OkPacket { last_insert_id: id, ..crate::tests::OK };
+    world.run(other, "INSERT INTO s.u (a) VALUES (1)", Reply::Says(told(41)));
+    world.run(one, "INSERT INTO s.m (id) VALUES (7)", Reply::Says(told(7)));
+    let asks = "SET @@SESSION.last_insert_id=LAST_INSERT_ID()";
+    assert_eq!(world.times_heard(asks), 0);
+    world.ask(one, "INSERT INTO s.m (id) VALUES (41)");
+    assert_eq!(world.times_heard(asks), 1);
+}
+
 #[test]
 fn a_clients_number_is_its_connection_id() {
     let mut world = TestWorker::new();
