@@ -409,8 +409,7 @@ impl Inquiry {
             }
             let known = self.facts.get(name).and_then(|facts| Some((facts, facts.kind?)));
             let Some((facts, kind)) = known else {
-                // A view reads no temporary table: it is there, and may be a view that the account is
-                // not shown.
+                // A view reads no temporary table: it is there, and may be a view itself.
                 hidden.insert(if is_of_view { Hidden::OPAQUE } else { Hidden::UNKNOWN });
                 continue;
             };
@@ -430,7 +429,8 @@ impl Inquiry {
                 if kind == Kind::Table && !self.sees_triggers(name) {
                     hidden.insert(Hidden::UNKNOWN);
                 }
-                ahead.extend(facts.triggered.iter().map(|(name, access)| (name, *access, false)));
+                let triggered = facts.triggered.iter();
+                ahead.extend(triggered.map(|(name, access)| (name, *access, false)));
             }
         }
         hidden
