@@ -47,8 +47,9 @@ pub struct Outcome {
     /// What `ROW_COUNT()` is behind the last OK or final EOF packet: -1 behind rows. An error does
     /// not change this, though it makes it -1 as well.
     pub row_count: i64,
-    /// How many rows an `UPDATE` found, changed or not: `Rows matched` in the last OK packet, 0
-    /// for none, and the greatest number for more.
+    /// How many rows an `UPDATE` found, changed or not: the first number that the last OK packet
+    /// says, 0 for none, and the greatest number for more. Behind other statements it means
+    /// something else.
     pub matched_rows: u32,
     /// The last insert id that was not 0; 0 for none.
     pub last_insert_id: u64,
@@ -125,10 +126,11 @@ impl Outcome {
     }
 }
 
-/// The number in `Rows matched: 1  Changed: 0  Warnings: 0`.
+/// The first number in `Rows matched: 1  Changed: 0  Warnings: 0`, which a server says in its
+/// session's `lc_messages`.
 fn matched_rows(info: &[u8]) -> u32 {
-    let Some(rest) = info.strip_prefix(b"Rows matched: ") else { return 0 };
-    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit());
+    let digits = info.iter().skip_while(|byte| !byte.is_ascii_digit());
+    let digits = digits.take_while(|byte| byte.is_ascii_digit());
     digits.fold(0_u32, |sum, digit| {
         sum.saturating_mul(10).saturating_add(u32::from(digit.wrapping_sub(b'0')))
     })
@@ -143,4 +145,22 @@ pub struct ErrorInstead {
     pub sqlstate: [u8; 5],
     /// Text.
     pub message: &'static str,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_that_matched_are_told_in_every_language() {
+        for (info, expected) in [
+            ("", 0),
+            ("Rows matched: 3  Changed: 1  Warnings: 0", 3),
+            ("Datensätze gefunden: 12  Geändert: 0  Warnungen: 0", 12),
+            ("該当した行: 4294967296  変更: 0", u32::MAX),
+            ("Rows matched", 0),
+        ] {
+            assert_eq!(matched_rows(info.as_bytes()), expected, "{info}");
+        }
+    }
 }

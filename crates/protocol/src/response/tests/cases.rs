@@ -238,6 +238,7 @@ fn the_outcome_sums_up_all_results() {
             warnings: 2,
             affected_rows: 600,
             row_count: 300,
+            matched_rows: 3,
             last_insert_id: 70_000,
             rows: 3,
             result_sets: 2,
