@@ -63,7 +63,7 @@ const DEFAULT_CHARSET_MARIADB: u8 = 45;
 
 /// The greeting for clients; the worker fills in nonce and connection id.
 ///
-/// Version, character set and plug-in are those of the leading server: the first one of a writer
+/// Version, character set, plug-in and how texts are read are those of the leading server: the first one of a writer
 /// hostgroup, else of the lowest hostgroup, that anything is known of. Capabilities are what all
 /// known servers have and [`SUPPORTED`] allows, and compression. `settings.server_version`
 /// replaces the version.
@@ -161,7 +161,7 @@ fn greeting_of(facts: &Facts, capabilities: Capabilities) -> Greeting {
         nonce: [0; NONCE_LEN],
         capabilities,
         charset: facts.charset,
-        status: status::AUTOCOMMIT,
+        status: status::AUTOCOMMIT | facts.reading,
         auth_plugin: if has_plugins { plugin.name().to_owned() } else { String::new() },
     }
 }

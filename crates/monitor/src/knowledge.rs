@@ -9,7 +9,10 @@ use std::{
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use trunkline_net::private;
-use trunkline_protocol::{Capabilities, packet::greeting::Greeting};
+use trunkline_protocol::{
+    Capabilities,
+    packet::{greeting::Greeting, status},
+};
 use trunkline_topology::Address;
 
 /// The form of the file; a file of another form is not read.
@@ -26,6 +29,9 @@ pub struct Facts {
     pub capabilities: Capabilities,
     /// Low byte of its default collation's id.
     pub charset: u8,
+    /// Of its sessions' first status flags, those that tell how texts are read
+    /// ([`status::READING`]): libraries escape by them.
+    pub reading: u16,
     /// Its default authentication plug-in.
     pub auth_plugin: String,
     /// When it said so, in seconds of Unix time.
@@ -39,6 +45,7 @@ impl Facts {
             version: greeting.server_version.clone(),
             capabilities: greeting.capabilities,
             charset: greeting.charset,
+            reading: greeting.status & status::READING,
             auth_plugin: greeting.auth_plugin.clone(),
             learned_unix_sec: now_unix_sec,
         }
@@ -93,6 +100,8 @@ struct Entry {
     /// Hexadecimal: a JSON number may not have all 64 bits.
     capabilities: String,
     charset: u8,
+    #[serde(default)]
+    reading: u16,
     auth_plugin: String,
 }
 
@@ -174,6 +183,7 @@ impl Entry {
             version: facts.version.clone(),
             capabilities: format!("{:#x}", facts.capabilities.bits()),
             charset: facts.charset,
+            reading: facts.reading,
             auth_plugin: facts.auth_plugin.clone(),
         }
     }
@@ -191,6 +201,7 @@ impl Entry {
             version: self.version,
             capabilities: Capabilities::from_bits(bits),
             charset: self.charset,
+            reading: self.reading & status::READING,
             auth_plugin: self.auth_plugin,
             learned_unix_sec: self.when_unix_sec,
         };
@@ -207,6 +218,7 @@ mod tests {
             version: "10.11.6-MariaDB".to_owned(),
             capabilities: Capabilities::from_bits(0x1d_81bf_f7fe),
             charset: 45,
+            reading: status::NO_BACKSLASH_ESCAPES,
             auth_plugin: "mysql_native_password".to_owned(),
             learned_unix_sec: 1_700_000_000,
         }

@@ -82,6 +82,7 @@ impl Core {
         if self.env.may_encrypt(&peer) {
             greeting.capabilities.insert(Capabilities::SSL);
         }
+        greeting.status = self.begin_status();
         if !self.greets_with_autocommit() {
             greeting.status &= !status::AUTOCOMMIT;
         }
@@ -322,7 +323,8 @@ impl Exchange {
             user,
         };
         let state = self.core.servers.states.intern(state);
-        let mut session = Session::new(login, SessionSettings::new(state, modes));
+        let mut session =
+            Session::new(login, SessionSettings::new(state, modes, self.core.begin_status()));
         session.prepared = stmts.unwrap_or_default();
         if !is_first {
             // What the client wrote as another user may not be told of yet.

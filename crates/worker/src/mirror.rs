@@ -326,7 +326,8 @@ impl Core {
             handshake_charset: session.login.handshake_charset.clone(),
         };
         let modes = session.settings.modes;
-        let settings = SessionSettings::new(self.servers.states.intern(state), modes);
+        let status = self.begin_status();
+        let settings = SessionSettings::new(self.servers.states.intern(state), modes, status);
         let mut copy = Session::new(login, settings);
         copy.prepared = prepared;
         Some(Box::new(copy))

@@ -38,6 +38,7 @@ fn knowledge(servers: &[(&str, &str, u64, &str)]) -> Knowledge {
             version: (*version).to_owned(),
             capabilities: Capabilities::from_bits(*bits),
             charset: 45,
+            reading: 0,
             auth_plugin: (*plugin).to_owned(),
             learned_unix_sec: 0,
         };

@@ -32,3 +32,5 @@ pub const IN_TRANS_READONLY: u16 = 0x2000;
 pub const SESSION_STATE_CHANGED: u16 = 0x4000;
 /// Double quotes enclose names (MariaDB, `SERVER_STATUS_ANSI_QUOTES`).
 pub const ANSI_QUOTES: u16 = 0x8000;
+/// What tells how the session's texts are read, by its `sql_mode`.
+pub const READING: u16 = NO_BACKSLASH_ESCAPES | ANSI_QUOTES;

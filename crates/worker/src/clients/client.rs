@@ -8,7 +8,7 @@ use trunkline_protocol::{
     capability::Capabilities,
     codec::frame::{HEADER_LEN, Header, PAYLOAD_MAX},
     command::execute::CURSOR_FLAGS,
-    packet::{greeting::Flavor, status, tracker_filter::TrackerFilter},
+    packet::{greeting::Flavor, tracker_filter::TrackerFilter},
     response::{ReplyFormat, ResponseShape, ServerError},
 };
 use trunkline_session::{
@@ -410,13 +410,13 @@ pub(crate) fn is_not_read(left: PinReason, analysis: &Analysis) -> bool {
 const ACCEPTED_SETS_MAX: usize = 16;
 
 impl SessionSettings {
-    /// What a session begins with, in this state.
-    pub(crate) fn new(state: Arc<SessionState>, modes: Modes) -> Self {
+    /// What a session begins with, in this state and with these status flags.
+    pub(crate) fn new(state: Arc<SessionState>, modes: Modes, status: u16) -> Self {
         Self {
             state,
             modes,
             told: TrackerFilter::DEFAULT,
-            status: status::AUTOCOMMIT,
+            status,
             begun: None,
             next_flag: 0,
             accepted_sets: Vec::new(),

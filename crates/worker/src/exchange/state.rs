@@ -37,6 +37,7 @@ impl Core {
         lent: Option<&mut Conn>,
     ) {
         let is_mysql = self.env.greeting.flavor() == Flavor::MySql;
+        let status = self.begin_status();
         let Some(session) = client.session.as_mut() else {
             return;
         };
@@ -58,7 +59,7 @@ impl Core {
         session.insert_conn = None;
         session.past = session.past.after_reset();
         session.settings.told = TrackerFilter::DEFAULT;
-        session.settings.status = trunkline_protocol::packet::status::AUTOCOMMIT;
+        session.settings.status = status;
         self.reset_soiled(client.id, soiled, lent);
         self.begin_autocommit(client);
     }

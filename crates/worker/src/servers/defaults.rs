@@ -194,6 +194,13 @@ impl Core {
         }
     }
 
+    /// The status flags of a session that begins, but for what its user's servers say of
+    /// autocommit. Client libraries escape by them.
+    pub(crate) fn begin_status(&self) -> u16 {
+        let (greeting, modes) = (&self.env.greeting, self.servers.defaults.modes);
+        status::AUTOCOMMIT | modes.reading(greeting.status, greeting.flavor())
+    }
+
     /// Whether the greeting says that autocommit is on. It is said before it is known who comes:
     /// off is said where all users' sessions begin so.
     pub(crate) fn greets_with_autocommit(&self) -> bool {

@@ -140,6 +140,23 @@ impl DefaultModes {
         modes.guesses_escapes = self.differs_in_escapes() && !has_own_mode(state);
     }
 
+    /// The status flags that tell how the texts of a new session are read: as all servers' new
+    /// connections have told, or as their greetings do (`greeted`).
+    pub(crate) fn reading(self, greeted: u16, flavor: Flavor) -> u16 {
+        let told = |has: bool, has_not: bool, flag: u16| match has == has_not {
+            true => greeted & flag,
+            false if has => flag,
+            false => 0,
+        };
+        let escapes = told(self.has_no_escapes, self.has_escapes, status::NO_BACKSLASH_ESCAPES);
+        match flavor {
+            Flavor::MariaDb => {
+                escapes | told(self.has_names, self.has_strings, status::ANSI_QUOTES)
+            }
+            Flavor::MySql => escapes,
+        }
+    }
+
     fn differs_in_escapes(self) -> bool {
         self.has_escapes && self.has_no_escapes
     }
@@ -325,6 +342,22 @@ mod tests {
         let mut changes = vec![0, u8::try_from(entry.len()).expect("short")];
         changes.extend(entry);
         changes
+    }
+
+    #[test]
+    fn new_sessions_are_told_how_their_texts_are_read() {
+        const BOTH: u16 = status::NO_BACKSLASH_ESCAPES | status::ANSI_QUOTES;
+        let mut modes = DefaultModes::default();
+        assert_eq!(modes.reading(status::AUTOCOMMIT, Flavor::MariaDb), 0);
+        assert_eq!(modes.reading(BOTH, Flavor::MariaDb), BOTH, "as servers greet");
+        modes.learn_mode(b"");
+        assert_eq!(modes.reading(BOTH, Flavor::MariaDb), 0, "a connection has told otherwise");
+        modes.learn_mode(b"NO_BACKSLASH_ESCAPES,ANSI_QUOTES");
+        assert_eq!(modes.reading(BOTH, Flavor::MariaDb), BOTH, "servers differ");
+        let mut modes = DefaultModes::default();
+        modes.learn_mode(b"NO_BACKSLASH_ESCAPES,ANSI_QUOTES");
+        assert_eq!(modes.reading(0, Flavor::MariaDb), BOTH);
+        assert_eq!(modes.reading(0, Flavor::MySql), status::NO_BACKSLASH_ESCAPES);
     }
 
     #[test]

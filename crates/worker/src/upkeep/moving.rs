@@ -214,9 +214,8 @@ impl Exchange {
         };
         // What is prepared by a text holds a session on its connection: none of it comes along.
         let state = self.core.servers.states.intern(session.state);
-        let mut settings = SessionSettings::new(state, session.modes);
+        let mut settings = SessionSettings::new(state, session.modes, session.status);
         settings.told = session.told;
-        settings.status = session.status;
         settings.next_flag = session.next_flag;
         settings.accepted_sets = session.accepted_sets;
         // Keys of the other worker's connections mean others here.
