@@ -474,6 +474,11 @@ impl TestWorker {
         server.expect("a connection")
     }
 
+    /// Long texts that wait to be read.
+    pub(crate) fn waiting_studies(&self) -> usize {
+        self.studies.len()
+    }
+
     /// Reads the long texts that wait for it.
     pub(crate) fn study(&mut self) {
         for study in std::mem::take(&mut self.studies) {
