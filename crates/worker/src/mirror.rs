@@ -178,11 +178,7 @@ impl Commands {
         if !matches!(statement.command.purpose, Purpose::Query | Purpose::Execute) {
             return;
         }
-        let is_short = statement.command.frames.len() <= COMMAND_LEN_MAX;
-        let place = match is_short {
-            true => self.mirror_place(client, statement, text_len, order),
-            false => None,
-        };
+        let place = self.mirror_place(client, statement, text_len, order);
         // Its names may mean something else there.
         let place = place.zip(statement.meaning.known.clone()).map(|(place, known)| {
             (
@@ -240,6 +236,9 @@ impl Commands {
         text_len: usize,
         order: MirrorOrder,
     ) -> Option<HostgroupId> {
+        if statement.command.frames.len() > COMMAND_LEN_MAX {
+            return None;
+        }
         let known = statement.meaning.known.as_deref()?;
         let session = client.session.as_ref()?;
         let Some(flag) = order.flag else {

@@ -180,13 +180,16 @@ impl Hash for Text {
 pub(crate) enum CommandEnd {
     /// More bytes are needed.
     Partial,
-    /// After this many bytes; the flag says that its payload is in several packets.
+    /// After this many bytes; the flag says that it is longer than [`LOOKED_AT_MAX`].
     At(usize, bool),
     /// Its payload is longer than allowed.
     TooLong,
     /// Its sequence numbers are not 0, 1, 2, …
     OutOfOrder,
 }
+
+/// No command that is not read beside the worker has a payload that is longer, bytes.
+pub(crate) const LOOKED_AT_MAX: usize = 1024 * 1024;
 
 /// Where the first command in `bytes` ends, whose payload may have `payload_max` bytes.
 pub(crate) fn command_end(bytes: &[u8], payload_max: usize) -> CommandEnd {
@@ -209,7 +212,7 @@ pub(crate) fn command_end(bytes: &[u8], payload_max: usize) -> CommandEnd {
             return CommandEnd::Partial;
         }
         if !header.is_continued() {
-            return CommandEnd::At(end, payload_len >= PAYLOAD_MAX);
+            return CommandEnd::At(end, payload_len > LOOKED_AT_MAX);
         }
         seq = seq.wrapping_add(1);
     }

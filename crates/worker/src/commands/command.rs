@@ -222,15 +222,15 @@ impl Commands {
                     );
                     break;
                 }
-                CommandEnd::At(end, is_split) => {
+                CommandEnd::At(end, is_long) => {
                     consumed += end;
                     let Some(frames) = rest.get(..end) else { break };
                     if has_more != (consumed < bytes.len()) {
                         has_more = !has_more;
                         client.has_more(has_more);
                     }
-                    match is_split {
-                        true => self.split_command(client, frames),
+                    match is_long {
+                        true => self.long_command(client, frames),
                         false => {
                             self.command(client, frames, frames.get(HEADER_LEN..).unwrap_or(&[]));
                         }
@@ -244,17 +244,18 @@ impl Commands {
         consumed
     }
 
-    /// A command of an idle client in several packets. One of which only the beginning is looked at
-    /// is not put together: an execution of what there is not, or one that a lost transaction
-    /// answers. Any other one without a text is none that is so long.
+    /// A command of an idle client that is too long for the worker to look at all of it. What has
+    /// a text was read beside it, but for a text that a lost transaction answers, and an execution
+    /// of a statement that there is not; of these the beginning is enough. No other command is so
+    /// long.
     #[cold]
-    fn split_command(&mut self, client: &mut Client, frames: &[u8]) {
+    fn long_command(&mut self, client: &mut Client, frames: &[u8]) {
         let is_lost = client.session.as_ref().is_some_and(|session| session.lost.is_some());
-        if is_readable(client, frames) && !is_lost {
+        if is_readable(client, frames) && !is_lost && is_split(frames) {
             return self.command(client, frames, &joined_payload(frames));
         }
         let first = payload_parts(frames).next().unwrap_or_default();
-        let is_known = matches!(
+        let may_be_long = matches!(
             first.first(),
             Some(
                 &(code::QUERY
@@ -264,7 +265,7 @@ impl Commands {
                     | code::STMT_SEND_LONG_DATA)
             )
         );
-        match is_known || is_lost {
+        match may_be_long || is_lost {
             true => self.command(client, frames, first),
             false => {
                 let error = ErrorKind::MalformedPacket.says("Malformed communication packet");
@@ -330,6 +331,12 @@ impl Commands {
             Command::Query(text) => self.query(client, frames, text),
             Command::Quit => self.exchange.quit(client),
             Command::Ping => self.exchange.core.answer_ping(client),
+            Command::InitDb(name) | Command::FieldList { table: name, .. }
+                if name.len() > STUDY_LEN_MIN =>
+            {
+                let error = ErrorKind::MalformedPacket.says("Malformed communication packet");
+                self.exchange.core.answer_error(client, error);
+            }
             Command::InitDb(schema) => {
                 self.exchange.run_init_db(client, schema, Purpose::InitDb(schema.into()));
             }

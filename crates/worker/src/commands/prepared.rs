@@ -346,8 +346,8 @@ impl Commands {
 }
 
 impl Core {
-    /// The statement that an execution names, and whether its text is long; `None` where there is none that may be executed, and
-    /// its client was told so.
+    /// The statement that an execution names, and whether its text is long; `None` where there is
+    /// none that may be executed, and its client was told so.
     #[inline]
     fn stmt_to_execute(
         &mut self,

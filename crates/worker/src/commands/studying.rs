@@ -1,7 +1,7 @@
 //! Long commands, and executions of long texts, are given away to be read, and go on when they
 //! have been.
 
-use std::rc::Rc;
+use std::{rc::Rc, sync::Arc};
 
 use trunkline_protocol::{
     capability::Capabilities,
@@ -122,7 +122,11 @@ impl Commands {
             ticket,
             takes_attributes: client.has_capability(Capabilities::QUERY_ATTRIBUTES),
             executed,
-            modes,
+            as_of: AsOf {
+                modes,
+                edition: statements.analyses.edition(),
+                rules: Arc::clone(&self.exchange.core.env.snapshot.rules),
+            },
             method: statements.analyses.method(),
             rules: rules.map(Box::new),
             command,
@@ -211,11 +215,7 @@ impl Commands {
     /// Whether what held when a command was given away holds still: rules, settings and modes.
     fn holds(&mut self, client: &Client, as_of: &AsOf) -> bool {
         let rules = &self.exchange.core.env.snapshot.rules;
-        let are_asked = match &as_of.rules {
-            Some(asked) => std::sync::Arc::ptr_eq(asked, rules),
-            None => rules.is_empty(),
-        };
-        are_asked
+        Arc::ptr_eq(&as_of.rules, rules)
             && self.exchange.statements.analyses.edition() == as_of.edition
             && self.exchange.core.modes(client).is_some_and(|modes| modes == as_of.modes)
     }

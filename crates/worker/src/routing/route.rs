@@ -234,12 +234,7 @@ impl Commands {
             new_text = decision.rewritten.clone().map(NewText::Unread);
         }
         if let Asking::Execute(..) = asking {
-            if let Some(of_came) = of_came {
-                new_text = of_came.rule(&mut ruling);
-            }
-            // As it was prepared.
-            new_text =
-                new_text.filter(|new| !matches!(new, NewText::Unread(new) if **new == *text));
+            new_text = new_text_of_execution(text, new_text, of_came, &mut ruling);
         }
         if let Some(mut ruled) = ruled {
             let studied = self.exchange.statements.analyses.studied();
@@ -425,6 +420,22 @@ impl Router {
         let question = asker.question(has_digests, &came.known, &came.text, chance);
         OfCame::of(self.decisions.decide_uncounted(&snapshot.rules, &question), came)
     }
+}
+
+/// What is run in place of a prepared text: what rules make of that, or of the one that came. Not
+/// the same as it was prepared.
+#[inline]
+fn new_text_of_execution(
+    text: &[u8],
+    made: Option<NewText>,
+    of_came: Option<OfCame>,
+    ruling: &mut Ruling,
+) -> Option<NewText> {
+    let new_text = match of_came {
+        Some(of_came) => of_came.rule(ruling),
+        None => made,
+    };
+    new_text.filter(|new| !matches!(new, NewText::Unread(new) if **new == *text))
 }
 
 impl OfCame {

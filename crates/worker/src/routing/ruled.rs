@@ -137,11 +137,6 @@ impl RulesAsk {
         })
     }
 
-    /// Those who are asked.
-    pub(crate) fn rules(&self) -> &Arc<RuleSet> {
-        &self.rules
-    }
-
     fn asker(&self) -> Asker<'_> {
         Asker {
             user: &self.user,

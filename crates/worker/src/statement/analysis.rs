@@ -230,13 +230,6 @@ pub(crate) struct Method {
     edition: u32,
 }
 
-impl Method {
-    /// See [`Analyses::edition`].
-    pub(crate) fn edition(&self) -> u32 {
-        self.edition
-    }
-}
-
 /// Analyses in one generation.
 const GENERATION_MAX: usize = 8_192;
 

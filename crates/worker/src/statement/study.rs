@@ -38,7 +38,7 @@ pub struct Study {
     pub(crate) takes_attributes: bool,
     /// What it is an execution of, where it is one.
     pub(crate) executed: Option<Executed>,
-    pub(crate) modes: Modes,
+    pub(crate) as_of: AsOf,
     pub(crate) method: Method,
     /// What the rules are asked about its own text; `None` where there are none.
     pub(crate) rules: Option<Box<RulesAsk>>,
@@ -82,8 +82,7 @@ pub(crate) struct AsOf {
     pub(crate) modes: Modes,
     /// See [`Analyses::edition`].
     pub(crate) edition: u32,
-    /// The rules that were asked, if there were any.
-    pub(crate) rules: Option<Arc<RuleSet>>,
+    pub(crate) rules: Arc<RuleSet>,
 }
 
 /// A text that was read in modes.
@@ -199,7 +198,8 @@ impl Student {
     /// Reads a command's text. Takes time in proportion to its length.
     pub fn study(&mut self, study: Study) -> Studied {
         let Study { client, ticket, command, takes_attributes, executed, .. } = study;
-        let Study { modes, method, rules, .. } = study;
+        let Study { as_of, method, rules, .. } = study;
+        let modes = as_of.modes;
         let (mut command, times) = match command {
             ToStudy::Came(frames) => (LongCommand::new(frames), 1),
             ToStudy::Again(command, times) => (command, times + 1),
@@ -208,12 +208,6 @@ impl Student {
             command.make_plain(executed.as_ref());
         }
         let executed = executed.map(|executed| executed.texts).unwrap_or_default();
-        let asked = executed.first().and_then(|text| text.rules.as_ref()).or(rules.as_ref());
-        let as_of = AsOf {
-            modes,
-            edition: method.edition(),
-            rules: asked.map(|asked| Arc::clone(asked.rules())),
-        };
         let mut reading = Reading::new(self.analyses_of(method));
         if let Some((text, is_prepared)) = command.text(takes_attributes) {
             reading.contents = is_prepared.then(|| Contents::of(&text, &modes, Contents::NOTHING));

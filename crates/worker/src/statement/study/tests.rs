@@ -3,7 +3,7 @@ use trunkline_protocol::codec::frame::put_payload;
 use super::*;
 use crate::{
     clients::{client::Phase, frames::Frames},
-    tests::{Reply, TWO_SERVERS, TestWorker, snapshot},
+    tests::{ONE_CONNECTION, Reply, TWO_SERVERS, TestWorker, snapshot},
 };
 
 /// Has a client send this text in reads of 64 KiB; it asks for more than one.
@@ -368,6 +368,37 @@ fn a_long_text_is_read_anew_once_when_settings_make_other_digests() {
 }
 
 #[test]
+fn a_long_execution_of_a_short_text_is_read_once() {
+    let mut world = TestWorker::with(&ruled("match_pattern = \"INTO s.u\"\nerror_msg = \"no\""));
+    let client = world.log_in();
+    prepare(&mut world, client, "DO 1");
+    world.is_studious = false;
+    let mut bytes = Vec::new();
+    let payload = [&[0x17, 1, 0, 0, 0, 0, 1, 0, 0, 0][..], &[0; 100_000]].concat();
+    put_payload(&mut bytes, 0, &payload);
+    for piece in bytes.chunks(64 * 1024) {
+        world.happens(|worker| worker.client_read(client, piece));
+    }
+    world.study();
+    world.happens(|_| ());
+    assert_eq!(world.waiting_studies(), 0);
+    world.reply("EXECUTE 77", Reply::Ok);
+    assert_eq!(world.answer(client), "ok");
+}
+
+#[test]
+fn a_long_text_that_asks_for_a_row_count_which_is_elsewhere_is_refused() {
+    let mut world = TestWorker::with(ONE_CONNECTION);
+    let (client, other) = (world.log_in(), world.log_in());
+    world.run(client, "INSERT INTO s.t VALUES (1)", Reply::Ok);
+    world.run(other, "INSERT INTO s.t VALUES (1)", Reply::Ok);
+    send(&mut world, client, &format!("SELECT ROW_COUNT(), '{}'", "x".repeat(100_000)));
+    let answer = world.answer(client);
+    assert!(answer.starts_with("error 1235") && answer.contains("more than 64 KiB"), "{answer}");
+    assert!(world.asked().is_empty());
+}
+
+#[test]
 fn a_route_of_a_long_text_is_not_explained() {
     let mut world = TestWorker::with(&format!("explain_route_users = \"*\"\n{TWO_SERVERS}"));
     let client = world.log_in();
@@ -380,8 +411,9 @@ fn a_route_of_a_long_text_is_not_explained() {
 fn a_long_command_without_a_text_is_malformed_and_not_put_together() {
     let mut world = TestWorker::new();
     let client = world.log_in();
-    let text = "x".repeat(17 << 20);
-    send_command(&mut world, client, code::INIT_DB, &text);
+    send_command(&mut world, client, code::INIT_DB, &"x".repeat(100_000));
+    assert_eq!(world.answer(client), "error 1835: Malformed communication packet");
+    send_command(&mut world, client, code::INIT_DB, &"x".repeat(17 << 20));
     assert_eq!(world.answer(client), "error 1835: Malformed communication packet");
     assert!(world.is_closed(client));
 }
