@@ -44,7 +44,7 @@ pub const EXECUTED: Attack = Attack {
 /// Texts that are prepared and closed.
 pub const PREPARED: Attack = Attack {
     name: "long_prepared",
-    what: "one client, a text of 60 MB that is prepared and closed, one after the other",
+    what: "one client, a text of 30 MB that is prepared and closed, one after the other",
     settings: "",
     attacker: "",
     promise: Promise { grown_mib: 384, slower: 2.0, answers: &["OK"] },
@@ -95,7 +95,7 @@ fn execute_again(field: &Field<'_>) -> Result<()> {
 
 fn prepare_again(field: &Field<'_>) -> Result<()> {
     let mut peer = field.log_in()?;
-    let text = text(60 << 20);
+    let text = text(30 << 20);
     while !field.is_over() {
         let stmt_id = prepare(&mut peer, &text)?;
         field.answered(Answer::Ok);

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use trunkline_protocol::codec::frame::{HEADER_LEN, Header, PAYLOAD_MAX};
+use trunkline_protocol::codec::frame::{HEADER_LEN, Header};
 
 use crate::compressed::answer_seq;
 
@@ -189,7 +189,7 @@ pub(crate) enum CommandEnd {
 }
 
 /// No command that is not read beside the worker has a payload that is longer, bytes.
-pub(crate) const LOOKED_AT_MAX: usize = 1024 * 1024;
+const LOOKED_AT_MAX: usize = 1024 * 1024;
 
 /// Where the first command in `bytes` ends, whose payload may have `payload_max` bytes.
 pub(crate) fn command_end(bytes: &[u8], payload_max: usize) -> CommandEnd {
@@ -243,6 +243,8 @@ pub(crate) fn joined_payload(mut frames: &[u8]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use trunkline_protocol::codec::frame::PAYLOAD_MAX;
+
     use super::*;
 
     fn packet(len: usize, seq: u8) -> Vec<u8> {
