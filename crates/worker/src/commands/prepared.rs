@@ -215,10 +215,8 @@ impl Commands {
         }
         let known = self.exchange.statements.analyses.know(text, &modes);
         if ends_others(&known) {
-            return self
-                .exchange
-                .core
-                .refuse_prepare(client, ErrorKind::NotPreparable.says(NOT_PREPARED));
+            let error = ErrorKind::NotPreparable.says(NOT_PREPARED);
+            return self.exchange.core.refuse_prepare(client, error);
         }
         let asking = Asking::Prepare;
         let Some(own) = self.exchange.prove_at_home(client, &known, asking, frames) else { return };
