@@ -28,8 +28,7 @@ impl Commands {
         self.exchange.core.clients.set_timer(client, 0);
         match waiting.studied {
             None => self.command_again(client, &waiting.frames),
-            // In the modes that it was read in. Where others hold now, it is read again.
-            Some((command, found)) => self.long_command_again(client, command, found),
+            Some(studied) => self.studied_names_told(client, studied),
         }
         self.exchange.core.wake_commands(client);
     }

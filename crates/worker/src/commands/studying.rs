@@ -206,10 +206,23 @@ impl Commands {
         if times < TIMES_MAX && !self.holds(client, &as_of) {
             return self.give_away(client, ToStudy::Again(command, times));
         }
-        let found = Box::new(Found::new(texts, contents, ruled));
+        let found = Box::new(Found::new(as_of, texts, contents, ruled));
         self.long_command_again(client, command, found);
         self.exchange.core.clients.weigh(client);
         self.exchange.core.wake_commands(client);
+    }
+
+    /// A long command that was read, and has waited for its names, goes on; it is read again where
+    /// something else holds by now.
+    pub(super) fn studied_names_told(
+        &mut self,
+        client: &mut Client,
+        (command, found): (LongCommand, Box<Found>),
+    ) {
+        match self.holds(client, &found.as_of) {
+            true => self.long_command_again(client, command, found),
+            false => self.give_away(client, ToStudy::Again(command, 1)),
+        }
     }
 
     /// Whether what held when a command was given away holds still: rules, settings and modes.
@@ -221,12 +234,7 @@ impl Commands {
     }
 
     /// A long command that has been read goes on.
-    pub(super) fn long_command_again(
-        &mut self,
-        client: &mut Client,
-        command: LongCommand,
-        found: Box<Found>,
-    ) {
+    fn long_command_again(&mut self, client: &mut Client, command: LongCommand, found: Box<Found>) {
         self.exchange.statements.analyses.set_studied(found);
         self.exchange.core.fx.whole = Some(command.whole.clone());
         self.payload_again(client, &command.whole.frames, command.payload());

@@ -208,21 +208,21 @@ impl Student {
             command.make_plain(executed.as_ref());
         }
         let executed = executed.map(|executed| executed.texts).unwrap_or_default();
-        let mut reading = Reading::new(self.analyses_of(method));
+        let mut notes = Notes::new(self.analyses_of(method));
         if let Some((text, is_prepared)) = command.text(takes_attributes) {
-            reading.contents = is_prepared.then(|| Contents::of(&text, &modes, Contents::NOTHING));
-            let digested = Digested::of(reading.read(&text, modes));
+            notes.contents = is_prepared.then(|| Contents::of(&text, &modes, Contents::NOTHING));
+            let digested = Digested::of(notes.read(&text, modes));
             if let Some(rules) = rules {
-                reading.ask(*rules, &digested, &text, (&text, modes));
+                notes.ask(*rules, &digested, &text, (&text, modes));
             }
         }
         let run_by = executed.first().map(|first| first.text.clone());
         for executed in executed {
             // What rules make of the one that came takes the place of the one that is run.
             let before = run_by.clone().unwrap_or_else(|| executed.text.clone());
-            reading.execute(executed, &before);
+            notes.execute(executed, &before);
         }
-        let Reading { texts, contents, ruled, .. } = reading;
+        let Notes { texts, contents, ruled, .. } = notes;
         Studied { client, ticket, command, times, as_of, texts, contents, ruled }
     }
 
@@ -238,14 +238,14 @@ impl Student {
 }
 
 /// What a student finds out of one command.
-struct Reading<'a> {
+struct Notes<'a> {
     analyses: &'a mut Analyses,
     texts: Vec<ReadText>,
     contents: Option<Contents>,
     ruled: Vec<(Text, Box<Ruled>)>,
 }
 
-impl<'a> Reading<'a> {
+impl<'a> Notes<'a> {
     fn new(analyses: &'a mut Analyses) -> Self {
         Self { analyses, texts: Vec::new(), contents: None, ruled: Vec::new() }
     }
@@ -291,6 +291,7 @@ impl<'a> Reading<'a> {
 /// What was found out of a command's long texts.
 #[derive(Debug)]
 pub(crate) struct Found {
+    pub(crate) as_of: AsOf,
     /// What they are, each in the modes that it was read in.
     texts: Vec<(Text, Modes, Rc<Known>)>,
     contents: Option<Contents>,
@@ -302,6 +303,7 @@ pub(crate) struct Found {
 
 impl Found {
     pub(crate) fn new(
+        as_of: AsOf,
         texts: Vec<ReadText>,
         contents: Option<Contents>,
         ruled: Vec<(Text, Box<Ruled>)>,
@@ -310,7 +312,7 @@ impl Found {
             let known: Known = *known;
             (text, modes, Rc::new(known))
         });
-        Self { texts: texts.collect(), contents, ruled, mirrored: None }
+        Self { as_of, texts: texts.collect(), contents, ruled, mirrored: None }
     }
 
     /// Bytes of memory that it takes, as far as they grow with the text.

@@ -172,6 +172,25 @@ fn rules_that_are_loaded_while_a_long_text_is_read_are_asked() {
 }
 
 #[test]
+fn rules_that_are_loaded_while_a_long_text_waits_for_its_names_are_asked() {
+    let mut world = TestWorker::with(&ruled("match_pattern = \"INTO s.u\"\nerror_msg = \"no\""));
+    world.is_studious = false;
+    world.tells_names = false;
+    let client = world.log_in();
+    send(&mut world, client, &long_text());
+    world.study();
+    world.happens(|_| ());
+    assert!(world.asked().is_empty(), "it waits for its names");
+    let loaded = snapshot(&ruled("match_pattern = \"INTO s.t\"\nerror_msg = \"not any more\""));
+    world.happens(|worker| worker.apply_snapshot(loaded));
+    world.happens(|worker| worker.catalog_told(vec![client]));
+    world.study();
+    world.happens(|_| ());
+    assert_eq!(world.answer(client), "error 1148: not any more");
+    assert_eq!(evaluated(&world), (0, 1));
+}
+
+#[test]
 fn rules_that_are_loaded_again_and_again_are_asked_by_the_worker_in_the_end() {
     let loaded = |text: &str| snapshot(&ruled(&format!("match_pattern = \"{text}\"")));
     let mut world = TestWorker::with(&ruled("match_pattern = \"x\""));
