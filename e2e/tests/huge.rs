@@ -177,36 +177,6 @@ fn long_texts_that_rules_rewrite_and_that_are_prepared_are_what_they_are_to_be()
     })
 }
 
-#[test]
-fn a_rule_that_is_loaded_later_rewrites_long_texts_that_are_prepared() -> Result<()> {
-    let test = "a_rule_that_is_loaded_later";
-    for flavour in FLAVOURS {
-        if !is_available(flavour, test) {
-            continue;
-        }
-        let (server, proxy) = pair(flavour, "")?;
-        let mut wire = login(&proxy)?;
-        let len = 20 << 20;
-        let text = |expected: usize| format!("SELECT LENGTH('{}') = {expected}", "x".repeat(len));
-        let mut ids = Vec::new();
-        for expected in [len, len + 1] {
-            let text = text(expected);
-            let prepared = wire.exchange(code::STMT_PREPARE, text.as_bytes(), Shape::Prepare)?;
-            ids.push(prepared.get(5..9).context("no statement")?.to_vec());
-        }
-        let run = |id: &[u8]| [id, &block(0, &[], false)].concat();
-        holds(&mut wire, &run(&ids[0]))?;
-        let config = one_server(&server, 1, 5);
-        let config = format!("max_allowed_packet = {PACKET_MAX}\n{config}{RULED}");
-        let mark = proxy.reload(&config)?;
-        proxy.wait_log(mark, "in force", LONG)?;
-        for _ in 0..2 {
-            holds(&mut wire, &run(&ids[1]))?;
-        }
-    }
-    Ok(())
-}
-
 /// An execution answers with 1.
 fn holds(wire: &mut Wire, run: &[u8]) -> Result<()> {
     let bytes = wire.exchange(code::STMT_EXECUTE, run, Shape::Results)?;
