@@ -148,6 +148,35 @@ fn executions_of_64_mib_reach_their_server_as_they_came() -> Result<()> {
     })
 }
 
+/// The text is in several packets, and rules search, rewrite and copy it.
+const RULED: &str = r#"
+[[rule]]
+id = 1
+match_pattern = "^SELECT LENGTH"
+replace_pattern = "SELECT 1 + LENGTH"
+attributes = '{"protects":true}'
+"#;
+
+#[test]
+fn long_texts_that_rules_rewrite_and_that_are_prepared_are_what_they_are_to_be() -> Result<()> {
+    each("long_texts_that_rules_rewrite", RULED, |_, proxy| {
+        let mut wire = login(proxy)?;
+        for len in [100_000, 20 << 20] {
+            let text = |expected: usize| {
+                format!("SELECT LENGTH('{}') = {expected}", "x".repeat(len)).into_bytes()
+            };
+            ensure!(value(&mut wire, &text(len + 1))?.as_deref() == Some("1"), "{len}");
+            let prepared = wire.exchange(code::STMT_PREPARE, &text(len + 1), Shape::Prepare)?;
+            let id = prepared.get(5..9).context("no statement")?.to_vec();
+            for _ in 0..3 {
+                holds(&mut wire, &[&id[..], &block(0, &[], false)].concat())?;
+            }
+            ensure!(value(&mut wire, b"SELECT 7")?.as_deref() == Some("7"));
+        }
+        Ok(())
+    })
+}
+
 /// An execution answers with 1.
 fn holds(wire: &mut Wire, run: &[u8]) -> Result<()> {
     let bytes = wire.exchange(code::STMT_EXECUTE, run, Shape::Results)?;

@@ -236,6 +236,9 @@ impl Commands {
         text_len: usize,
         order: MirrorOrder,
     ) -> Option<HostgroupId> {
+        if statement.command.frames.len() > COMMAND_LEN_MAX {
+            return None;
+        }
         let known = statement.meaning.known.as_deref()?;
         let session = client.session.as_ref()?;
         let Some(flag) = order.flag else {
@@ -243,13 +246,21 @@ impl Commands {
             let case = Case::of(&self.exchange.core.env, session, &ruling);
             return decide(&case.of_copy(order.hostgroup)).hostgroup();
         };
+        let env = &self.exchange.core.env;
+        let studied = self.exchange.statements.analyses.studied();
+        let mirrored = studied.and_then(|studied| studied.take_mirrored());
+        if let Some(mirrored) = mirrored.filter(|mirrored| mirrored.flag == flag) {
+            // It was a long text, of which the rules were asked beside the worker.
+            self.router.hits.add(&mirrored.decision);
+            let ruling = Ruling::of_copy(&mirrored.decision);
+            return decide(&Case::of(env, session, &ruling).of_copy(order.hostgroup)).hostgroup();
+        }
         let len = statement.command.frames.len();
         let prepared = statement.prepared.stmt_id.and_then(|stmt_id| session.prepared.get(stmt_id));
         let query = match prepared {
-            Some(stmt) => &stmt.entry.text,
+            Some(stmt) => &*stmt.entry.text,
             None => statement.command.frames.get(len.checked_sub(text_len)?..)?,
         };
-        let env = &self.exchange.core.env;
         let asker = Asker { flag, ..Asker::of(&client.origin.peer, session) };
         let chance = self.router.chance;
         let has_digests = env.snapshot.settings.query_digests;
@@ -279,8 +290,7 @@ impl Core {
         known: Rc<Known>,
         proven: Proven,
     ) -> Box<Statement> {
-        let purpose = statement.command.purpose.clone();
-        let mut copy = self.statement(&statement.command.frames, ResponseShape::Query, purpose);
+        let mut copy = self.statement_like(&statement.command, ResponseShape::Query);
         copy.command.attributes = statement.command.attributes.clone();
         copy.prove(&known, proven);
         copy.meaning.is_read &= statement.meaning.is_read;

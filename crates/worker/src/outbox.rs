@@ -7,6 +7,8 @@ use trunkline_protocol::{
     response::{Relay, ReplyFormat, ResponseShape},
 };
 
+use crate::clients::frames::place_in;
+
 /// Buffers lent to sockets while they have bytes in flight. An idle socket holds none.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
@@ -110,6 +112,8 @@ enum Piece {
     Own(Vec<u8>),
     /// A part of a long command, in the buffer that its statement has too.
     Lent(Arc<Vec<u8>>, Range<usize>),
+    /// A part of long query attributes, which its statement has too.
+    Attributes(Arc<[u8]>, Range<usize>),
 }
 
 impl Piece {
@@ -117,6 +121,7 @@ impl Piece {
         match self {
             Self::Own(bytes) => bytes,
             Self::Lent(bytes, range) => bytes.get(range.clone()).unwrap_or_default(),
+            Self::Attributes(bytes, range) => bytes.get(range.clone()).unwrap_or_default(),
         }
     }
 }
@@ -139,7 +144,7 @@ impl Behind {
     fn held(&self) -> usize {
         let own = |piece: &Piece| match piece {
             Piece::Own(bytes) => bytes.capacity(),
-            Piece::Lent(..) => 0,
+            Piece::Lent(..) | Piece::Attributes(..) => 0,
         };
         self.pieces.iter().map(own).sum()
     }
@@ -152,7 +157,7 @@ impl Behind {
         }
         match self.pieces.back_mut() {
             Some(Piece::Own(bytes)) => bytes,
-            Some(Piece::Lent(..)) | None => unreachable!("one was pushed"),
+            Some(Piece::Lent(..) | Piece::Attributes(..)) | None => unreachable!("one was pushed"),
         }
     }
 
@@ -194,9 +199,9 @@ impl Outbox {
     }
 
     /// Appends a part of a long command without a copy of it.
-    fn append_lent(&mut self, bytes: Arc<Vec<u8>>, range: Range<usize>) {
-        if !range.is_empty() {
-            self.behind.get_or_insert_default().pieces.push_back(Piece::Lent(bytes, range));
+    fn append_lent(&mut self, piece: Piece) {
+        if !piece.bytes().is_empty() {
+            self.behind.get_or_insert_default().pieces.push_back(piece);
         }
     }
 
@@ -289,7 +294,9 @@ pub(crate) struct Way<'a> {
 pub(crate) struct Lending<'a> {
     way: Way<'a>,
     /// The buffer that its statement has too.
-    whole: &'a Arc<Vec<u8>>,
+    whole: Option<&'a Arc<Vec<u8>>>,
+    /// Its query attributes, which its statement has too.
+    attributes: Option<&'a Arc<[u8]>>,
 }
 
 impl Way<'_> {
@@ -300,28 +307,44 @@ impl Way<'_> {
 
     /// Where to append what is in this buffer, for the most part.
     pub(crate) fn lending<'a>(&'a mut self, whole: &'a Arc<Vec<u8>>) -> Lending<'a> {
+        self.lending_both(Some(whole), None)
+    }
+
+    /// Where to append what is in this buffer, or in these query attributes, for the most part.
+    pub(crate) fn lending_both<'a>(
+        &'a mut self,
+        whole: Option<&'a Arc<Vec<u8>>>,
+        attributes: Option<&'a Arc<[u8]>>,
+    ) -> Lending<'a> {
         let way = Way { outbox: &mut *self.outbox, buffers: &mut *self.buffers };
-        Lending { way, whole }
+        Lending { way, whole, attributes }
     }
 }
 
 /// Fewer bytes than these are copied.
-const LENT_LEN_MIN: usize = 16 * 1024;
+pub(crate) const LENT_LEN_MIN: usize = 16 * 1024;
 
 impl Lending<'_> {
-    /// Where these bytes are in the buffer, if they are of it.
-    fn place_of(&self, bytes: &[u8]) -> Option<Range<usize>> {
-        let begin = bytes.as_ptr().addr().checked_sub(self.whole.as_ptr().addr())?;
-        let range = begin..begin.checked_add(bytes.len())?;
-        let found = self.whole.get(range.clone())?;
-        std::ptr::eq(found, bytes).then_some(range)
+    /// These bytes where they are, if they are of what is lent and long.
+    fn piece_of(&self, bytes: &[u8]) -> Option<Piece> {
+        if bytes.len() < LENT_LEN_MIN {
+            return None;
+        }
+        let in_whole = self.whole.and_then(|whole| {
+            place_in(whole, bytes).map(|range| Piece::Lent(Arc::clone(whole), range))
+        });
+        in_whole.or_else(|| {
+            let attributes = self.attributes?;
+            let range = place_in(attributes, bytes)?;
+            Some(Piece::Attributes(Arc::clone(attributes), range))
+        })
     }
 }
 
 impl Sink for Lending<'_> {
     fn put(&mut self, bytes: &[u8]) {
-        match self.place_of(bytes).filter(|range| range.len() >= LENT_LEN_MIN) {
-            Some(range) => self.way.outbox.append_lent(Arc::clone(self.whole), range),
+        match self.piece_of(bytes) {
+            Some(piece) => self.way.outbox.append_lent(piece),
             None => self.way.buf().extend_from_slice(bytes),
         }
     }
@@ -384,6 +407,22 @@ mod tests {
         let other = whole.to_vec();
         Way { outbox: &mut outbox, buffers: &mut buffers }.lending(&whole).put(&other);
         assert_eq!((Arc::strong_count(&whole), outbox.len()), (1, other.len()));
+    }
+
+    #[test]
+    fn long_attributes_are_written_in_their_place_and_not_copied() {
+        let (mut buffers, mut outbox) = (Buffers::default(), Outbox::default());
+        let attributes: Arc<[u8]> = vec![b'a'; 2 * LENT_LEN_MIN].into();
+        let mut way = Way { outbox: &mut outbox, buffers: &mut buffers };
+        let mut lending = way.lending_both(None, Some(&attributes));
+        lending.put(b"head");
+        lending.put(&attributes[1..]);
+        lending.put(&attributes[..9]);
+        assert_eq!(Arc::strong_count(&attributes), 2, "short parts are copied");
+        assert!(outbox.held() < 1_000);
+        assert_eq!(outbox.len(), 4 + attributes.len() - 1 + 9);
+        outbox.discard(&mut buffers);
+        assert_eq!(Arc::strong_count(&attributes), 1);
     }
 
     #[test]

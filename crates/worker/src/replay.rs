@@ -21,6 +21,7 @@ use digest::Sums;
 
 use crate::{
     clients::client::{Purpose, Statement},
+    clients::frames::Frames,
     prepared::{ClientStmt, Contents},
     session_past::insert_id::InsertIdBefore,
     statement::analysis::Known,
@@ -137,7 +138,7 @@ impl Differs {
 /// One statement of a transaction.
 #[derive(Debug)]
 pub(crate) struct Said {
-    pub(crate) frames: Vec<u8>,
+    pub(crate) frames: Frames,
     pub(crate) attributes: Option<Arc<[u8]>>,
     pub(crate) purpose: Purpose,
     pub(crate) shape: ResponseShape,
@@ -157,7 +158,7 @@ impl Said {
     /// A statement that has been answered, and what was told of it.
     pub(crate) fn of(statement: &Statement, types: Option<Rc<[u8]>>, told: Told) -> Self {
         Self {
-            frames: statement.command.frames.to_vec(),
+            frames: statement.command.frames.share(),
             attributes: statement.command.attributes.clone(),
             purpose: statement.command.purpose.clone(),
             shape: statement.command.shape,

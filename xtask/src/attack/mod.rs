@@ -16,6 +16,7 @@ mod field;
 mod guesses;
 mod http_guesses;
 mod long_data;
+mod long_ruled;
 mod long_statement;
 mod outcome;
 mod peer;
@@ -60,6 +61,10 @@ const ATTACKS: &[&Attack] = &[
     &unfinished::ATTACK,
     &long_data::ATTACK,
     &long_statement::ATTACK,
+    &long_ruled::REWRITTEN,
+    &long_ruled::MIRRORED,
+    &long_ruled::EXECUTED,
+    &long_ruled::PREPARED,
     &columns::ATTACK,
     &exports::ATTACK,
     &digests::ATTACK,
@@ -162,9 +167,10 @@ fn prepare(server: &Server) -> Result<()> {
 fn config(attack: &Attack, workers: u32, server: &Server) -> String {
     let mut text = format!(
         "workers = {workers}\nmemory_max = {BUDGET}\n{}\n\
-         [[server]]\nhostgroup = 10\naddress = \"{}\"\nmax_connections = 200\n",
+         [[server]]\nhostgroup = 10\naddress = \"{address}\"\nmax_connections = 200\n\
+         [[server]]\nhostgroup = 11\naddress = \"{address}\"\nmax_connections = 200\n",
         attack.settings,
-        server.address(),
+        address = server.address(),
     );
     for (user, further) in [(ATTACKER, attack.attacker), (NEIGHBOUR, "")] {
         text.push_str(&format!(

@@ -241,6 +241,13 @@ pub fn put_with_attributes(out: &mut Vec<u8>, stmt_id: u32, raw: &[u8]) {
     });
 }
 
+/// As [`put_with_attributes`], of a long `raw`, which is not to be copied.
+pub fn put_long_with_attributes(out: &mut impl Sink, stmt_id: u32, raw: &[u8]) {
+    let [a, b, c, d] = stmt_id.to_le_bytes();
+    let head = [code::STMT_EXECUTE, a, b, c, d];
+    put_parts(out, 0, [&head[..], raw].into_iter());
+}
+
 /// Appends an execution that is cut short before its values, of a statement of so many parameters,
 /// as cut short as it is in the form that servers with query attributes read.
 pub fn put_counted_cut(out: &mut Vec<u8>, stmt_id: u32, params: u16, raw: &[u8]) {
@@ -269,6 +276,11 @@ pub fn put_prepare(out: &mut Vec<u8>, text: &[u8]) {
         let payload = [&[code::STMT_PREPARE], text].concat();
         put_payload(out, 0, &payload);
     }
+}
+
+/// As [`put_prepare`], of a long text, which is not to be copied.
+pub fn put_long_prepare(out: &mut impl Sink, text: &[u8]) {
+    put_parts(out, 0, [&[code::STMT_PREPARE], text].into_iter());
 }
 
 /// Appends `COM_STMT_CLOSE`, which nobody answers.

@@ -48,21 +48,25 @@ pub fn computes_values(digest_text: &[u8]) -> bool {
 }
 
 /// Whether the literals of `text` may have given a column this value, the present time among them.
+/// Long texts are not searched: theirs may.
 pub fn text_may_give(text: &[u8], number: u64) -> bool {
-    is_like_a_date(number) && says_the_time(text) || literals_may_give(text, number)
+    text.len() > SEARCHED_MAX
+        || is_like_a_date(number) && says_the_time(text)
+        || literals_may_give(text, number)
 }
 
 /// Whether the parameters of a prepared statement may have given a column this value. `execution`
-/// has them as they were sent, `types` are their types, two bytes each.
+/// has them as they were sent, `types` are their types, two bytes each. Long ones are not searched:
+/// they may.
 pub fn parameters_may_give(execution: &[u8], types: &[u8], number: u64) -> bool {
     let may_give = |kind: u8| match kind {
         FLOAT => {
             let near = |bytes: &[u8; 4]| is_near(f32::from_le_bytes(*bytes).into(), number);
-            execution.len() > SEARCHED_MAX || execution.array_windows().any(near)
+            execution.array_windows().any(near)
         }
         DOUBLE => {
             let near = |bytes: &[u8; 8]| is_near(f64::from_le_bytes(*bytes), number);
-            execution.len() > SEARCHED_MAX || execution.array_windows().any(near)
+            execution.array_windows().any(near)
         }
         TIMESTAMP | DATE | DATETIME => is_like_a_date(number),
         TIME => true,
@@ -76,7 +80,8 @@ pub fn parameters_may_give(execution: &[u8], types: &[u8], number: u64) -> bool 
         0x1_0000_0000.. => 8,
     };
     let integer = integer.get(..size).unwrap_or_default();
-    memchr::memmem::find(execution, integer).is_some()
+    execution.len() > SEARCHED_MAX
+        || memchr::memmem::find(execution, integer).is_some()
         || types.chunks(2).filter_map(<[u8]>::first).any(|kind| may_give(*kind))
         || literals_may_give(execution, number)
 }

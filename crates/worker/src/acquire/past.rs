@@ -10,10 +10,16 @@ use crate::{
     clients::client::{Awaits, Client, Phase, Purpose, Stage, Statement},
     rooms::Exchange,
     routing::route::Route,
-    session_past::ask::{assign_numbers, put_text, reads_last, runs_code, text_of},
+    session_past::ask::{
+        ASKING_LEN_MAX, assign_numbers, is_asked_in_vain, put_text, reads_last, runs_code, text_of,
+    },
     session_past::insert_id::{INSERT_ID_LOST, Settled},
     session_past::warnings::put_remembered,
 };
+
+/// What a long statement asks for that nobody puts into its text.
+const TOO_LONG: &str = "ROW_COUNT(), FOUND_ROWS(), warnings or last_gtid in a statement of more than \
+                        64 KiB, of a connection that has served others since";
 
 impl Exchange {
     /// A statement that has waited for what an earlier one left goes on, or waits for more of it.
@@ -61,6 +67,9 @@ impl Exchange {
             let row_count = session.past.row_count(depends);
             if !is_answered && statement.command.purpose == Purpose::Query {
                 let counted = Recalled { row_count, ..Recalled::default() };
+                if is_asked_in_vain(text_len, &counted) {
+                    return self.answer_refused(client, statement, not_supported(TOO_LONG));
+                }
                 client.put_recalled(&mut statement, text_len, &counted);
             }
             return self.run_on_route(client, route, statement);
@@ -142,10 +151,16 @@ impl Exchange {
                 if asks && assign_numbers(session, &mut statement, text_len, &known) {
                     return self.run_on_route(client, route, statement);
                 }
+                if asks && text_len > ASKING_LEN_MAX {
+                    return self.answer_refused(client, statement, not_supported(TOO_LONG));
+                }
                 if asks && (shows || session.past.has_conditions()) {
                     return self.show_past(client, route, statement, text_len, &known);
                 }
             }
+        }
+        if is_asked_in_vain(text_len, &known) {
+            return self.answer_refused(client, statement, not_supported(TOO_LONG));
         }
         client.put_recalled(&mut statement, text_len, &known);
         self.run_on_route(client, route, statement);
@@ -220,7 +235,8 @@ impl Exchange {
         let Some(entry) = stmt.map(|stmt| Rc::clone(&stmt.entry)) else { return };
         let mut known = client.own_values(depends);
         if reads_last(depends) {
-            let shows = recall::show_diagnostics(&entry.text, &entry.modes).is_some();
+            let shows = entry.text.len() <= ASKING_LEN_MAX
+                && recall::show_diagnostics(&entry.text, &entry.modes).is_some();
             let (goes, is_there) = self.core.asked_route(client, &statement, route, shows);
             route = goes;
             let count = session.past.row_count(depends);
@@ -236,6 +252,9 @@ impl Exchange {
                     return;
                 }
             }
+        }
+        if is_asked_in_vain(entry.text.len(), &known) {
+            return self.answer_refused(client, statement, not_supported(TOO_LONG));
         }
         if known != Recalled::default() {
             statement.prepared.entry = self.recalled_entry(client, &entry, &known);

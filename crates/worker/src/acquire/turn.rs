@@ -104,8 +104,10 @@ fn limit_ms(statement: &Statement, session: &Session) -> Option<u64> {
     let given = given.filter(|ms| *ms > 0);
     let own = match &statement.command.purpose {
         Purpose::Query if is_select && !is_split(&statement.command.frames) => {
-            let text = statement.command.frames.get(BEFORE_TEXT..);
-            text.and_then(max_execution_time_ms)
+            // Its beginning is enough, however long it is.
+            let frames = &statement.command.frames;
+            let end = frames.len().min(LIMIT_WITHIN);
+            frames.get(BEFORE_TEXT..end).and_then(max_execution_time_ms)
         }
         _ => None,
     };
@@ -115,6 +117,9 @@ fn limit_ms(statement: &Statement, session: &Session) -> Option<u64> {
     let of_all = || state.variable("max_statement_time").and_then(read_seconds);
     given.or(own).or_else(of_session).or_else(of_all)
 }
+
+/// Where a statement's own limit has to stand, bytes from its beginning.
+const LIMIT_WITHIN: usize = 64 * 1024;
 
 fn read_ms(value: &[u8]) -> Option<u64> {
     std::str::from_utf8(value).ok()?.trim().parse().ok()

@@ -8,10 +8,7 @@ use trunkline_protocol::{
 };
 use trunkline_session::tracker::PinReason;
 
-use crate::{
-    Side, clients::Clients, clients::client::Client, compressed::answer_seq, reply::SCARCE_LEN_MAX,
-    rooms::Core,
-};
+use crate::{Side, clients::Clients, clients::client::Client, reply::SCARCE_LEN_MAX, rooms::Core};
 
 /// Codes that client libraries give themselves. MariaDB's Connector/C shows *Received malformed
 /// packet* for an error packet with one of them, and not its text.
@@ -68,8 +65,8 @@ impl Core {
 
     /// The number of the first packet that answers the command: one in several packets has more
     /// numbers than one.
-    fn command_seq(&self) -> u8 {
-        self.fx.whole.as_ref().map_or(1, |whole| answer_seq(&whole.frames))
+    pub(crate) fn command_seq(&self) -> u8 {
+        self.fx.whole.as_ref().map_or(1, |whole| whole.answer_seq)
     }
 
     /// Writes an error packet, with a code that the client's library takes.

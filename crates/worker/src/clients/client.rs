@@ -29,7 +29,7 @@ use crate::{
     cache::CacheFill,
     cache::until::OwnWrites,
     causal::{place::ReadPlace, session::SessionCausal},
-    clients::frames::Frames,
+    clients::frames::{Frames, Text},
     clients::leases::Leases,
     clients::memory::ClientMemory,
     clients::session::ClientSession,
@@ -547,6 +547,8 @@ pub(crate) struct Preparation {
     pub(crate) entry: Option<Rc<Entry>>,
     /// What came to be prepared, where rules have rewritten that.
     pub(crate) came: Option<Rc<Came>>,
+    /// The long text that is to be prepared, and what it has in it, views aside.
+    pub(crate) read: Option<Box<(Text, Contents)>>,
     /// The server's id of the statement that it runs.
     pub(crate) server_stmt: u32,
     /// It is run as the statement that its connection prepares just before.

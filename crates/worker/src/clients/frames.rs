@@ -1,8 +1,14 @@
 //! The bytes of a command, and where it ends.
 
-use std::{ops::Deref, sync::Arc};
+use std::{
+    hash::{Hash, Hasher},
+    ops::{Deref, Range},
+    sync::Arc,
+};
 
-use trunkline_protocol::codec::frame::{HEADER_LEN, Header, PAYLOAD_MAX};
+use trunkline_protocol::codec::frame::{HEADER_LEN, Header};
+
+use crate::compressed::answer_seq;
 
 /// A command, packet headers and all: in a buffer of its own, or, where it is long, in one that is
 /// on its way to a server as well. So a long one is not copied.
@@ -42,6 +48,14 @@ impl Frames {
         }
     }
 
+    /// The same bytes for somebody else: a long one is not copied.
+    pub(crate) fn share(&self) -> Self {
+        match self {
+            Self::Own(bytes) => Self::Own(bytes.clone()),
+            Self::Whole(bytes) => Self::Whole(Arc::clone(bytes)),
+        }
+    }
+
     /// Its buffer, to be used again; an empty one, where others may have it.
     #[inline]
     pub(crate) fn into_own(self) -> Vec<u8> {
@@ -56,6 +70,11 @@ impl Frames {
 #[derive(Debug, Clone)]
 pub(crate) struct Whole {
     pub(crate) frames: Arc<Vec<u8>>,
+    /// Its payload, where it came in several packets and that was put together.
+    pub(crate) joined: Option<Arc<Vec<u8>>>,
+    /// The number that its client awaits the answer with: one in several packets has more numbers
+    /// than one.
+    pub(crate) answer_seq: u8,
     /// It is in the form of clients without query attributes, and these were left out.
     pub(crate) plain: Option<Plain>,
 }
@@ -67,18 +86,110 @@ pub(crate) struct Plain {
     pub(crate) attributes: Option<Arc<[u8]>>,
 }
 
+impl Whole {
+    /// One that is as it came.
+    pub(crate) fn of(frames: Arc<Vec<u8>>) -> Self {
+        let answer_seq = answer_seq(&frames);
+        Self { frames, joined: None, answer_seq, plain: None }
+    }
+
+    /// These bytes, which are of the command: without a copy where they are in one of its buffers.
+    pub(crate) fn text(&self, bytes: &[u8]) -> Text {
+        let mut buffers = [Some(&self.frames), self.joined.as_ref()].into_iter().flatten();
+        let found = buffers.find_map(|buffer| Text::within(buffer, bytes));
+        found.unwrap_or_else(|| bytes.into())
+    }
+}
+
+/// Where these bytes are in a buffer, if they are of it.
+pub(crate) fn place_in(buffer: &[u8], bytes: &[u8]) -> Option<Range<usize>> {
+    let begin = bytes.as_ptr().addr().checked_sub(buffer.as_ptr().addr())?;
+    let range = begin..begin.checked_add(bytes.len())?;
+    let found = buffer.get(range.clone())?;
+    std::ptr::eq(found, bytes).then_some(range)
+}
+
+/// A text: in a buffer of its own, or, where it is long, a part of one that others have too.
+#[derive(Debug, Clone)]
+pub(crate) enum Text {
+    Own(Box<[u8]>),
+    Part(Arc<Vec<u8>>, Range<usize>),
+}
+
+/// Of a longer text, this much tells it from others in a hash, bytes.
+const HASHED_LEN_MAX: usize = 64 * 1024;
+
+impl Text {
+    /// These bytes as a part of a buffer, if they are of it.
+    pub(crate) fn within(buffer: &Arc<Vec<u8>>, bytes: &[u8]) -> Option<Self> {
+        place_in(buffer, bytes).map(|range| Self::Part(Arc::clone(buffer), range))
+    }
+
+    /// All of a buffer from this byte on.
+    pub(crate) fn from_byte(buffer: &Arc<Vec<u8>>, begin: usize) -> Self {
+        Self::Part(Arc::clone(buffer), begin.min(buffer.len())..buffer.len())
+    }
+}
+
+impl Deref for Text {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Own(bytes) => bytes,
+            Self::Part(buffer, range) => buffer.get(range.clone()).unwrap_or_default(),
+        }
+    }
+}
+
+impl From<&[u8]> for Text {
+    fn from(bytes: &[u8]) -> Self {
+        Self::Own(bytes.into())
+    }
+}
+
+impl From<Box<[u8]>> for Text {
+    fn from(bytes: Box<[u8]>) -> Self {
+        Self::Own(bytes)
+    }
+}
+
+impl From<Vec<u8>> for Text {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::Own(bytes.into())
+    }
+}
+
+impl PartialEq for Text {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Text {}
+
+impl Hash for Text {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.get(..HASHED_LEN_MAX).unwrap_or(self).hash(state);
+    }
+}
+
 /// Where the first command in `bytes` ends.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum CommandEnd {
     /// More bytes are needed.
     Partial,
-    /// After this many bytes; the flag says that its payload is in several packets.
+    /// After this many bytes; the flag says that it is longer than [`LOOKED_AT_MAX`].
     At(usize, bool),
     /// Its payload is longer than allowed.
     TooLong,
     /// Its sequence numbers are not 0, 1, 2, …
     OutOfOrder,
 }
+
+/// No command that is not read beside the worker has a payload that is longer, bytes.
+const LOOKED_AT_MAX: usize = 1024 * 1024;
 
 /// Where the first command in `bytes` ends, whose payload may have `payload_max` bytes.
 pub(crate) fn command_end(bytes: &[u8], payload_max: usize) -> CommandEnd {
@@ -101,7 +212,7 @@ pub(crate) fn command_end(bytes: &[u8], payload_max: usize) -> CommandEnd {
             return CommandEnd::Partial;
         }
         if !header.is_continued() {
-            return CommandEnd::At(end, payload_len >= PAYLOAD_MAX);
+            return CommandEnd::At(end, payload_len > LOOKED_AT_MAX);
         }
         seq = seq.wrapping_add(1);
     }
@@ -132,12 +243,26 @@ pub(crate) fn joined_payload(mut frames: &[u8]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use trunkline_protocol::codec::frame::PAYLOAD_MAX;
+
     use super::*;
 
     fn packet(len: usize, seq: u8) -> Vec<u8> {
         let mut bytes = Header { payload_len: len, seq }.bytes().to_vec();
         bytes.resize(HEADER_LEN + len, b'x');
         bytes
+    }
+
+    #[test]
+    fn a_part_of_a_buffer_is_a_text_without_a_copy() {
+        let whole = Whole::of(Arc::new(packet(9, 0)));
+        let part = whole.text(&whole.frames[5..]);
+        assert!(matches!(&part, Text::Part(buffer, range)
+            if Arc::ptr_eq(buffer, &whole.frames) && *range == (5..13)));
+        assert_eq!(part, Text::from(&b"xxxxxxxx"[..]));
+        assert_eq!(Text::from_byte(&whole.frames, 5), part);
+        // Bytes of the same kind elsewhere are none of it.
+        assert!(matches!(whole.text(b"xxxxxxxx"), Text::Own(_)));
     }
 
     #[test]

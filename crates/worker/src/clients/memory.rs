@@ -130,9 +130,8 @@ impl Client {
             // A copy is on its way to the server.
             Phase::Running(statement) => statement.command.frames.len() * 2,
             Phase::AwaitNames(waiting) => {
-                let held = |(command, found): &(LongCommand, Option<Found>)| {
-                    command.held() + found.as_ref().map_or(0, Found::held)
-                };
+                let held =
+                    |(command, found): &(LongCommand, Box<Found>)| command.held() + found.held();
                 let studied = waiting.studied.as_ref().map_or(0, held);
                 waiting.frames.len() + studied + waiting.study.map_or(0, |(_, len)| len)
             }

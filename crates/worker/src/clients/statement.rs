@@ -17,7 +17,7 @@ use crate::{
         Beside, Client, CommandSent, Meaning, Phase, Preparation, Purpose, Sent, Session, Stage,
         Statement, Target,
     },
-    clients::frames::{Frames, Plain, is_split},
+    clients::frames::{Frames, Plain, Text, is_split},
     compressed::answer_seq,
     effects::Effects,
     outbox::Buffers,
@@ -37,22 +37,56 @@ impl Core {
         statement.target.retries_left = self.env.snapshot.settings.query_retries_on_failure;
         let command = &mut statement.command;
         match self.fx.whole.as_ref().filter(|whole| is_same(&whole.frames, frames)) {
-            Some(whole) => command.frames = Frames::Whole(Arc::clone(&whole.frames)),
+            Some(whole) => {
+                command.frames = Frames::Whole(Arc::clone(&whole.frames));
+                command.answer_seq = whole.answer_seq;
+            }
             None => {
                 let own = command.frames.own();
                 if own.capacity() == 0 {
                     *own = self.fx.buffers.take();
                 }
                 own.extend_from_slice(frames);
+                command.answer_seq = match is_split(frames) {
+                    true => answer_seq(frames),
+                    false => 1,
+                };
             }
         }
-        command.answer_seq = match is_split(frames) {
-            true => answer_seq(frames),
-            false => 1,
-        };
         (command.shape, command.purpose) = (shape, purpose);
         command.begun_us = self.env.now.us;
         statement
+    }
+}
+
+impl Core {
+    /// A new statement of a long command, which is not copied: in place of the one that is being
+    /// looked at, whose client awaits the answer.
+    #[cold]
+    pub(crate) fn long_statement(
+        &mut self,
+        frames: Arc<Vec<u8>>,
+        shape: ResponseShape,
+        purpose: Purpose,
+    ) -> Box<Statement> {
+        let mut statement = self.statement(&[], shape, purpose);
+        let own = std::mem::replace(&mut statement.command.frames, Frames::Whole(frames));
+        self.fx.buffers.give(own.into_own());
+        statement.command.answer_seq = self.command_seq();
+        statement
+    }
+
+    /// A copy of a statement's command, which is not copied itself where it is long.
+    pub(crate) fn statement_like(
+        &mut self,
+        command: &CommandSent,
+        shape: ResponseShape,
+    ) -> Box<Statement> {
+        let purpose = command.purpose.clone();
+        match &command.frames {
+            Frames::Own(frames) => self.statement(frames, shape, purpose),
+            Frames::Whole(frames) => self.long_statement(Arc::clone(frames), shape, purpose),
+        }
     }
 }
 
@@ -109,6 +143,11 @@ impl Statement {
 }
 
 impl Effects {
+    /// These bytes of the command that is looked at, to be kept: a long one is not copied.
+    pub(crate) fn text(&self, bytes: &[u8]) -> Text {
+        self.whole.as_ref().map_or_else(|| bytes.into(), |whole| whole.text(bytes))
+    }
+
     /// How these frames came to be without query attributes, where they had them taken out before.
     #[inline]
     pub(crate) fn plain(&self, frames: &[u8]) -> Option<Plain> {

@@ -51,7 +51,7 @@ impl Exchange {
         entry: &Rc<Entry>,
         rewritten: Rewritten,
     ) -> Result<(Rc<Entry>, Rc<Known>), Arc<str>> {
-        let Rewritten { text, known } = rewritten;
+        let Rewritten { text, known, .. } = rewritten;
         let loads = |effect: &Effect| matches!(effect, Effect::LoadData { .. });
         let is_other = ends_others(&known) || known.analysis.effects.iter().any(loads);
         if is_other || !self.core.reads_as_prepared(client, stmt_id, entry) {
@@ -59,11 +59,11 @@ impl Exchange {
         }
         let session = client.session.as_mut().ok_or(UNCHANGED)?;
         // The new text may name any view.
-        let contents = entry.contents.or(Contents::of(&text, &entry.modes, Contents::ALL));
+        let contents = Contents::ALL;
         let reading = entry.reading_with(contents, &session.settings.state);
         let reading = self.core.servers.states.intern(reading);
         let account = session.login.account;
-        let key = EntryKey { account, reading, contents, text: text.into() };
+        let key = EntryKey { account, reading, contents, text };
         let read = (Rc::clone(&known), entry.modes);
         let anew = self.statements.share_entry(key, read, entry.prepared(stmt_id));
         let stmt = session.prepared.get(stmt_id).ok_or(UNCHANGED)?;

@@ -25,6 +25,8 @@ use crate::{
     clients::frames::{CommandEnd, Whole, command_end, is_split, joined_payload},
     commands::causal_token::asks_for_token,
     commands::internal_session::asks_for_session,
+    commands::studying::is_readable,
+    compressed::answer_seq,
     env::Env,
     exchange::{lost::sets_state, rolled_back::Lost},
     kill::{KillScope, KillText, kill_of},
@@ -172,7 +174,7 @@ impl Commands {
         };
         let rest = inbox.split_off(end);
         let frames = Arc::new(std::mem::take(inbox));
-        self.exchange.core.fx.whole = Some(Whole { frames: Arc::clone(&frames), plain: None });
+        self.exchange.core.fx.whole = Some(Whole::of(Arc::clone(&frames)));
         // What says whose piece it is comes in the first packet.
         let payload = payload_parts(&frames).next().unwrap_or_default();
         self.command(client, &frames, payload);
@@ -220,22 +222,19 @@ impl Commands {
                     );
                     break;
                 }
-                CommandEnd::At(end, is_split) => {
+                CommandEnd::At(end, is_long) => {
                     consumed += end;
                     let Some(frames) = rest.get(..end) else { break };
                     if has_more != (consumed < bytes.len()) {
                         has_more = !has_more;
                         client.has_more(has_more);
                     }
-                    let joined;
-                    let payload = match is_split {
-                        true => {
-                            joined = joined_payload(frames);
-                            &joined[..]
+                    match is_long {
+                        true => self.long_command(client, frames),
+                        false => {
+                            self.command(client, frames, frames.get(HEADER_LEN..).unwrap_or(&[]));
                         }
-                        false => frames.get(HEADER_LEN..).unwrap_or(&[]),
-                    };
-                    self.command(client, frames, payload);
+                    }
                 }
             }
         }
@@ -243,6 +242,36 @@ impl Commands {
             client.has_more(false);
         }
         consumed
+    }
+
+    /// A command of an idle client that is too long for the worker to look at all of it. What has
+    /// a text was read beside it, but for a text that a lost transaction answers, and an execution
+    /// of a statement that there is not; of these the beginning is enough. No other command is so
+    /// long.
+    #[cold]
+    fn long_command(&mut self, client: &mut Client, frames: &[u8]) {
+        let is_lost = client.session.as_ref().is_some_and(|session| session.lost.is_some());
+        if is_readable(client, frames) && !is_lost && is_split(frames) {
+            return self.command(client, frames, &joined_payload(frames));
+        }
+        let first = payload_parts(frames).next().unwrap_or_default();
+        let may_be_long = matches!(
+            first.first(),
+            Some(
+                &(code::QUERY
+                    | code::STMT_PREPARE
+                    | code::STMT_EXECUTE
+                    | code::STMT_BULK_EXECUTE
+                    | code::STMT_SEND_LONG_DATA)
+            )
+        );
+        match may_be_long || is_lost {
+            true => self.command(client, frames, first),
+            false => {
+                let error = ErrorKind::MalformedPacket.says("Malformed communication packet");
+                self.exchange.refuse(client, answer_seq(frames), error);
+            }
+        }
     }
 
     /// One whole command of an idle client.
@@ -302,6 +331,12 @@ impl Commands {
             Command::Query(text) => self.query(client, frames, text),
             Command::Quit => self.exchange.quit(client),
             Command::Ping => self.exchange.core.answer_ping(client),
+            Command::InitDb(name) | Command::FieldList { table: name, .. }
+                if name.len() > STUDY_LEN_MIN =>
+            {
+                let error = ErrorKind::MalformedPacket.says("Malformed communication packet");
+                self.exchange.core.answer_error(client, error);
+            }
             Command::InitDb(schema) => {
                 self.exchange.run_init_db(client, schema, Purpose::InitDb(schema.into()));
             }
@@ -431,11 +466,34 @@ impl Commands {
         if core.refuses_local_file(client, &rewritten.known.analysis) {
             return None;
         }
-        Some(core.statement(&rewritten.frames(code::QUERY), ResponseShape::Query, Purpose::Query))
+        Some(core.statement_of_rewritten(
+            rewritten,
+            code::QUERY,
+            ResponseShape::Query,
+            Purpose::Query,
+        ))
     }
 }
 
 impl Core {
+    /// A statement under way by the text that rules made of it.
+    pub(super) fn statement_of_rewritten(
+        &mut self,
+        rewritten: &Rewritten,
+        code: u8,
+        shape: ResponseShape,
+        purpose: Purpose,
+    ) -> Box<Statement> {
+        match &rewritten.frames {
+            Some(frames) => self.long_statement(Arc::clone(frames), shape, purpose),
+            None => {
+                let mut statement = self.statement(&rewritten.make_frames(code), shape, purpose);
+                statement.command.answer_seq = self.command_seq();
+                statement
+            }
+        }
+    }
+
     /// Stops reading from a client that sends ahead of its replies.
     pub(crate) fn pause_if_full(&mut self, client: &mut Client) {
         let waiting_max = self.env.snapshot.settings.client_buffer_max;
@@ -531,8 +589,14 @@ impl Exchange {
         if known.analysis.kind == StatementKind::Explain
             && let Some(sql) = self.core.asks_for_route(client, text)
         {
-            self.answer_route(client, sql);
+            match sql.len() > STUDY_LEN_MIN {
+                true => self.core.not_supported(client, "EXPLAIN ROUTE of more than 64 KiB"),
+                false => self.answer_route(client, sql),
+            }
             return true;
+        }
+        if text.len() > STUDY_LEN_MIN {
+            return self.core.refuses_local_file(client, &known.analysis);
         }
         if asks_for_session(&known.analysis, text) {
             self.core.answer_session(client);

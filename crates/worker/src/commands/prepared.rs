@@ -1,6 +1,6 @@
 //! What clients ask of their prepared statements.
 
-use std::{borrow::Cow, rc::Rc, sync::Arc};
+use std::{rc::Rc, sync::Arc};
 
 use trunkline_catalog::{Hidden, Proof};
 use trunkline_protocol::{
@@ -21,9 +21,11 @@ use trunkline_sql::{
 
 use crate::{
     clients::client::{Client, Purpose, Session, SessionSettings, Statement},
+    clients::frames::Text,
     prepared::{Came, ClientStmt, Contents, Entry, Fit, LongDataError},
     replay::Why,
     rooms::{Commands, Core, Exchange},
+    routing::rewrite::Rewritten,
     routing::route::{Asking, Route, Routed, hostgroup_of},
     statement::Statements,
     statement::analysis::Known,
@@ -143,6 +145,9 @@ impl Statement {
     }
 }
 
+/// Executions of longer texts are answered from no cache, bytes.
+const KEY_TEXT_MAX: usize = 64 * 1024;
+
 /// Whether a statement is an execution for many rows.
 pub(crate) fn is_bulk(statement: &Statement) -> bool {
     statement.command.frames.get(HEADER_LEN) == Some(&code::STMT_BULK_EXECUTE)
@@ -159,6 +164,9 @@ impl ClientStmt {
         key: &mut Vec<u8>,
     ) -> Option<()> {
         let entry = &self.entry;
+        if entry.text.len() > KEY_TEXT_MAX {
+            return None;
+        }
         if is_bulk(statement) || self.long.is_some() || statement.opens_cursor() || !entry.has_rows
         {
             return None;
@@ -188,7 +196,12 @@ impl Client {
 impl Statements {
     #[cold]
     fn know_again(&mut self, entry: &Entry) -> Rc<Known> {
-        self.analyses.know(&entry.text, &entry.modes)
+        let edition = self.analyses.edition();
+        entry.known_by(edition).unwrap_or_else(|| {
+            let known = self.analyses.know(&entry.text, &entry.modes);
+            entry.knows_again(&known);
+            known
+        })
     }
 }
 
@@ -202,10 +215,8 @@ impl Commands {
         }
         let known = self.exchange.statements.analyses.know(text, &modes);
         if ends_others(&known) {
-            return self
-                .exchange
-                .core
-                .refuse_prepare(client, ErrorKind::NotPreparable.says(NOT_PREPARED));
+            let error = ErrorKind::NotPreparable.says(NOT_PREPARED);
+            return self.exchange.core.refuse_prepare(client, error);
         }
         let asking = Asking::Prepare;
         let Some(own) = self.exchange.prove_at_home(client, &known, asking, frames) else { return };
@@ -234,23 +245,30 @@ impl Commands {
             Route::Ok(_) => self.exchange.core.route_plain(client),
             route => route,
         };
-        let (frames, known, came) = match rewritten {
-            None => (Cow::Borrowed(frames), known, None),
+        let core = &mut self.exchange.core;
+        let shape = ResponseShape::Prepare;
+        let contents = self.exchange.statements.analyses.studied().and_then(|it| it.contents());
+        let (mut statement, known, read, came) = match rewritten {
+            None => {
+                let statement = core.statement(frames, shape, Purpose::Prepare);
+                let read = contents.map(|contents| (core.fx.text(text), contents));
+                (statement, known, read, None)
+            }
             Some(rewritten) if ends_others(&rewritten.known) => {
-                return self
-                    .exchange
-                    .core
-                    .refuse_prepare(client, ErrorKind::NotPreparable.says(NOT_PREPARED));
+                return core.refuse_prepare(client, ErrorKind::NotPreparable.says(NOT_PREPARED));
             }
             Some(rewritten) => {
-                let came = Rc::new(Came { text: text.into(), known });
-                (Cow::Owned(rewritten.frames(code::STMT_PREPARE)), rewritten.known, Some(came))
+                let came = Rc::new(Came { text: core.fx.text(text), known });
+                let code = code::STMT_PREPARE;
+                let statement =
+                    core.statement_of_rewritten(&rewritten, code, shape, Purpose::Prepare);
+                let Rewritten { text, known, contents, .. } = rewritten;
+                (statement, known, contents.map(|contents| (text, contents)), Some(came))
             }
         };
-        let mut statement =
-            self.exchange.core.statement(&frames, ResponseShape::Prepare, Purpose::Prepare);
         statement.prepared.stmt_id = Some(stmt_id);
         statement.prepared.came = came;
+        statement.prepared.read = read.map(Box::new);
         statement.prepared.in_views = Contents::in_views(proven.proof.hidden);
         statement.prepared.is_own = proven.proof.hidden.has(Hidden::READS_SESSION);
         statement.prove_preparing(&known, proven.proof, self.exchange.core.env.greeting.flavor());
@@ -275,7 +293,10 @@ impl Commands {
         }
         let is_last = stmt_id == LAST_STMT_ID;
         let found = self.exchange.core.stmt_to_execute(client, stmt_id, run);
-        let Some((stmt_id, entry)) = found else { return };
+        let Some((stmt_id, entry, is_long)) = found else { return };
+        if is_long && self.begin_study_of_texts(client, frames) {
+            return;
+        }
         let made_plain = self.exchange.core.fx.plain(frames);
         let is_plain = made_plain.is_some();
         let plain = match read_parameters(client, stmt_id, is_last, run, payload, is_plain) {
@@ -323,15 +344,15 @@ impl Commands {
 }
 
 impl Core {
-    /// The statement that an execution names; `None` where there is none that may be executed, and
-    /// its client was told so.
+    /// The statement that an execution names, and whether its text is long; `None` where there is
+    /// none that may be executed, and its client was told so.
     #[inline]
     fn stmt_to_execute(
         &mut self,
         client: &mut Client,
         stmt_id: u32,
         run: Run,
-    ) -> Option<(u32, Rc<Entry>)> {
+    ) -> Option<(u32, Rc<Entry>, bool)> {
         let stmt_id = self.resolve(client, stmt_id, run.function())?;
         self.close_cursor(client, stmt_id, None);
         let stmt = client.stmts_mut()?.get_mut(stmt_id)?;
@@ -339,10 +360,10 @@ impl Core {
             self.refuse_long_data(client, error);
             return None;
         }
-        let entry = Rc::clone(&stmt.entry);
+        let (entry, is_long) = (Rc::clone(&stmt.entry), stmt.is_long());
         let is_refused =
             !entry.known.is_ordinary && self.refuses_local_file(client, &entry.known.analysis);
-        (!is_refused).then_some((stmt_id, entry))
+        (!is_refused).then_some((stmt_id, entry, is_long))
     }
 
     fn refuse_prepare(&mut self, client: &mut Client, error: ClientError) {
@@ -609,7 +630,7 @@ pub(crate) fn is_unanswered(payload: &[u8]) -> bool {
 }
 
 /// The text of a `COM_STMT_PREPARE`.
-pub(crate) fn prepared_text(statement: &Statement) -> Box<[u8]> {
+pub(crate) fn prepared_text(statement: &Statement) -> Text {
     let payload = crate::clients::frames::joined_payload(&statement.command.frames);
     payload.get(1..).unwrap_or_default().into()
 }

@@ -454,6 +454,9 @@ impl Core {
         if session.lease_mut(conn.id).is_none_or(|lease| !lease.pins.is_empty()) {
             return;
         }
+        if statement.command.frames.len() > SET_LEN_MAX {
+            return;
+        }
         session.remember_set(text_hash(
             statement.command.frames.get(HEADER_LEN..).unwrap_or_default(),
         ));
@@ -484,6 +487,9 @@ impl Core {
     }
 }
 
+/// A longer `SET` is not remembered, bytes: it is sent each time.
+const SET_LEN_MAX: usize = 64 * 1024;
+
 impl Exchange {
     /// Answers a `SET` that a server has accepted from this session before and that changes
     /// nothing. False for any other statement, and for a session that is held on a connection.
@@ -507,6 +513,9 @@ impl Exchange {
         known: &Known,
     ) -> bool {
         let Some(session) = client.session.as_mut() else { return false };
+        if statement.command.frames.len() > SET_LEN_MAX {
+            return false;
+        }
         let text = text_hash(statement.command.frames.get(HEADER_LEN..).unwrap_or_default());
         if statement.command.attributes.is_some() || sets_trackers(&known.analysis.effects) {
             return false;

@@ -14,7 +14,6 @@ use trunkline_session::tracker::PinReason;
 
 use crate::{
     clients::client::{Client, CommandSent, Lease, Phase, Purpose, Session, Stage, Statement},
-    clients::frames::Frames,
     effects::Wake,
     exchange::{
         pins::ends_connection,
@@ -323,7 +322,7 @@ impl Exchange {
         }
         let Some(said) = kept.said.get(at) else { return };
         let command = CommandSent {
-            frames: Frames::Own(said.frames.clone()),
+            frames: said.frames.share(),
             attributes: said.attributes.clone(),
             answer_seq: said.answer_seq,
             shape: said.shape,

@@ -268,7 +268,7 @@ fn does_without(payload: &[u8]) -> Option<Without> {
     match payload.split_first()? {
         (&code::PING, _) => Some(Without::TellsLater),
         (&(code::CHANGE_USER | code::RESET_CONNECTION), _) => Some(Without::Forgets),
-        (&code::QUERY, body) => {
+        (&code::QUERY, body) if body.len() <= ROLLBACK_LEN_MAX => {
             let text = body.strip_prefix(&[0, 1]).unwrap_or(body).trim_ascii();
             let text = text.strip_suffix(b";").unwrap_or(text).trim_ascii_end();
             text.eq_ignore_ascii_case(b"ROLLBACK").then_some(Without::Forgets)
@@ -276,6 +276,9 @@ fn does_without(payload: &[u8]) -> Option<Without> {
         _ => None,
     }
 }
+
+/// A longer text is not looked at: it is no `ROLLBACK`, bytes.
+const ROLLBACK_LEN_MAX: usize = 1_024;
 
 /// When a client is told of its lost transaction, if not now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

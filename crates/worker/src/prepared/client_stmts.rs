@@ -10,7 +10,7 @@ use trunkline_protocol::{
 use trunkline_session::tracker::SessionState;
 
 use super::Entry;
-use crate::statement::analysis::Known;
+use crate::{clients::frames::Text, statement::analysis::Known};
 
 /// One statement of a client.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ pub(crate) struct ClientStmt {
 /// A text as a client sent it to be prepared, which rules have rewritten.
 #[derive(Debug)]
 pub(crate) struct Came {
-    pub(crate) text: Box<[u8]>,
+    pub(crate) text: Text,
     /// What is known of it, read in the modes that it was prepared in.
     pub(crate) known: Rc<Known>,
 }

@@ -16,12 +16,15 @@ use trunkline_session::tracker::SessionState;
 use trunkline_sql::token::{Encoding, Modes};
 
 use super::Contents;
-use crate::statement::analysis::{Analyses, Known};
+use crate::{
+    clients::frames::Text,
+    statement::analysis::{Analyses, Known},
+};
 
 /// A text that clients have prepared, and what it takes to prepare it again elsewhere.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    pub(crate) text: Box<[u8]>,
+    pub(crate) text: Text,
     /// What is known of it, read in `modes`.
     pub(crate) known: Rc<Known>,
     /// The modes that it was prepared in, and is in whatever modes its session is later.
@@ -53,6 +56,8 @@ struct Remembered {
     columns: RefCell<Option<Rc<[u8]>>>,
     /// How it was judged last for an execution in other modes.
     otherwise: RefCell<Option<Otherwise>>,
+    /// What is known of its text by the settings and servers of since.
+    again: RefCell<Option<Rc<Known>>>,
 }
 
 /// How a text is judged whose execution finds its session in other modes.
@@ -82,6 +87,32 @@ impl Entry {
             true => Modes { encoding: modes.encoding, ..self.modes },
             false => *modes,
         }
+    }
+
+    /// What is known of its text by this edition, if that has been found out.
+    pub(crate) fn known_by(&self, edition: u32) -> Option<Rc<Known>> {
+        if self.known.edition == edition {
+            return Some(Rc::clone(&self.known));
+        }
+        let again = self.remembered.again.borrow();
+        again.as_ref().filter(|known| known.edition == edition).map(Rc::clone)
+    }
+
+    /// Remembers what is known of its text by now.
+    pub(crate) fn knows_again(&self, known: &Rc<Known>) {
+        self.remembered.again.replace(Some(Rc::clone(known)));
+    }
+
+    /// The other modes in which it has to be read for an execution whose session is in `modes`, if
+    /// it has not been by this edition.
+    pub(crate) fn otherwise_in(&self, modes: &Modes, edition: u32) -> Option<Modes> {
+        let modes = self.modes_again(modes);
+        if modes == self.modes {
+            return None;
+        }
+        let judged = self.remembered.otherwise.borrow();
+        let is_judged = |it: &Otherwise| it.modes == modes && it.known.edition == edition;
+        (!judged.as_ref().is_some_and(is_judged)).then_some(modes)
     }
 
     /// What its executions are judged by that find their session in `modes`, where the server may
@@ -198,7 +229,7 @@ pub(crate) struct EntryKey {
     pub(crate) account: AccountId,
     pub(crate) reading: Arc<SessionState>,
     pub(crate) contents: Contents,
-    pub(crate) text: Box<[u8]>,
+    pub(crate) text: Text,
 }
 
 impl EntryKey {

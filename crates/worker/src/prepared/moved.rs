@@ -41,8 +41,8 @@ impl MovedStmt {
     fn of(stmt: &ClientStmt) -> Self {
         let entry = &stmt.entry;
         Self {
-            text: entry.text.clone(),
-            came: stmt.came.as_ref().map(|came| came.text.clone()),
+            text: entry.text[..].into(),
+            came: stmt.came.as_ref().map(|came| came.text[..].into()),
             contents: entry.contents,
             prepared: entry.prepared(stmt.id),
             types: stmt.types.as_deref().map(Box::from),
@@ -85,7 +85,7 @@ impl Exchange {
         for MovedStmt { text, came, contents, prepared, types, columns } in stmts {
             let came = came.map(|text| {
                 let known = self.statements.analyses.know(&text, &session.settings.modes);
-                Rc::new(Came { text, known })
+                Rc::new(Came { text: text.into(), known })
             });
             let known = self.statements.analyses.know(&text, &session.settings.modes);
             let reading = session.settings.reading.of(
@@ -93,7 +93,8 @@ impl Exchange {
                 contents,
                 &mut self.core.servers.states,
             );
-            let key = EntryKey { account: session.login.account, reading, contents, text };
+            let key =
+                EntryKey { account: session.login.account, reading, contents, text: text.into() };
             let entry = self.statements.share_entry(key, (known, session.settings.modes), prepared);
             let columns = columns.map(|definitions| entry.columns(&definitions));
             let types = types.map(|types| types.into());

@@ -37,7 +37,9 @@ impl Statements {
         // value of a count that a column is compared with.
         const OWN: [Depends; 3] =
             [Depends::USER_VARIABLE_READ, Depends::ROW_COUNT, Depends::FOUND_ROWS];
-        match OWN.iter().any(|own| read.0.analysis.depends.contains(*own)) {
+        let is_own = OWN.iter().any(|own| read.0.analysis.depends.contains(*own));
+        // To tell long texts apart takes as long as to read them.
+        match is_own || key.text.len() > server_stmts::TEXT_KEPT_MAX {
             true => Entries::own(&key, read, prepared),
             false => self.entries.share(key, read, prepared),
         }
@@ -87,8 +89,15 @@ impl Exchange {
         let modes = self.core.modes(client)?;
         let session = client.session.as_mut()?;
         let known = Rc::clone(statement.meaning.known.as_ref()?);
-        let text = prepared_text(statement);
-        let contents = Contents::of(&text, &modes, statement.prepared.in_views);
+        let in_views = statement.prepared.in_views;
+        let (text, contents) = match statement.prepared.read.as_deref() {
+            Some((text, contents)) => (text.clone(), contents.or(in_views)),
+            None => {
+                let text = prepared_text(statement);
+                let contents = Contents::of(&text, &modes, in_views);
+                (text, contents)
+            }
+        };
         let reading = session.settings.reading.of(
             &session.settings.state,
             contents,

@@ -8,8 +8,9 @@ use trunkline_protocol::{
     command::{
         attributes::{put_long_query, put_query},
         execute::{
-            LAST_STMT_ID, STMT_ID_AT, put_close, put_counted_cut, put_long_renamed, put_prepare,
-            put_renamed, put_with_attributes,
+            LAST_STMT_ID, STMT_ID_AT, put_close, put_counted_cut, put_long_prepare,
+            put_long_renamed, put_long_with_attributes, put_prepare, put_renamed,
+            put_with_attributes,
         },
     },
     packet::greeting::Flavor,
@@ -20,8 +21,8 @@ use trunkline_sql::analysis::Depends;
 
 use crate::{
     clients::client::{Client, CommandSent, Phase, Purpose, Session, Statement},
-    clients::frames::{Frames, is_split, joined_payload},
-    outbox::{Lending, Way},
+    clients::frames::{Frames, Text, is_split, joined_payload},
+    outbox::{LENT_LEN_MIN, Lending, Way},
     rooms::Core,
     routing::route::Asking,
     servers::conn::{Conn, InFlight, Owner},
@@ -147,8 +148,11 @@ impl Core {
             is_statement: false,
             place: None,
         });
-        let out = conn.io.outbox.buf(&mut self.fx.buffers);
-        put_prepare(out, &entry.text);
+        let mut way = Way { outbox: &mut conn.io.outbox, buffers: &mut self.fx.buffers };
+        match &entry.text {
+            Text::Own(text) => put_prepare(way.buf(), text),
+            Text::Part(buffer, _) => put_long_prepare(&mut way.lending(buffer), &entry.text),
+        }
         self.touch_server(conn);
     }
 
@@ -243,13 +247,14 @@ pub(crate) fn put_statement(
 
 /// Appends a `COM_QUERY` with its attributes, or none.
 fn put_text(mut way: Way<'_>, command: &CommandSent) {
-    let attributes = command.attributes.as_deref();
+    let shared = command.attributes.as_ref();
+    let attributes = shared.map(|attributes| &**attributes);
     // The first packet begins with the command's code.
     let text_at = HEADER_LEN + 1;
     match &command.frames {
         Frames::Whole(frames) => {
             let text = payload_parts_from(frames, text_at);
-            put_long_query(&mut way.lending(frames), attributes, text);
+            put_long_query(&mut way.lending_both(Some(frames), shared), attributes, text);
         }
         Frames::Own(frames) if is_split(frames) => {
             put_long_query(way.buf(), attributes, payload_parts_from(frames, text_at));
@@ -301,6 +306,9 @@ fn put_execution(
     let types = stmt.types.as_deref().filter(|types| needs_types && !types.is_empty());
     let sending = Sending { server_id, params: stmt.entry.params, types, takes_attributes };
     match (&statement.command.attributes, &statement.command.frames) {
+        (Some(raw), _) if takes_attributes && raw.len() >= LENT_LEN_MIN => {
+            put_long_with_attributes(&mut way.lending_both(None, Some(raw)), server_id, raw);
+        }
         (Some(raw), _) if takes_attributes => put_with_attributes(way.buf(), server_id, raw),
         (_, Frames::Own(frames)) => sending.put(way.buf(), frames),
         (_, Frames::Whole(frames)) => sending.put_long(&mut way.lending(frames), frames),

@@ -1,8 +1,15 @@
-use trunkline_protocol::{capability::Capabilities, command::execute::LAST_STMT_ID};
+use std::sync::Arc;
 
-use super::client_stmts::LongData;
+use trunkline_protocol::{
+    capability::Capabilities, codec::frame::put_payload, command::execute::LAST_STMT_ID,
+    response::ResponseShape,
+};
+
+use super::{ServerStmts, client_stmts::LongData, put_statement};
 use crate::{
     ClientId,
+    clients::client::Purpose,
+    outbox::{Buffers, Outbox, Way},
     tests::{MARIADB, MYSQL, ONE_CONNECTION, Reply, Setup, TWO_SERVERS, TestWorker},
 };
 
@@ -18,6 +25,31 @@ fn execute(world: &mut TestWorker, client: ClientId, stmt_id: u32) {
 }
 
 const TEXT: &str = "INSERT INTO s.t VALUES (1)";
+
+#[test]
+fn long_query_attributes_of_an_execution_are_not_copied() {
+    let mut world = TestWorker::of(Setup { version: MYSQL, ..Setup::default() });
+    let client = world.log_in();
+    prepare(&mut world, client, TEXT, 77);
+    let raw: Arc<[u8]> = vec![b'a'; 100_000].into();
+    let (mut statement, entry) = {
+        let mut frames = Vec::new();
+        put_payload(&mut frames, 0, &[0x17, 1, 0, 0, 0, 0, 1, 0, 0, 0]);
+        let core = world.core();
+        let statement = core.statement(&frames, ResponseShape::Query, Purpose::Execute);
+        (statement, world.session(client).prepared.get(1).expect("a statement").entry.clone())
+    };
+    statement.prepared.stmt_id = Some(1);
+    statement.command.attributes = Some(Arc::clone(&raw));
+    let mut stmts = ServerStmts::default();
+    stmts.insert(&entry, 78);
+    let (mut buffers, mut outbox) = (Buffers::default(), Outbox::default());
+    let way = Way { outbox: &mut outbox, buffers: &mut buffers };
+    put_statement(way, &mut statement, world.session(client), &mut stmts, true);
+    assert_eq!(outbox.len(), 4 + 5 + raw.len());
+    assert!(outbox.held() < 1_000, "they were copied");
+    assert_eq!(outbox.pending()[4..], [0x17, 78, 0, 0, 0]);
+}
 
 #[test]
 fn a_client_gets_an_id_of_its_own_for_what_a_server_prepared() {

@@ -101,11 +101,17 @@ fn takes_snapshot(analysis: &Analysis) -> bool {
     matches!(analysis.transaction, TransactionEffect::Begin { consistent_snapshot: true, .. })
 }
 
-/// Whether what a `SELECT` reads goes into no file of the server's.
+/// A longer text is not searched, bytes.
+const SEARCHED_MAX: usize = 64 * 1024;
+
+/// Whether what a `SELECT` reads goes into no file of the server's. Of a long text that is not
+/// known.
 fn locks_only(text: &[u8]) -> bool {
-    ![&b"OUTFILE"[..], b"DUMPFILE"]
-        .iter()
-        .any(|word| text.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word)))
+    let is_short = text.len() <= SEARCHED_MAX;
+    is_short
+        && ![&b"OUTFILE"[..], b"DUMPFILE"]
+            .iter()
+            .any(|word| text.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word)))
 }
 
 fn has_effects(analysis: &Analysis) -> bool {

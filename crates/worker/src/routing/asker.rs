@@ -7,7 +7,11 @@ use trunkline_rules::{Executed, FirewallAsk, Question, Rewrites};
 use trunkline_sql::digest;
 use trunkline_topology::User;
 
-use crate::{action::Peer, clients::client::Session, statement::analysis::Known};
+use crate::{
+    action::Peer,
+    clients::client::Session,
+    statement::analysis::{DigestedRef, Known},
+};
 
 /// Who has a statement run, and from where.
 #[derive(Debug, Clone, Copy)]
@@ -50,6 +54,20 @@ impl<'a> Asker<'a> {
         text: &'a [u8],
         chance: u64,
     ) -> Question<'a> {
+        let Known { digest, digest_text, executed, .. } = known;
+        let digested = DigestedRef { digest: *digest, text: digest_text, executed };
+        self.question_of(has_digests, digested, text, chance)
+    }
+
+    /// What rules are asked about a statement of which nothing else is known.
+    #[inline]
+    pub(super) fn question_of(
+        &self,
+        has_digests: bool,
+        known: DigestedRef<'a>,
+        text: &'a [u8],
+        chance: u64,
+    ) -> Question<'a> {
         Question {
             username: &self.user.name,
             schema: self.schema,
@@ -58,8 +76,8 @@ impl<'a> Asker<'a> {
             proxy_addr: self.proxy_addr,
             proxy_port: self.proxy_port,
             digest: has_digests.then_some(known.digest),
-            digest_text: &known.digest_text,
-            executed: match &known.executed {
+            digest_text: known.text,
+            executed: match known.executed {
                 digest::Executed::AsDigested => Executed::AsDigested,
                 digest::Executed::Otherwise { digest, text } => {
                     Executed::Otherwise { digest: *digest, text }

@@ -21,7 +21,7 @@ use crate::{
     routing::ruling::{Ruling, Said},
     routing::split::{hinted_place, hinted_server},
     routing::{Router, next_chance},
-    statement::analysis::Known,
+    statement::analysis::{Analyses, Known},
     statement::proof::Proven,
 };
 
@@ -187,11 +187,12 @@ impl Commands {
             came = text;
         }
         let has_digests = snapshot.settings.query_digests;
+        let analyses = &mut self.exchange.statements.analyses;
         let of_came = came
             .filter(|_| !snapshot.rules.is_empty())
-            .map(|came| self.router.rule_came(snapshot, &asker, came));
+            .map(|came| self.router.rule_came(snapshot, &asker, came, analyses));
         let ruled = self.exchange.statements.analyses.take_ruled(text);
-        let ruled = ruled.filter(|ruled| ruled.is_for(snapshot, &asker));
+        let ruled = ruled.filter(|ruled| ruled.is_for(snapshot, &asker, asking.rewrites()));
         let decision = match (snapshot.rules.is_empty(), &ruled) {
             (true, _) => None,
             (false, Some(ruled)) => {
@@ -230,18 +231,15 @@ impl Commands {
                 self.router.matched_rules.extend(snapshot.rules.matched_ids(decision));
             }
             directives.written.rule = last_rule(snapshot, decision);
-            new_text = decision.rewritten.clone().map(NewText::unread);
+            new_text = decision.rewritten.clone().map(NewText::Unread);
         }
         if let Asking::Execute(..) = asking {
-            if let Some(of_came) = of_came {
-                new_text = of_came.rule(&mut ruling).map(NewText::unread);
-            }
-            // As it was prepared.
-            new_text = new_text.filter(|new| new.text != text);
+            new_text = new_text_of_execution(text, new_text, of_came, &mut ruling);
         }
-        // What was read beside the worker is asked about for the first time.
-        if let Some(ruled) = ruled {
-            new_text = ruled.into_new_text();
+        if let Some(mut ruled) = ruled {
+            let studied = self.exchange.statements.analyses.studied();
+            studied.into_iter().for_each(|it| it.set_mirrored(ruled.take_mirrored()));
+            new_text = ruled.into_new_text().or(new_text);
         }
         core.note_verdict(client, judged.0, &ruling);
         (ruling, new_text)
@@ -395,14 +393,28 @@ struct OfCame {
     final_flag: u32,
     /// What it is answered with by a rule, if that is an error.
     error: Option<Arc<str>>,
-    /// The text without which it must not run, with the rule that says so.
-    must_rewrite: Option<(u32, Vec<u8>)>,
+    /// The text without which it must not run, with the rule that says so; no text where that is
+    /// the one that is run.
+    must_rewrite: Option<(u32, Option<NewText>)>,
 }
 
 impl Router {
     /// Asks the rules about the text that came, where another one is run.
     #[cold]
-    fn rule_came(&mut self, snapshot: &Snapshot, asker: &Asker<'_>, came: &Came) -> OfCame {
+    fn rule_came(
+        &mut self,
+        snapshot: &Snapshot,
+        asker: &Asker<'_>,
+        came: &Came,
+        analyses: &mut Analyses,
+    ) -> OfCame {
+        let ruled = analyses.take_ruled(&came.text);
+        if let Some(ruled) = ruled.filter(|it| it.is_for(snapshot, asker, Rewrites::All)) {
+            let (error, rule) = OfCame::said(ruled.decision());
+            let final_flag = ruled.decision().final_flag;
+            let must_rewrite = rule.map(|rule| (rule, ruled.into_new_text()));
+            return OfCame { final_flag, error, must_rewrite };
+        }
         let has_digests = snapshot.settings.query_digests;
         let chance = next_chance(self.chance);
         let question = asker.question(has_digests, &came.known, &came.text, chance);
@@ -410,25 +422,47 @@ impl Router {
     }
 }
 
+/// What is run in place of a prepared text: what rules make of that, or of the one that came. Not
+/// the same as it was prepared.
+#[inline]
+fn new_text_of_execution(
+    text: &[u8],
+    made: Option<NewText>,
+    of_came: Option<OfCame>,
+    ruling: &mut Ruling,
+) -> Option<NewText> {
+    let new_text = match of_came {
+        Some(of_came) => of_came.rule(ruling),
+        None => made,
+    };
+    new_text.filter(|new| !matches!(new, NewText::Unread(new) if **new == *text))
+}
+
 impl OfCame {
     fn of(decision: &Decision, came: &Came) -> Self {
+        let (error, rule) = Self::said(decision);
+        let text = || decision.rewritten.clone().unwrap_or_else(|| came.text.to_vec());
+        let must_rewrite = rule.map(|rule| (rule, Some(NewText::Unread(text()))));
+        Self { final_flag: decision.final_flag, error, must_rewrite }
+    }
+
+    /// The error that a decision answers with, and the rule without whose rewrite it must not run.
+    fn said(decision: &Decision) -> (Option<Arc<str>>, Option<u32>) {
         let error = match decision.answer() {
             Some(Answer::Error(text)) => Some(Arc::clone(text)),
             Some(Answer::Ok(_)) | None => None,
         };
-        let text = || decision.rewritten.clone().unwrap_or_else(|| came.text.to_vec());
-        let must_rewrite = decision.must_rewrite.map(|rule| (rule, text()));
-        Self { final_flag: decision.final_flag, error, must_rewrite }
+        (error, decision.must_rewrite)
     }
 
     /// Takes what it says into what was said of the text that is run; that which is to be run.
-    fn rule(self, ruling: &mut Ruling) -> Option<Vec<u8>> {
+    fn rule(self, ruling: &mut Ruling) -> Option<NewText> {
         if let Some(error) = self.error {
             ruling.answer = ruling.answer.take().or(Some(Said::Error(error)));
         }
         let (rule, text) = self.must_rewrite?;
         ruling.must_rewrite = Some(rule);
-        Some(text)
+        text
     }
 }
 

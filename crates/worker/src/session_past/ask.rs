@@ -316,10 +316,21 @@ fn parsed(text: &[u8]) -> Option<u64> {
     std::str::from_utf8(text).ok()?.trim().parse().ok()
 }
 
-/// The text at the end of a command in one packet.
+/// A longer text is not looked at for questions for its session's past, bytes: nobody puts answers
+/// into it.
+pub(crate) const ASKING_LEN_MAX: usize = 64 * 1024;
+
+/// What is not put into a text that is too long for it. `CONNECTION_ID()` may stay: elsewhere it is
+/// the connection's own as well.
+pub(crate) fn is_asked_in_vain(text_len: usize, known: &Recalled) -> bool {
+    let beside_id = Recalled { connection_id: known.connection_id, ..Recalled::default() };
+    text_len > ASKING_LEN_MAX && *known != beside_id
+}
+
+/// The text at the end of a command in one packet, unless it is long.
 pub(crate) fn text_of(frames: &[u8], text_len: usize) -> Option<&[u8]> {
     let header = Header::read(frames)?;
-    if header.is_continued() {
+    if header.is_continued() || text_len > ASKING_LEN_MAX {
         return None;
     }
     frames.get(frames.len().checked_sub(text_len)?..)

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use trunkline_protocol::response::Prepared;
 use trunkline_sql::recall::{self, Recalled};
 
-use super::warnings::put_remembered_binary;
+use super::{ask::ASKING_LEN_MAX, warnings::put_remembered_binary};
 use crate::{
     clients::client::Client,
     prepared::{Contents, Entries, Entry, EntryKey},
@@ -25,6 +25,9 @@ impl Exchange {
         recalled: &Recalled,
     ) -> Option<Rc<Entry>> {
         let session = client.session.as_ref()?;
+        if entry.text.len() > ASKING_LEN_MAX {
+            return None;
+        }
         let modes = entry.modes;
         let counted = recall::show_diagnostics(&entry.text, &modes).filter(|show| show.counts);
         let text = match counted {
@@ -56,6 +59,9 @@ impl Core {
     /// Answers a prepared `SHOW WARNINGS` or `SHOW ERRORS`; false for anything else.
     pub(crate) fn shows_past(&mut self, client: &mut Client, entry: &Entry) -> bool {
         let Some(session) = client.session.as_ref() else { return false };
+        if entry.text.len() > ASKING_LEN_MAX {
+            return false;
+        }
         let show = recall::show_diagnostics(&entry.text, &entry.modes);
         let Some(show) = show.filter(|show| !show.counts && session.past.has_conditions()) else {
             return false;

@@ -23,7 +23,7 @@ use crate::{
     session_past::{FoundRows, may_fail_half_way},
     statement::pace::Pace,
     statement::proof::Proofs,
-    statement::study::StudiedText,
+    statement::study::Found,
 };
 
 /// A statement's digest and analysis; one for all statements that differ only in literals.
@@ -62,6 +62,34 @@ pub(crate) struct Known {
     pub(crate) found_rows: FoundRows,
     /// What its comments ask for, if anything.
     pub(crate) hints: Option<Box<Hints>>,
+}
+
+/// What rules look at of a statement, beside its text.
+#[derive(Debug)]
+pub(crate) struct Digested {
+    digest: u64,
+    text: Box<[u8]>,
+    executed: Executed,
+}
+
+/// A [`Digested`] whose parts are elsewhere.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DigestedRef<'a> {
+    pub(crate) digest: u64,
+    pub(crate) text: &'a [u8],
+    pub(crate) executed: &'a Executed,
+}
+
+impl Digested {
+    /// What is known of a text.
+    pub(crate) fn of(known: &Known) -> Self {
+        let (text, executed) = (known.digest_text.clone(), known.executed.clone());
+        Self { digest: known.digest, text, executed }
+    }
+
+    pub(crate) fn as_ref(&self) -> DigestedRef<'_> {
+        DigestedRef { digest: self.digest, text: &self.text, executed: &self.executed }
+    }
 }
 
 impl Known {
@@ -189,7 +217,7 @@ pub(crate) struct Analyses {
     edition: u32,
     remembered: Generations,
     /// What the command under way is, where that was found out elsewhere.
-    studied: Option<StudiedText>,
+    studied: Option<Box<Found>>,
 }
 
 /// How texts are read: what settings and servers say of it.
@@ -262,12 +290,17 @@ impl Analyses {
     }
 
     /// What the command that is looked at next is, where that was found out elsewhere.
-    pub(crate) fn set_studied(&mut self, studied: StudiedText) {
+    pub(crate) fn set_studied(&mut self, studied: Box<Found>) {
         self.studied = Some(studied);
     }
 
+    /// What was found out elsewhere of the command that is looked at, if it was.
+    pub(crate) fn studied(&mut self) -> Option<&mut Found> {
+        self.studied.as_deref_mut()
+    }
+
     /// The command is over, or waits: what is left of what was found out.
-    pub(crate) fn take_studied(&mut self) -> Option<StudiedText> {
+    pub(crate) fn take_studied(&mut self) -> Option<Box<Found>> {
         self.studied.take()
     }
 
@@ -324,10 +357,9 @@ impl Analyses {
     /// the same modes.
     pub(crate) fn know(&mut self, text: &[u8], modes: &Modes) -> Rc<Known> {
         if let Some(studied) = &self.studied
-            && studied.found.known.edition == self.edition
-            && studied.is_of(text, modes)
+            && let Some(known) = studied.known(text, modes, self.edition)
         {
-            return Rc::clone(&studied.found.known);
+            return known;
         }
         let digest = self.digester.digest(text, &self.settings);
         let exact = self.exact.as_mut().map(|(digester, settings)| digester.digest(text, settings));

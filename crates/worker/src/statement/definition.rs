@@ -46,15 +46,24 @@ fn defines(analysis: &Analysis, text: &[u8]) -> Defines {
     }
 }
 
+/// A longer text is not searched: it may say anything, bytes.
+const SEARCHED_MAX: usize = 64 * 1024;
+
 /// Whether one of these words stands in a text, perhaps as a part of another one.
 fn says_any(text: &[u8], words: &[&[u8]]) -> bool {
-    words.iter().any(|word| text.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word)))
+    text.len() > SEARCHED_MAX
+        || words
+            .iter()
+            .any(|word| text.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word)))
 }
 
 /// Whether a text that is prepared, or run at once, may define something: it does not if it is one
 /// plain literal, or a variable that has one, without a word that a definition begins with.
 /// Anything else is computed by the server alone. `state` is `None` where variables are not known.
 fn hides_definition(text: &[u8], modes: &Modes, state: Option<&SessionState>) -> bool {
+    if text.len() > SEARCHED_MAX {
+        return true;
+    }
     let mut tokens = Tokens::new(text, modes);
     let begin = tokens.next();
     let is_source = match begin.is_some_and(|token| token.is_word(b"PREPARE")) {
@@ -74,7 +83,7 @@ fn hides_definition(text: &[u8], modes: &Modes, state: Option<&SessionState>) ->
         TokenKind::UserVariable => {
             let name = user_variable_name(source.text);
             let value = state.and_then(|state| state.user_variable(&name));
-            value.is_none_or(|value| {
+            value.filter(|value| value.len() <= SEARCHED_MAX).is_none_or(|value| {
                 let mut tokens = Tokens::new(value, modes);
                 let is_one = tokens.next().is_some_and(|token| token.kind == TokenKind::String)
                     && tokens.next().is_none();
@@ -118,6 +127,9 @@ fn has_prepared(session: &Session, name: &[u8]) -> bool {
 /// guess at times. `None` for anything, where ASCII bytes may not be the letters that others write:
 /// in some character sets they are others, or halves of characters.
 fn words<'a>(text: &'a [u8], modes: &'a Modes) -> Option<Vec<Cow<'a, [u8]>>> {
+    if text.len() > SEARCHED_MAX {
+        return None;
+    }
     let may_name = |token: &Token<'_>| token.is_name() || token.text.first() == Some(&b'"');
     let names = Tokens::new(text, modes).filter(may_name).map(|token| token.unquoted());
     let names: Vec<_> = names.collect();

@@ -127,8 +127,8 @@ impl Validity {
 pub(crate) struct AwaitNames {
     /// The command, packet headers and all; none while it is being studied.
     pub(crate) frames: Vec<u8>,
-    /// The long command that it is, and what its text is, if it has one.
-    pub(crate) studied: Option<(LongCommand, Option<Found>)>,
+    /// The long command that it is, and what was found out of its texts.
+    pub(crate) studied: Option<(LongCommand, Box<Found>)>,
     /// The command is being studied, under this number, and takes so many bytes of memory.
     pub(crate) study: Option<(u64, usize)>,
 }
