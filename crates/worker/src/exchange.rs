@@ -14,6 +14,7 @@ mod learning;
 mod logins;
 pub(crate) mod lost;
 mod mirrored;
+mod noted;
 pub(crate) mod outcome;
 pub(crate) mod past;
 mod pins;

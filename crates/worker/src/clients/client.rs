@@ -222,7 +222,7 @@ impl Client {
                 half.copy.take(bytes);
             }
             if let Some(noted) = &mut statement.beside.noted {
-                noted.digest.take(bytes);
+                noted.take(bytes);
             }
         }
     }
@@ -591,7 +591,7 @@ pub(crate) struct Beside {
     /// Of a copy: what it is of.
     pub(crate) copy_of: Option<Box<CopyOf>>,
     /// What is told of it, where its transaction may have to be repeated.
-    pub(crate) noted: Option<Box<Noted>>,
+    pub(crate) noted: Option<Noted>,
     /// The file that its server asks the client for.
     pub(crate) upload: Upload,
 }

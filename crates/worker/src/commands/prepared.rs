@@ -455,7 +455,7 @@ impl Core {
                 let len = kept.held.len + taken.as_ref().map_or(0, ClientStmt::texts_len);
                 kept.held.set(len);
                 kept.closed.extend(taken);
-                if len > max && !kept.is_running() {
+                if len > max {
                     kept.refuse(Why::Size);
                 }
             }

@@ -17,6 +17,7 @@ use crate::{
     exchange::lost::{makes_state, only_looks_at},
     exchange::pins::ends_session,
     prepared::outcome::{stmt_executed, stmt_fetched},
+    replay::Noted,
     rooms::{Core, Exchange, Lender},
     servers::conn::Conn,
     servers::read_only::{OPTION_PREVENTS_STATEMENT, UNKNOWN_COMMAND},
@@ -48,9 +49,13 @@ impl Exchange {
         if let (false, Some(session)) = (statement.meaning.is_read, client.session.as_mut()) {
             end_own_write(session, &statement, self.core.env.now.us);
         }
-        if statement.beside.noted.as_deref().is_some_and(|noted| noted.is_repeated) {
-            return self.complete_repeated(client, conn, statement, outcome);
-        }
+        let noted = match statement.beside.noted.take() {
+            Some(Noted::Again(again)) => {
+                return self.complete_repeated(client, conn, statement, again, outcome);
+            }
+            Some(Noted::First(noted)) => Some(noted),
+            Some(Noted::Behind(_)) | None => None,
+        };
         let error = statement.prepared.prepare_error.take();
         let was_run = error.is_none();
         let refused = error.map(|error| self.core.answer_prepare_error(client, *error));
@@ -62,8 +67,8 @@ impl Exchange {
         self.core.learn(client, conn, &statement, outcome, was_run);
         remember_told(client, &statement, outcome, was_run);
         self.finish_purpose(client, conn, &statement, outcome, was_run);
-        if statement.beside.noted.is_some() {
-            self.core.keep(client, conn, &mut statement, outcome);
+        if let (Some(noted), Some(session)) = (noted, client.session.as_mut()) {
+            self.core.keep(session, conn, &statement, &noted, outcome);
         }
         if let (Some(Ending::Withheld), Some(stmt_id)) =
             (statement.ending, statement.prepared.stmt_id)
@@ -239,7 +244,7 @@ impl Exchange {
         error: ClientError,
         mut lent: Option<&mut Conn>,
     ) {
-        if client.is_repeating() {
+        if client.repetition().is_some() {
             return self.fail_statement(client, error, lent);
         }
         let ends = match &client.phase {
@@ -284,10 +289,10 @@ impl Exchange {
         error: &ClientError,
         lent: Option<&mut Conn>,
     ) -> bool {
-        if client.is_repeating() {
-            return self.tell_given_up(client, &error.text, lent);
+        match self.take_repetition(client, |_| true) {
+            Some(repetition) => self.tell_given_up(client, repetition, &error.text, lent),
+            None => self.tell_of_statement(client, seq, error, lent),
         }
-        self.tell_of_statement(client, seq, error, lent)
     }
 
     /// See [`Self::tell_failure`]; of a statement of the client's own.

@@ -16,7 +16,7 @@ use crate::{
     exchange::outcome::{Had, LostMark},
     exchange::rolled_back::{Lost, LostTransaction},
     exchange::send::LOST,
-    replay::Kept,
+    replay::{Kept, Repetition},
     rooms::{Core, Exchange, Lender},
     routing::read_only::only_looks,
     servers::closing::traces_of,
@@ -137,14 +137,16 @@ impl Exchange {
             // Whether it may be sent again is what is proven of it by now.
             self.core.prove_again(client);
         }
+        let left = client.session.as_mut().and_then(|session| session.lease_mut(loss.conn));
+        let hostgroup = left.map(|lease| lease.hostgroup);
+        let is_lost = |repetition: &Repetition| hostgroup == Some(repetition.kept.hostgroup);
+        let repetition = self.take_repetition(client, is_lost);
         let Some(session) = client.session.as_mut() else {
             return;
         };
-        let lost = session.lease_mut(loss.conn).map(|lease| lease.hostgroup);
-        let is_repeating = |kept: &Kept| kept.is_running() && lost == Some(kept.hostgroup);
-        if session.transaction.kept.as_deref().is_some_and(is_repeating) {
+        if let Some(repetition) = repetition {
             session.leave(loss.conn);
-            return self.repeat_again(client, reason, None);
+            return self.repeat_again(client, repetition, reason, None);
         }
         let transaction = LostTransaction::on(session, loss.conn);
         let (pins, mut kept) = match session.leave(loss.conn) {
@@ -315,7 +317,7 @@ impl Exchange {
         let lease = left.map(|left| left.lease);
         let had_state =
             lease.as_ref().is_some_and(|lease| !lease.pins.is_empty() || lease.is_begun);
-        let had_state = had_state && !client.is_repeating();
+        let had_state = had_state && client.repetition().is_none();
         match lease {
             Some(lease) => self.core.free_lease(client, &lease, Some(&mut *conn)),
             None => self.core.free_after_session(conn, Some(client)),

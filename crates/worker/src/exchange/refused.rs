@@ -8,6 +8,7 @@ use trunkline_topology::Seen;
 use crate::{
     clients::client::{Awaits, Client, Phase, Purpose, Session, Stage, Statement},
     commands::prepared::is_bulk,
+    replay::Noted,
     rooms::{Core, Exchange},
     routing::route::Route,
     servers::conn::Conn,
@@ -45,7 +46,7 @@ impl Exchange {
             return false;
         }
         let Phase::Running(statement) = &client.phase else { return false };
-        if statement.beside.noted.as_deref().is_some_and(|noted| noted.is_repeated) {
+        if statement.beside.noted.as_ref().is_some_and(Noted::is_repeated) {
             return false;
         }
         let hostgroup = statement.target.hostgroup;

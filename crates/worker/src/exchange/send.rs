@@ -296,8 +296,7 @@ impl Exchange {
     /// Appends the statement to the connection's outbox and expects its answer.
     pub(crate) fn send_statement(&mut self, client: &mut Client, conn: &mut Conn, stage: Stage) {
         let now_us = self.core.env.now.us;
-        let keeps = |session: &Session| session.transaction.kept.is_some();
-        let is_noted = self.core.env.snapshot.replays || client.session.as_ref().is_some_and(keeps);
+        let is_noted = self.core.env.snapshot.replays || client.keeps_transaction();
         if is_noted {
             self.core.note(client, conn, matches!(stage, Stage::Shared(_)));
         }
@@ -414,8 +413,7 @@ impl Core {
         delivers: bool,
         is_shared: bool,
     ) -> Box<Relay> {
-        let is_repeated = |noted: &Noted| noted.is_repeated;
-        let delivers = delivers && !statement.beside.noted.as_deref().is_some_and(is_repeated);
+        let delivers = delivers && !statement.beside.noted.as_ref().is_some_and(Noted::is_repeated);
         let (shape, own) = (statement.command.shape, session.login.format);
         let mut relay = self.fx.relays.take(shape, conn.server.format, own, delivers);
         // A server may refuse a command of many packets before it has read them all.
