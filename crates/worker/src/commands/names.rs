@@ -50,11 +50,12 @@ impl Commands {
 
     /// A command that waited for its names goes on, whatever is known of them by now.
     pub(crate) fn names_told(&mut self, client: &mut Client) {
-        if !matches!(&client.phase, Phase::AwaitNames(waiting) if waiting.study.is_none()) {
-            return;
-        }
-        let Phase::AwaitNames(waiting) = std::mem::replace(&mut client.phase, Phase::Idle) else {
-            return;
+        let waiting = match std::mem::replace(&mut client.phase, Phase::Idle) {
+            Phase::AwaitNames(waiting) if waiting.study.is_none() => waiting,
+            other => {
+                client.phase = other;
+                return;
+            }
         };
         if let Some(session) = client.session.as_mut() {
             session.has_asked_names = true;
@@ -78,9 +79,10 @@ impl Commands {
         };
         let executed = executed_by(client, inbox);
         let is_unreadable = executed.is_none() && is_execution(inbox);
-        let Some(modes) = self.exchange.core.modes(client).filter(|_| !is_unreadable) else {
+        if is_unreadable {
             return false;
-        };
+        }
+        let modes = self.exchange.core.modes(client);
         client.recent_commands = client.recent_commands.saturating_add(1);
         self.exchange.core.fx.stats.counters.commands += 1;
         client.io.inbox = inbox.split_off(end);

@@ -8,7 +8,7 @@ use trunkline_protocol::{error::ClientError, response::Outcome};
 use trunkline_session::tracker::{PinReason, reported_schema, reports_change, reports_lasting};
 use trunkline_sql::analysis::Analysis;
 use trunkline_stats::{ClientRefusal, ErrorSample, StatementSample};
-use trunkline_topology::Seen;
+use trunkline_topology::{HostgroupId, Seen};
 
 use crate::{
     cache::until::end_own_write,
@@ -39,13 +39,7 @@ impl Exchange {
         outcome: &Outcome,
         service_us: u64,
     ) {
-        let mut statement = match std::mem::replace(&mut client.phase, Phase::Idle) {
-            Phase::Running(statement) => statement,
-            other => {
-                client.phase = other;
-                return;
-            }
-        };
+        let Some(mut statement) = client.phase.take_statement() else { return };
         if let (false, Some(session)) = (statement.meaning.is_read, client.session.as_mut()) {
             end_own_write(session, &statement, self.core.env.now.us);
         }
@@ -132,8 +126,8 @@ impl Exchange {
         outcome: &Outcome,
         was_run: bool,
     ) {
-        if statement.beside.fill.is_some() {
-            self.core.finish_fill(conn, statement, outcome, was_run);
+        if let Some(fill) = statement.beside.fill.take() {
+            self.core.finish_fill(conn, statement, &fill, outcome, was_run);
         }
         if statement.beside.mirrored.is_some() {
             self.finish_half(conn, statement, outcome);
@@ -303,13 +297,7 @@ impl Exchange {
         error: &ClientError,
         lent: Option<&mut Conn>,
     ) -> bool {
-        let statement = match std::mem::replace(&mut client.phase, Phase::Idle) {
-            Phase::Running(statement) => statement,
-            other => {
-                client.phase = other;
-                return false;
-            }
-        };
+        let Some(statement) = client.phase.take_statement() else { return false };
         self.account_failed(client, &statement, error.code);
         client.long_data_used(&statement);
         let purpose = statement.command.purpose.clone();
@@ -487,14 +475,13 @@ impl Core {
     }
 
     fn unpin_where(&mut self, client: &mut Client, ends: impl Fn(PinReason) -> bool) {
-        let Some(session) = client.session.as_mut() else {
-            return;
-        };
         let mut freed = Vec::new();
-        for lease in session.leases.iter_mut() {
-            if lease.end_brief_pins(&ends) {
-                freed.push(lease.conn);
-            }
+        if let Some(session) = client.session.as_mut() {
+            let ended = session.leases.iter_mut().filter_map(|lease| {
+                let is_freed = lease.end_brief_pins(&ends);
+                is_freed.then_some(lease.conn)
+            });
+            freed.extend(ended);
         }
         for conn in freed {
             self.with_conn(conn, |core, conn| core.settle_lease(client, conn));
@@ -541,16 +528,21 @@ impl Core {
     }
 
     /// A session keeps at most one connection when it is reset, this one or else the first: the
-    /// others are freed.
-    pub(crate) fn keep_one_lease(&mut self, client: &mut Client, kept: Option<ConnId>) {
-        let Some(session) = client.session.as_mut() else {
-            return;
-        };
+    /// others are freed. Returns which one it keeps.
+    pub(crate) fn keep_one_lease(
+        &mut self,
+        client: &mut Client,
+        kept: Option<ConnId>,
+    ) -> Option<(HostgroupId, ConnId)> {
+        let session = client.session.as_mut()?;
         session.transaction.kept = None;
         let kept = kept.or(session.leases.first().map(|lease| lease.conn));
-        for lease in session.leave_where(|lease| Some(lease.conn) != kept) {
+        let freed = session.leave_where(|lease| Some(lease.conn) != kept);
+        let kept = session.leases.first().map(|lease| (lease.hostgroup, lease.conn));
+        for lease in freed {
             self.free_lease(client, &lease, None);
         }
+        kept
     }
 
     /// The server's in-flight figure goes down. Returns how long the server took for the

@@ -177,9 +177,9 @@ impl Exchange {
                 return;
             }
         }
-        let Some(session) = client.session.as_mut() else { return };
         let mut is_undone = !is_beside;
-        if let (Hit::TimedOut { was_sent: true }, Phase::Running(statement)) = (&hit, &client.phase)
+        if let (Hit::TimedOut { was_sent: true }, Some((statement, session))) =
+            (&hit, client.running_mut())
         {
             is_undone &= transaction.is_some_and(|it| it.undoes(session, statement));
             if !statement.meaning.is_read {
@@ -187,7 +187,7 @@ impl Exchange {
                 self.core.lose_write(session, hostgroup);
             }
         }
-        if is_told_later {
+        if let Some(session) = client.session.as_mut().filter(|_| is_told_later) {
             session.lost = Some(match transaction.filter(|_| is_undone) {
                 Some(_) => {
                     session.forget_transaction();
@@ -214,11 +214,10 @@ impl Exchange {
         reason: &str,
     ) {
         let LeftBehind { transaction, had_state, text, mut kept } = left;
-        let (Phase::Running(statement), Some(session)) = (&client.phase, client.session.as_ref())
-        else {
-            return;
+        let undoes = |it: LostTransaction| {
+            client.running().is_some_and(|(statement, session)| it.undoes(session, statement))
         };
-        let is_undone = transaction.is_some_and(|it| !was_sent || it.undoes(session, statement));
+        let is_undone = transaction.is_some_and(|it| !was_sent || undoes(it));
         if is_undone && !(was_sent && loss.begun) {
             let cause = self.core.lost_words(loss.slot, reason);
             if self.repeats_left(client, &mut kept, loss.conn, &cause) {
@@ -249,11 +248,7 @@ impl Exchange {
         text: String,
     ) {
         let has_sent_ahead = client.has_sent_ahead();
-        let (Phase::Running(statement), Some(session)) =
-            (&mut client.phase, client.session.as_mut())
-        else {
-            return;
-        };
+        let Some((statement, session)) = client.running_mut() else { return };
         let is_run = matches!(statement.command.purpose, Purpose::Query | Purpose::Execute);
         if was_sent && is_run && !statement.meaning.is_read {
             let hostgroup = self.core.hostgroup_of(loss.slot);

@@ -28,18 +28,15 @@ impl Core {
     /// may have to be repeated, or begins one.
     #[cold]
     pub(super) fn note(&mut self, client: &mut Client, conn: &mut Conn, is_shared: bool) {
-        let (Phase::Running(statement), Some(session)) =
-            (&mut client.phase, client.session.as_ref())
-        else {
-            return;
-        };
+        let is_mirror = client.is_mirror;
+        let Some((statement, session)) = client.running_mut() else { return };
         let is_wanted = self.env.wants_replay(session);
         if let Some(Noted::Again(again)) = &mut statement.beside.noted {
             return again.digest.restart(conn.server.format);
         }
         let begins = || fit::begins(statement) || session.settings.state.is_autocommit_off();
         let is_noted = !is_shared
-            && !client.is_mirror
+            && !is_mirror
             && (session.transaction.kept.is_some() || is_wanted && begins());
         let stmt = statement.prepared.stmt_id.and_then(|stmt_id| session.prepared.get(stmt_id));
         let has_long_data = stmt.is_some_and(|stmt| stmt.long.is_some());

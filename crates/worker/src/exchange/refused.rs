@@ -83,10 +83,7 @@ impl Core {
         answer: &[u8],
         timeout_ms: u64,
     ) -> Option<Told> {
-        let (Phase::Running(statement), Some(session)) = (&client.phase, client.session.as_ref())
-        else {
-            return Some(Told::Unproven);
-        };
+        let Some((statement, session)) = client.running() else { return Some(Told::Unproven) };
         let waited_ms = self.env.now.us.saturating_sub(statement.command.begun_us) / 1_000;
         let is_proven = is_only_answer(outcome, answer)
             && !client.is_mirror
