@@ -1,5 +1,5 @@
-//! Whether a statement goes on where its session holds a connection: its server may be taken out, or
-//! have lost its role.
+//! Whether a statement goes on where its session holds a connection: its server may be taken out,
+//! or have lost its role.
 
 use trunkline_pool::ConnId;
 use trunkline_session::tracker::PinReason;
