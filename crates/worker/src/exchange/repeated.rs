@@ -185,8 +185,9 @@ impl Exchange {
     ) -> bool {
         let begun = client.session.as_mut().and_then(|session| {
             session.transaction.kept = None;
-            let may_be = |kept: &Box<Kept>| self.core.may_repeat(kept, conn, &session.prepared);
-            Some(session.begin_repetition(kept.take().filter(may_be)?, cause))
+            let kept = kept.take()?;
+            let may_be = self.core.may_repeat(&kept, conn, &session.prepared);
+            may_be.then(|| session.begin_repetition(kept, cause))
         });
         match begun {
             Some(repetition) => self.begin_repeating(client, repetition),
