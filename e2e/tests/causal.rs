@@ -266,6 +266,7 @@ fn wide_scopes(replication: &Replication) -> Result<()> {
     carried_tokens(replication)
 }
 
+// long: one story, each part of which goes on from the one before.
 #[test]
 fn what_no_replica_shows_the_writer_answers_or_an_error() -> Result<()> {
     for flavour in FLAVOURS {

@@ -4,6 +4,7 @@ mod defaults;
 mod insert_ids;
 mod repeated;
 mod savepoints;
+mod xa;
 
 use anyhow::{Context, Result, ensure};
 use mysql_async::prelude::Queryable;
@@ -266,7 +267,7 @@ fn a_prepared_transaction_outlives_its_session() -> Result<()> {
         wait_pins(&proxy, &[])?;
         let recovered = other.sql("XA RECOVER")?;
         ensure!(recovered.len() == 1, "{recovered:?}");
-        trunkline_testkit::wait_until("the transaction is given up", crate::stage::SOON, || {
+        wait_until("the transaction is given up", SOON, || {
             Ok(other.sql("XA COMMIT 'y'").is_ok().then_some(()))
         })?;
         ensure!(text(&mut other, "SELECT COUNT(*) FROM t WHERE a = 2")? == "1");
@@ -577,49 +578,6 @@ fn a_connection_that_was_reset_knows_its_schema() -> Result<()> {
         let mut two = client(&proxy, &schema)?;
         let found = text(&mut two, "SELECT @@character_set_database")?;
         ensure!(found == "ascii", "{flavour:?}: {found}");
-    }
-    Ok(())
-}
-
-/// MariaDB leaves a prepared transaction in a connection that is reset: nobody else gets that.
-#[test]
-fn what_follows_xa_prepare_leaves_nothing_to_others() -> Result<()> {
-    for flavour in FLAVOURS {
-        if !is_available(flavour, "what_follows_xa_prepare") {
-            continue;
-        }
-        let server = crate::stage::start(flavour, trunkline_testkit::Options::default())?;
-        let schema = new_schema(&server, "CREATE TABLE t (a INT) ENGINE = InnoDB")?;
-        let proxy = before(&server, 1, 2)?;
-        let mut other = client(&proxy, &schema)?;
-        for (row, is_reset) in [(1, true), (2, false)] {
-            let mut one = Wire::login(&proxy, USER, PASSWORD, &schema)?;
-            let insert = format!("INSERT INTO t VALUES ({row})");
-            for statement in ["XA START 'x'", &insert, "XA END 'x'", "XA PREPARE 'x'"] {
-                ensure!(one.one(statement)?.is_ok(), "{statement}");
-            }
-            match is_reset {
-                true => ensure!(one.single(code::RESET_CONNECTION, b"")?.is_ok()),
-                false => one.change_user(USER, PASSWORD, &schema)?,
-            }
-            for _ in 0..3 {
-                ensure!(text(&mut other, "SELECT COUNT(*) FROM t WHERE a = 3")? == "0");
-                other.sql("INSERT INTO t VALUES (4)")?;
-            }
-            // The session itself has what the server makes of that.
-            drop(one);
-            let given_up = || Ok(other.sql("XA COMMIT 'x'").is_ok().then_some(()));
-            wait_until("the transaction is given up", SOON, given_up)?;
-            // Directly, too, MariaDB loses some that were prepared before a reset or a change of
-            // the user, of four busy sessions every third: it answers `XA COMMIT` from elsewhere
-            // with OK while the session parts.
-            if flavour == Flavour::MariaDb {
-                continue;
-            }
-            let count = format!("SELECT COUNT(*) FROM t WHERE a = {row}");
-            let found = text(&mut other, &count)?;
-            ensure!(found == "1", "{flavour:?}, reset {is_reset}: {found} rows {row}");
-        }
     }
     Ok(())
 }

@@ -194,6 +194,8 @@ impl Driver {
         let now = now_of(out.now);
         let mut around = Around { out, links: &mut self.links };
         self.shell.batch(&mut around, now);
+        // Nobody reads what is left for spans.
+        self.shell.worker_mut().spans_mut().clear();
         if self.shell.is_stopped() {
             self.close_everything(out);
         }

@@ -22,6 +22,7 @@ mod people;
 mod repeats;
 mod scarce;
 mod tenants;
+mod traced;
 
 #[cfg(test)]
 mod tests;

@@ -9,7 +9,7 @@ use crate::{
     clients::client::{Client, Phase},
     clients::memory::Skipped,
     compressed::{joined, piece_of, remaining},
-    exchange::send::DEPOSED,
+    exchange::leaving::DEPOSED,
     rooms::{Commands, Core, Exchange, Lender},
     servers::conn::{Conn, ConnPhase},
 };

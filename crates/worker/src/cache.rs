@@ -293,30 +293,21 @@ impl Exchange {
     }
 
     fn go_on_with(&mut self, client: &mut Client) {
-        let Phase::Running(statement) = &mut client.phase else {
-            return;
-        };
-        let Some(order) = statement.target.directives.cache else {
-            return;
-        };
         let is_it = |awaits: &Awaits| matches!(awaits, Awaits::Cached(_));
-        let Some(held) = statement.stage.release(is_it) else {
-            return;
+        let Some((mut statement, held)) = client.phase.take_held(is_it) else { return };
+        let Held { awaits, route, text_len } = held;
+        let order = statement.target.directives.cache;
+        let (Awaits::Cached(key), Some(order)) = (awaits, order) else {
+            return self.run_on_route(client, route, statement);
         };
         if let Some(cause) = client.session.as_ref().and_then(|session| session.lost.clone()) {
             // What it was to be a part of has gone while it waited.
             self.core.clients.set_timer(client, 0);
+            client.phase = Phase::Running(statement);
             self.fail_statement(client, cause.into_end(), None);
             return self.close_client(client);
         }
-        let Phase::Running(mut statement) = std::mem::replace(&mut client.phase, Phase::Idle)
-        else {
-            return;
-        };
         self.core.clients.set_timer(client, 0);
-        let Held { awaits: Awaits::Cached(key), route, text_len } = held else {
-            return;
-        };
         let route = client.still_there(route);
         if statement.beside.fill.is_some() {
             return self.go_on_from_shared(client, route, statement, text_len, order);

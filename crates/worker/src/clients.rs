@@ -9,6 +9,7 @@ pub(crate) mod leases;
 pub(crate) mod memory;
 pub(crate) mod session;
 mod statement;
+mod under_way;
 
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},

@@ -7,6 +7,7 @@ pub(crate) mod command;
 mod internal_session;
 mod names;
 pub(crate) mod prepared;
+mod stmts;
 mod studying;
 mod submit;
 

@@ -8,7 +8,7 @@
 mod digest;
 pub(crate) mod fit;
 
-use std::{cell::Cell, rc::Rc, sync::Arc};
+use std::{cell::Cell, collections::VecDeque, rc::Rc, sync::Arc};
 
 use trunkline_catalog::Proof;
 use trunkline_pool::ConnId;
@@ -20,9 +20,9 @@ pub(crate) use digest::Digest;
 use digest::Sums;
 
 use crate::{
-    clients::client::{Purpose, Statement},
+    clients::client::{CommandSent, Purpose, Stage, Statement},
     clients::frames::Frames,
-    prepared::{ClientStmt, Contents},
+    prepared::{ClientStmt, ClientStmts, Contents},
     session_past::insert_id::InsertIdBefore,
     statement::analysis::Known,
     statement::proof::Validity,
@@ -31,16 +31,74 @@ use crate::{
 /// Bytes that one kept statement takes beside its text.
 pub(crate) const STATEMENT_COST: usize = 256;
 
+/// What is noted of a statement whose transaction may have to be repeated, or is being.
+#[derive(Debug)]
+pub(crate) enum Noted {
+    /// Its client has said it, and it was sent.
+    First(Box<First>),
+    /// It is run for the second time: nobody gets the answer.
+    Again(Box<Again>),
+    /// All that it was to run behind has been repeated.
+    Behind(Box<Repetition>),
+}
+
+impl Noted {
+    /// A part of its answer has come.
+    pub(crate) fn take(&mut self, bytes: &[u8]) {
+        match self {
+            Self::First(first) => first.digest.take(bytes),
+            Self::Again(again) => again.digest.take(bytes),
+            Self::Behind(_) => {}
+        }
+    }
+
+    /// The repetition of its transaction, while one is under way.
+    pub(crate) fn repetition(&self) -> Option<&Repetition> {
+        match self {
+            Self::First(_) => None,
+            Self::Again(again) => Some(&again.repetition),
+            Self::Behind(repetition) => Some(repetition),
+        }
+    }
+
+    /// How many statements of a repetition have run, and how many there are.
+    pub(crate) fn progress(&self) -> Option<(usize, usize)> {
+        let repetition = self.repetition()?;
+        let done = repetition.kept.said.len();
+        Some((done, done + usize::from(self.is_repeated()) + repetition.left.len()))
+    }
+
+    /// Whether it is run for the second time.
+    pub(crate) fn is_repeated(&self) -> bool {
+        matches!(self, Self::Again(_))
+    }
+}
+
 /// What is noted of a statement while its answer comes.
 #[derive(Debug)]
-pub(crate) struct Noted {
+pub(crate) struct First {
     pub(crate) digest: Digest,
-    /// It is run for the second time: nobody gets the answer.
-    pub(crate) is_repeated: bool,
     /// Parameters of its were sent ahead of it.
     pub(crate) has_long_data: bool,
     /// A transaction was open on its connection before it.
     pub(crate) was_open: bool,
+}
+
+/// A statement that is run for the second time, and the repetition that it is a part of.
+#[derive(Debug)]
+pub(crate) struct Again {
+    pub(crate) digest: Digest,
+    pub(crate) said: Said,
+    pub(crate) repetition: Box<Repetition>,
+}
+
+impl Again {
+    /// The repetition, in which the statement is yet to run.
+    pub(crate) fn give_back(self) -> Box<Repetition> {
+        let Self { said, mut repetition, .. } = self;
+        repetition.left.push_front(said);
+        repetition
+    }
 }
 
 /// Why a transaction can't be repeated.
@@ -179,6 +237,32 @@ impl Said {
     }
 }
 
+impl Said {
+    /// A statement that says it once more, and looks at its connection before.
+    pub(crate) fn once_more(&self, now_us: u64) -> Box<Statement> {
+        let command = CommandSent {
+            frames: self.frames.share(),
+            attributes: self.attributes.clone(),
+            answer_seq: self.answer_seq,
+            shape: self.shape,
+            purpose: self.purpose.clone(),
+            begun_us: now_us,
+        };
+        let mut statement = Box::new(Statement::new(command, 0));
+        statement.meaning.known = self.meaning.known.clone();
+        statement.meaning.is_read = self.meaning.is_read;
+        statement.meaning.proof = self.meaning.proof;
+        statement.meaning.validity = self.meaning.validity;
+        statement.prepared.stmt_id = self.stmt_id;
+        statement.prepared.in_views = self.in_views;
+        statement.prepared.is_own = self.is_own;
+        statement.target.never_share = true;
+        statement.target.was_lost = true;
+        statement.stage = Stage::Returning;
+        statement
+    }
+}
+
 /// What was known of it when it was sent.
 #[derive(Debug)]
 pub(crate) struct SaidMeaning {
@@ -207,16 +291,16 @@ pub(crate) struct Kept {
     pub(crate) why_not: Option<Why>,
     /// How often it has been repeated, or begun to be.
     pub(crate) attempts: u32,
-    /// A repetition that is under way.
-    pub(crate) run: Option<Run>,
 }
 
-/// A repetition.
+/// A repetition of a transaction that is under way.
 #[derive(Debug)]
-pub(crate) struct Run {
-    /// The statement that runs, by its number.
-    pub(crate) at: usize,
-    /// What is to run behind it.
+pub(crate) struct Repetition {
+    /// The transaction, as far as it has been repeated.
+    pub(crate) kept: Box<Kept>,
+    /// What is yet to run behind the statement that runs.
+    pub(crate) left: VecDeque<Said>,
+    /// What its client had under way, which runs behind all of it.
     pub(crate) waiting: Option<Box<Statement>>,
     /// Types of parameters of prepared statements, as they were before.
     pub(crate) types: Vec<(u32, Option<Rc<[u8]>>)>,
@@ -236,31 +320,20 @@ impl Kept {
         held: Held,
         begun_ms: u64,
     ) -> Self {
-        let (said, closed, why_not, run) = (Vec::new(), Vec::new(), None, None);
+        let (said, closed, why_not) = (Vec::new(), Vec::new(), None);
         let (knows_id, attempts) = (false, 0);
-        Self {
-            hostgroup,
-            conn,
-            state,
-            begun_ms,
-            said,
-            closed,
-            held,
-            knows_id,
-            why_not,
-            attempts,
-            run,
-        }
+        Self { hostgroup, conn, state, begun_ms, said, closed, held, knows_id, why_not, attempts }
     }
 
-    /// Whether it is being repeated.
-    pub(crate) fn is_running(&self) -> bool {
-        self.run.is_some()
-    }
-
-    /// How far a repetition has come, and of how many statements.
-    pub(crate) fn progress(&self) -> Option<(usize, usize)> {
-        self.run.as_ref().map(|run| (run.at, self.said.len()))
+    /// Whether it can be repeated where it is lost with this connection, as far as is known, with
+    /// these prepared statements.
+    pub(crate) fn can_repeat(&self, conn: ConnId, stmts: &ClientStmts) -> bool {
+        // Parts of parameters that have come are meant for the next execution.
+        let has_long = |stmt_id| stmts.get(stmt_id).is_some_and(|stmt| stmt.long.is_some());
+        self.conn == conn
+            && self.why_not.is_none()
+            && !self.said.is_empty()
+            && !self.said.iter().filter_map(|said| said.stmt_id).any(has_long)
     }
 
     pub(crate) fn refuse(&mut self, why: Why) {
@@ -272,6 +345,14 @@ impl Kept {
     /// Whether a prepared statement is needed to repeat it.
     pub(crate) fn needs(&self, stmt_id: u32) -> bool {
         self.said.iter().any(|said| said.stmt_id == Some(stmt_id))
+    }
+}
+
+impl Repetition {
+    /// All of its statements are yet to run.
+    pub(crate) fn rewind(&mut self) {
+        self.kept.said.extend(self.left.drain(..));
+        self.left = std::mem::take(&mut self.kept.said).into();
     }
 }
 

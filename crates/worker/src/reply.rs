@@ -204,7 +204,8 @@ impl Exchange {
         let is_one = outcome.error.as_ref().is_some_and(|it| ROLLS_BACK.contains(&it.code));
         let owner = conn.holder.owner.filter(|_| is_one);
         let client = owner.and_then(|owner| self.core.clients.get(owner));
-        client.is_some_and(|client| has_transaction(client, conn.id))
+        let session = client.and_then(|client| client.session.as_ref());
+        session.is_some_and(|session| has_transaction(session, conn.id))
     }
 
     /// Does what follows from the answer.

@@ -13,7 +13,7 @@ use crate::{
     clients::client::{Client, Phase},
     effects::LOG_LINES_PER_SEC,
     effects::Wake,
-    exchange::send::DEPOSED,
+    exchange::leaving::DEPOSED,
     rooms::{Core, Exchange, Lender},
     servers::conn::{Conn, ConnPhase, Owner},
 };

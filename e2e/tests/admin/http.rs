@@ -44,6 +44,7 @@ pub(crate) fn request(
     Ok((status, serde_json::from_str(body)?))
 }
 
+// long: one story, each part of which goes on from the one before.
 #[test]
 fn every_table_is_json_for_who_has_a_token() -> Result<()> {
     let Some(server) = backends::mariadb("every_table_is_json")? else { return Ok(()) };

@@ -8,7 +8,7 @@ use trunkline_topology::ServerState;
 use super::{
     Act, ConfigSpec, Fault, Limits, Plan, RuleSpec, ServerSpec, UserSpec, apart, balancers,
     commits, encryption, explained, features, guarded, hidden, later, limited, logged, neighbours,
-    origins, people, repeats, scarce, tenants,
+    origins, people, repeats, scarce, tenants, traced,
 };
 use crate::{
     HostId, Micros,
@@ -93,6 +93,7 @@ impl Plan {
         }
         scarce::draw(&mut root.split("scarce", 0), &mut plan);
         tenants::draw(&mut root.split("tenants", 0), &mut plan);
+        traced::draw(&mut root.split("traced", 0), &mut plan);
         plan.acts.sort_by_key(|(at, _)| *at);
         plan.faults.sort_by_key(|(at, _)| *at);
         plan

@@ -24,13 +24,7 @@ const TOO_LONG: &str = "ROW_COUNT(), FOUND_ROWS(), warnings or last_gtid in a st
 impl Exchange {
     /// A statement that has waited for what an earlier one left goes on, or waits for more of it.
     pub(crate) fn go_on_with_past(&mut self, client: &mut Client) {
-        let Phase::Running(statement) = &mut client.phase else {
-            return;
-        };
-        let Some(held) = statement.stage.release(|awaits| *awaits == Awaits::Past) else {
-            return;
-        };
-        if let Phase::Running(statement) = std::mem::replace(&mut client.phase, Phase::Idle) {
+        if let Some((statement, held)) = client.phase.take_held(|it| *it == Awaits::Past) {
             self.follow_past(client, held.route, statement, held.text_len);
         }
     }
@@ -59,7 +53,7 @@ impl Exchange {
         let (Some(session), Some(known)) =
             (client.session.as_ref(), statement.meaning.known.as_ref())
         else {
-            return;
+            return self.run_on_route(client, route, statement);
         };
         let depends = known.analysis.depends;
         let is_answered = matches!(route, Route::Ok(_) | Route::Error(_) | Route::Limited(_));

@@ -243,7 +243,7 @@ impl Exchange {
             return false;
         }
         match self.core.wait_ms(client, readers, false) {
-            0 => self.fall_back(client),
+            0 => self.fall_back(client, readers),
             wait_ms => return self.core.hold_for_position(client, route, wait_ms),
         }
         true
@@ -254,25 +254,23 @@ impl Exchange {
     /// begins another one in its place does not.
     #[cold]
     pub(super) fn settle_held_position(&mut self, client: &mut Client, conn: ConnId) -> bool {
-        let (Phase::Running(statement), Some(session)) = (&client.phase, client.session.as_ref())
-        else {
-            return false;
-        };
+        let Some((statement, session)) = client.running() else { return false };
         let lease = session.leases.iter().find(|lease| lease.conn == conn);
         let is_open = lease.is_some_and(|it| it.is_in_trans || it.pins.has(PinReason::Transaction));
         let goes_on = is_open && !begins_anew(session, statement);
         let may_leave = !is_open && lease.is_some_and(|it| leaves_cursors(session, statement, it));
         let to_writer = self.core.env.snapshot.settings.causal_fallback == CausalFallback::Writer;
-        let route = Route::Lease(statement.target.hostgroup, conn);
+        let readers = statement.target.hostgroup;
+        let route = Route::Lease(readers, conn);
         if goes_on || !statement.target.reads.is_causal() || !self.core.misses(client, &route) {
             return false;
         }
-        match self.core.wait_ms(client, statement.target.hostgroup, !(may_leave && to_writer)) {
+        match self.core.wait_ms(client, readers, !(may_leave && to_writer)) {
             0 if may_leave && to_writer => {
-                self.fall_back(client);
+                self.fall_back(client, readers);
                 true
             }
-            0 => self.fail_held(client),
+            0 => self.fail_held(client, readers),
             wait_ms => self.core.hold_for_position(client, route, wait_ms),
         }
     }
@@ -286,18 +284,16 @@ impl Exchange {
 
     /// Nothing that its session holds shows it, and it has to stay there. False where it runs all
     /// the same.
-    fn fail_held(&mut self, client: &mut Client) -> bool {
+    fn fail_held(&mut self, client: &mut Client, readers: HostgroupId) -> bool {
         if self.core.env.snapshot.settings.causal_fallback == CausalFallback::Stale {
             self.core.fx.stats.counters.causal_stale += 1;
             return false;
         }
-        self.fail_causal(client);
+        self.fail_causal(client, readers);
         true
     }
 
-    fn fail_causal(&mut self, client: &mut Client) {
-        let Phase::Running(statement) = &client.phase else { return };
-        let readers = statement.target.hostgroup;
+    fn fail_causal(&mut self, client: &mut Client, readers: HostgroupId) {
         self.core.fx.stats.counters.causal_failed += 1;
         let text = format!(
             "no server of hostgroup {readers} shows what this read has to see: \
@@ -307,15 +303,12 @@ impl Exchange {
     }
 
     /// No replica shows what the statement has to see.
-    fn fall_back(&mut self, client: &mut Client) {
-        let Phase::Running(statement) = &client.phase else { return };
-        let readers = statement.target.hostgroup;
-        let session = client.session.as_ref();
-        if session.is_some_and(|session| self.core.is_missing_everywhere(session, readers)) {
-            return self.fail_causal(client);
+    fn fall_back(&mut self, client: &mut Client, readers: HostgroupId) {
+        let Some((statement, session)) = client.running_mut() else { return };
+        if self.core.is_missing_everywhere(session, readers) {
+            return self.fail_causal(client, readers);
         }
         let snapshot = &self.core.env.snapshot;
-        let Phase::Running(statement) = &mut client.phase else { return };
         let target = &mut statement.target;
         let from = target.directives.causal.from;
         let writer = snapshot.causal.readers(target.hostgroup).and_then(|it| it.writer).or(from);
@@ -327,8 +320,7 @@ impl Exchange {
                 statement.meaning.proof = statement.meaning.proof.on_writer();
                 statement.meaning.is_read &= statement.meaning.proof.reads;
                 self.core.fx.stats.counters.causal_writer += 1;
-                let leases = client.session.as_ref().map(|session| &session.leases);
-                let held = leases.and_then(|all| all.iter().find(|it| it.hostgroup == writer));
+                let held = session.leases.iter().find(|it| it.hostgroup == writer);
                 match held.map(|lease| lease.conn) {
                     Some(conn) => self.dispatch_to(client, conn),
                     None => self.core.requeue(client),
@@ -339,7 +331,9 @@ impl Exchange {
                 self.core.fx.stats.counters.causal_stale += 1;
                 self.core.requeue(client);
             }
-            (CausalFallback::Error | CausalFallback::Writer, _) => self.fail_causal(client),
+            (CausalFallback::Error | CausalFallback::Writer, _) => {
+                self.fail_causal(client, readers);
+            }
         }
     }
 
@@ -372,42 +366,35 @@ impl Exchange {
         if has_lost || self.core.misses(client, route) && has_online {
             return true;
         }
-        let Phase::Running(statement) = &mut client.phase else { return false };
-        let deadline_ms = statement.deadline_ms;
-        let Some(held) = statement.stage.release(|awaits| *awaits == Awaits::Position) else {
-            return false;
-        };
-        self.core.clients.set_timer(client, deadline_ms);
-        self.count_wait(client, true);
-        self.run_held(client, held.route);
+        if let Some((statement, held)) = client.phase.take_held(|it| *it == Awaits::Position) {
+            self.core.clients.set_timer(client, statement.deadline_ms);
+            self.count_wait(&statement, true);
+            let route = client.still_there(held.route);
+            self.run_on_route(client, route, statement);
+        }
         false
     }
 
-    /// Goes on with a statement that was held for a position.
-    fn run_held(&mut self, client: &mut Client, route: Route) {
-        let route = client.still_there(route);
-        if let Phase::Running(statement) = std::mem::replace(&mut client.phase, Phase::Idle) {
-            self.run_on_route(client, route, statement);
-        }
-    }
-
-    fn count_wait(&mut self, client: &Client, is_reached: bool) {
-        let Phase::Running(statement) = &client.phase else { return };
+    fn count_wait(&mut self, statement: &Statement, is_reached: bool) {
         let since_us = statement.target.causal_since_us;
         let counters = &mut self.core.fx.stats.counters;
         counters.causal_wait_us += self.core.env.now.us.saturating_sub(since_us);
         counters.causal_waited += u64::from(is_reached);
     }
 
-    /// The time of a read that waits for a replica is over: it was released a moment ago.
-    pub(crate) fn waited_in_vain(&mut self, client: &mut Client, route: Route) {
-        self.count_wait(client, false);
-        if !self.core.misses(client, &route) {
-            return self.run_held(client, route);
-        }
-        if let Some(session) = client.session.as_mut() {
+    /// The time of a read that waits for a replica is over.
+    pub(crate) fn waited_in_vain(
+        &mut self,
+        client: &mut Client,
+        statement: Box<Statement>,
+        route: Route,
+    ) {
+        self.count_wait(&statement, false);
+        let misses = self.core.misses(client, &route);
+        if let Some(session) = client.session.as_mut().filter(|_| misses) {
             session.settings.causal.waited_in_vain(self.core.env.now.ms());
         }
-        self.run_held(client, route);
+        let route = client.still_there(route);
+        self.run_on_route(client, route, statement);
     }
 }

@@ -82,10 +82,7 @@ impl Core {
     /// it has to be alone.
     #[inline]
     fn depth_max(&self, client: &Client, hostgroup: HostgroupId) -> Option<usize> {
-        let (Phase::Running(statement), Some(session)) = (&client.phase, client.session.as_ref())
-        else {
-            return None;
-        };
+        let (statement, session) = client.running()?;
         let known = statement.meaning.known.as_ref()?;
         let fits = (statement.meaning.is_read || has_plant!(self, WriteShared))
             && !statement.target.never_share

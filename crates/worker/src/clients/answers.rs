@@ -114,13 +114,15 @@ impl Core {
 
     /// Answers a command with OK and a text.
     pub(crate) fn answer_ok_with(&mut self, client: &mut Client, info: &[u8]) {
-        let Some(session) = client.session.as_ref() else {
-            return;
-        };
-        let ok = OkPacket { status: session.settings.status, info, ..OkPacket::default() };
-        let (format, seq) = (session.login.format, self.command_seq());
+        self.write_ok(client, self.command_seq(), OkPacket { info, ..OkPacket::default() });
+    }
+
+    /// Writes OK with the session's status, as packet `seq`.
+    pub(crate) fn write_ok(&mut self, client: &mut Client, seq: u8, ok: OkPacket<'_>) {
+        let Some(session) = client.session.as_ref() else { return };
+        let (status, format) = (session.settings.status, session.login.format);
         self.write_client(client, |out| {
-            put_ok(out, seq, &ok, format);
+            put_ok(out, seq, &OkPacket { status, ..ok }, format);
         });
     }
 }

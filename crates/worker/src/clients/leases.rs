@@ -93,8 +93,7 @@ impl Session {
         if lease.pins.has(PinReason::Transaction) && !self.is_in_any_transaction() {
             self.settings.status &= !(status::IN_TRANS | status::IN_TRANS_READONLY);
         }
-        let is_its = |kept: &mut Box<Kept>| kept.conn == lease.conn && !kept.is_running();
-        self.transaction.kept.take_if(is_its)
+        self.transaction.kept.take_if(|kept| kept.conn == lease.conn)
     }
 }
 

@@ -12,7 +12,7 @@ use trunkline_protocol::{
     packet::{
         eof::{EofPacket, put_eof},
         greeting::Flavor,
-        ok::{OkPacket, put_ok, put_result_end},
+        ok::{OkPacket, put_result_end},
     },
     response::ResponseShape,
 };
@@ -278,10 +278,7 @@ impl Commands {
     #[inline]
     fn command(&mut self, client: &mut Client, frames: &[u8], payload: &[u8]) {
         client.recent_commands = client.recent_commands.saturating_add(1);
-        let Some(session) = client.session.as_mut() else {
-            return;
-        };
-        if let Some(lost) = &session.lost {
+        if let Some(lost) = client.session.as_ref().and_then(|session| session.lost.as_ref()) {
             let ends = matches!(lost, Lost::Session(_));
             match is_unanswered(payload) {
                 // Who hears of a transaction goes on with its prepared statements.
@@ -391,7 +388,7 @@ impl Commands {
             let error = ErrorKind::MalformedPacket.says("Malformed communication packet.");
             return self.exchange.core.answer_error(client, error);
         };
-        let Some(modes) = self.exchange.core.modes(client) else { return };
+        let modes = self.exchange.core.modes(client);
         let known = self.exchange.statements.analyses.know(text, &modes);
         if !known.is_ordinary && self.exchange.answer_itself(client, &known, text) {
             return;
@@ -508,15 +505,9 @@ impl Core {
     /// tells how many conditions there are.
     fn answer_ping(&mut self, client: &mut Client) {
         client.counts_rows(0);
-        let Some(session) = client.session.as_ref() else {
-            return;
-        };
-        let warnings = self.env.told_conditions(session);
-        let ok = OkPacket { status: session.settings.status, warnings, ..OkPacket::default() };
-        let format = session.login.format;
-        self.write_client(client, |out| {
-            put_ok(out, 1, &ok, format);
-        });
+        let session = client.session.as_ref();
+        let warnings = session.map_or(0, |session| self.env.told_conditions(session));
+        self.write_ok(client, 1, OkPacket { warnings, ..OkPacket::default() });
     }
 
     /// `COM_SET_OPTION`: multi-statements on (0) or off (1). The next connection is one that was
@@ -629,11 +620,7 @@ impl Exchange {
     fn reset_session(&mut self, client: &mut Client, frames: &[u8]) {
         self.core.follow_globals(client);
         let held = client.session.as_ref().and_then(held_lease);
-        self.core.keep_one_lease(client, held.map(|(_, conn)| conn));
-        let Some(session) = client.session.as_ref() else {
-            return;
-        };
-        match session.leases.first().map(|lease| (lease.hostgroup, lease.conn)) {
+        match self.core.keep_one_lease(client, held.map(|(_, conn)| conn)) {
             Some((hostgroup, conn)) => {
                 let statement = self.core.statement(frames, ResponseShape::Single, Purpose::Reset);
                 self.run_on_route(client, Route::Lease(hostgroup, conn), statement);

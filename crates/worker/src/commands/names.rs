@@ -16,11 +16,12 @@ impl Commands {
 
     /// A command that waited for its names goes on, whatever is known of them by now.
     pub(crate) fn names_told(&mut self, client: &mut Client) {
-        if !matches!(&client.phase, Phase::AwaitNames(waiting) if waiting.study.is_none()) {
-            return;
-        }
-        let Phase::AwaitNames(waiting) = std::mem::replace(&mut client.phase, Phase::Idle) else {
-            return;
+        let waiting = match std::mem::replace(&mut client.phase, Phase::Idle) {
+            Phase::AwaitNames(waiting) if waiting.study.is_none() => waiting,
+            other => {
+                client.phase = other;
+                return;
+            }
         };
         if let Some(session) = client.session.as_mut() {
             session.has_asked_names = true;

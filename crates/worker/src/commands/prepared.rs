@@ -23,7 +23,6 @@ use crate::{
     clients::client::{Client, Purpose, Session, SessionSettings, Statement},
     clients::frames::Text,
     prepared::{Came, ClientStmt, Contents, Entry, Fit, LongDataError},
-    replay::Why,
     rooms::{Commands, Core, Exchange},
     routing::rewrite::Rewritten,
     routing::route::{Asking, Route, Routed, hostgroup_of},
@@ -208,7 +207,7 @@ impl Statements {
 impl Commands {
     /// `COM_STMT_PREPARE`.
     pub(super) fn prepare(&mut self, client: &mut Client, frames: &[u8], text: &[u8]) {
-        let Some(modes) = self.exchange.core.modes(client) else { return };
+        let modes = self.exchange.core.modes(client);
         // Whatever comes of it: −1 never stands for what was prepared before.
         if let Some(stmts) = client.stmts_mut() {
             stmts.forget_last();
@@ -374,7 +373,12 @@ impl Core {
     }
 
     /// The statement that this id stands for; `None` after an answer that there is none.
-    fn resolve(&mut self, client: &mut Client, stmt_id: u32, function: &str) -> Option<u32> {
+    pub(super) fn resolve(
+        &mut self,
+        client: &mut Client,
+        stmt_id: u32,
+        function: &str,
+    ) -> Option<u32> {
         let resolved = client.stmts_mut()?.resolve(stmt_id);
         if resolved.is_none() {
             let function = match self.env.greeting.flavor() {
@@ -396,7 +400,7 @@ impl Core {
         stmt_id: u32,
         entry: &Entry,
     ) -> bool {
-        if !self.modes(client).is_some_and(|modes| entry.is_read_in(&modes)) {
+        if !entry.is_read_in(&self.modes(client)) {
             return false;
         }
         let session = client.session.as_mut();
@@ -450,60 +454,6 @@ impl Core {
         };
         self.answer_error(client, error);
     }
-
-    /// `COM_STMT_RESET`: nothing of it is on a server but a cursor.
-    pub(super) fn reset_stmt(&mut self, client: &mut Client, stmt_id: u32) {
-        let Some(stmt_id) = self.resolve(client, stmt_id, "mysqld_stmt_reset") else { return };
-        self.close_cursor(client, stmt_id, None);
-        if let Some(stmts) = client.stmts_mut() {
-            stmts.drop_long_data(stmt_id);
-        }
-        client.counts_rows(0);
-        self.answer_ok(client);
-    }
-
-    /// `COM_STMT_CLOSE`, which nobody answers. Connections keep what is prepared on them.
-    pub(super) fn close_stmt(&mut self, client: &mut Client, stmt_id: u32) {
-        let Some(stmt_id) = client.stmts_mut().and_then(|stmts| stmts.resolve(stmt_id)) else {
-            return;
-        };
-        self.close_cursor(client, stmt_id, None);
-        let max = self.env.snapshot.settings.transaction_replay_max_bytes;
-        let Some(session) = client.session.as_mut() else { return };
-        match session.transaction.kept.as_deref_mut().filter(|kept| kept.needs(stmt_id)) {
-            Some(kept) => {
-                let taken = session.prepared.take_out(stmt_id);
-                let len = kept.held.len + taken.as_ref().map_or(0, ClientStmt::texts_len);
-                kept.held.set(len);
-                kept.closed.extend(taken);
-                if len > max && !kept.is_running() {
-                    kept.refuse(Why::Size);
-                }
-            }
-            None => session.prepared.remove(stmt_id),
-        }
-    }
-
-    /// `COM_STMT_SEND_LONG_DATA`, which nobody answers. It is kept for the execution, wherever
-    /// that will be.
-    pub(super) fn long_data(
-        &mut self,
-        client: &mut Client,
-        frames: &[u8],
-        stmt_id: u32,
-        param: u16,
-    ) {
-        let max = self.env.snapshot.settings.max_allowed_packet;
-        let may_keep = self.may_keep(client, frames.len()).is_ok();
-        let whole = self.fx.whole.as_ref().map(|whole| Arc::clone(&whole.frames));
-        let Some(stmts) = client.stmts_mut() else { return };
-        if let Some(stmt_id) = stmts.resolve(stmt_id) {
-            match may_keep {
-                true => stmts.add_long_data(stmt_id, param, frames, whole, max),
-                false => stmts.refuse_long_data(stmt_id),
-            }
-        }
-    }
 }
 
 impl Exchange {
@@ -530,7 +480,7 @@ impl Exchange {
         entry: &Entry,
         known: &Rc<Known>,
     ) -> Rc<Known> {
-        let modes = self.core.modes(client).unwrap_or_default();
+        let modes = self.core.modes(client);
         let Some(session) = client.session.as_mut() else { return Rc::clone(known) };
         let Session { settings, prepared, .. } = session;
         let SessionSettings { reading, state, .. } = settings;
@@ -545,12 +495,12 @@ impl Exchange {
     /// `COM_STMT_FETCH`.
     pub(super) fn fetch(&mut self, client: &mut Client, frames: &[u8], stmt_id: u32) {
         let Some(stmt_id) = self.core.resolve(client, stmt_id, "mysqld_stmt_fetch") else { return };
-        let Some(session) = client.session.as_ref() else {
-            return;
-        };
-        let conn = session.prepared.get(stmt_id).and_then(|stmt| stmt.cursor);
-        let lease = session.leases.iter().find(|lease| Some(lease.conn) == conn);
-        let Some(route) = lease.map(|lease| Route::Lease(lease.hostgroup, lease.conn)) else {
+        let route = client.session.as_ref().and_then(|session| {
+            let conn = session.prepared.get(stmt_id).and_then(|stmt| stmt.cursor);
+            let lease = session.leases.iter().find(|lease| Some(lease.conn) == conn)?;
+            Some(Route::Lease(lease.hostgroup, lease.conn))
+        });
+        let Some(route) = route else {
             let end = if self.core.env.greeting.flavor() == Flavor::MySql { "." } else { "" };
             let text = format!("The statement ({stmt_id}) has no open cursor{end}");
             return self.core.answer_error(client, ErrorKind::NoCursor.says(text));

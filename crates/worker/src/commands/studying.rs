@@ -74,7 +74,7 @@ impl Commands {
         let (Some(end), false) = (long_command_end(inbox, payload_max), is_lost) else {
             return false;
         };
-        if !is_readable(client, inbox) || self.exchange.core.modes(client).is_none() {
+        if !is_readable(client, inbox) {
             return false;
         }
         client.recent_commands = client.recent_commands.saturating_add(1);
@@ -106,7 +106,7 @@ impl Commands {
             ToStudy::Came(frames) => frames,
             ToStudy::Again(command, _) => &command.whole.frames,
         };
-        let modes = self.exchange.core.modes(client).unwrap_or_default();
+        let modes = self.exchange.core.modes(client);
         let about = match frames.get(HEADER_LEN) {
             Some(&code::STMT_PREPARE) => Some(RuledText::Prepare),
             Some(&code::QUERY) => Some(RuledText::Query),
@@ -145,7 +145,7 @@ impl Commands {
 
     /// What has to be known of an execution.
     fn executed(&mut self, client: &mut Client, frames: &[u8]) -> Option<Executed> {
-        let now = self.exchange.core.modes(client)?;
+        let now = self.exchange.core.modes(client);
         let stmt = executed_by(client, frames)?;
         let params = stmt.entry.params;
         let mut long: Vec<usize> = stmt.long.iter().flat_map(|long| long.parameters()).collect();
@@ -230,7 +230,7 @@ impl Commands {
         let rules = &self.exchange.core.env.snapshot.rules;
         Arc::ptr_eq(&as_of.rules, rules)
             && self.exchange.statements.analyses.edition() == as_of.edition
-            && self.exchange.core.modes(client).is_some_and(|modes| modes == as_of.modes)
+            && self.exchange.core.modes(client) == as_of.modes
     }
 
     /// A long command that has been read goes on.

@@ -11,7 +11,7 @@ use trunkline_session::tracker::PinReason;
 use trunkline_topology::HostgroupId;
 
 use crate::{
-    clients::client::{Client, Lease, Phase, Session},
+    clients::client::{Client, Lease, Session},
     exchange::send::{put_own_query, text_hash},
     rooms::Core,
     servers::conn::{Conn, InFlight, Owner},
@@ -65,52 +65,49 @@ impl Begun {
 }
 
 impl Session {
-    /// Whether its transaction is to begin on a connection that it holds before its statement goes
+    /// Its transaction that is to begin on a connection that it holds before its statement goes
     /// there.
     #[inline]
-    pub(super) fn begins_on(&self, conn: ConnId) -> bool {
+    pub(super) fn begins_on(&self, conn: ConnId) -> Option<Begun> {
         let is_there = |lease: &Lease| lease.conn == conn && !lease.is_begun;
-        self.settings.begun.is_some() && self.leases.iter().any(is_there)
+        self.settings.begun.filter(|_| self.leases.iter().any(is_there))
+    }
+
+    /// See [`Self::begins_on`]: its `BEGIN` is sent.
+    fn begin_on(&mut self, conn: ConnId) {
+        self.lease_mut(conn).into_iter().for_each(|lease| lease.is_begun = true);
     }
 
     /// Its transaction is open on the connection to which its `BEGIN` has been sent, if that is
     /// this one.
     pub(super) fn settle_begun(&mut self, conn: ConnId) {
-        let Some(lease) = self.leases.iter_mut().find(|lease| lease.conn == conn) else { return };
-        if !std::mem::take(&mut lease.is_begun) {
-            return;
+        let mut leases = self.leases.iter_mut();
+        let Some(lease) = leases.find(|lease| lease.conn == conn && lease.is_begun) else { return };
+        lease.is_begun = false;
+        if let Some(begun) = self.settings.begun.take() {
+            lease.pins.set(PinReason::Transaction, true);
+            lease.is_in_trans = true;
+            lease.only_reads = begun.access == BegunAccess::ReadOnly;
+            lease.begun_apart = begun.access != BegunAccess::Unsaid;
         }
-        let Some(begun) = self.settings.begun.take() else { return };
-        lease.pins.set(PinReason::Transaction, true);
-        lease.is_in_trans = true;
-        lease.only_reads = begun.access == BegunAccess::ReadOnly;
-        lease.begun_apart = begun.access != BegunAccess::Unsaid;
     }
 }
 
 impl Core {
-    /// Whether the statement must not go out before its server has begun the transaction. A read
-    /// may: its reply is dropped where the `BEGIN` is refused. So may any statement behind a
-    /// `BEGIN` that the server has accepted before. A server that has become read-only refuses
-    /// `READ WRITE`.
-    pub(super) fn waits_for_begin(&self, client: &Client, conn: &Conn) -> bool {
-        let (Phase::Running(statement), Some(session)) = (&client.phase, client.session.as_ref())
-        else {
-            return true;
-        };
-        let Some(begun) = session.settings.begun else { return false };
+    /// Whether a statement that is no read must not go out before its server has begun the
+    /// transaction. A read may: its reply is dropped where the `BEGIN` is refused. So may any
+    /// statement behind a `BEGIN` that the server has accepted before. A server that has become
+    /// read-only refuses `READ WRITE`.
+    pub(super) fn waits_for_begin(&self, begun: Begun, conn: &Conn) -> bool {
         let proof = (conn.slot, conn.server.incarnation, text_hash(begun.access.text()));
         let is_proven =
             begun.access != BegunAccess::ReadWrite && self.servers.accepted_sets.contains(&proof);
-        !statement.meaning.is_read && !is_proven
+        !is_proven
     }
 
     /// Appends the `BEGIN` of the session's transaction to a connection that it holds.
-    pub(super) fn put_begin(&mut self, client: &mut Client, conn: &mut Conn) {
-        let Some(session) = client.session.as_mut() else { return };
-        let Some(begun) = session.settings.begun else { return };
-        let Some(lease) = session.lease_mut(conn.id) else { return };
-        lease.is_begun = true;
+    pub(super) fn put_begin(&mut self, client: &mut Client, conn: &mut Conn, begun: Begun) {
+        client.session.as_mut().into_iter().for_each(|session| session.begin_on(conn.id));
         if has_plant!(self, BeginLost) {
             return;
         }

@@ -21,17 +21,15 @@ impl Core {
     pub(super) fn finish_fill(
         &mut self,
         conn: &Conn,
-        statement: &mut Statement,
+        statement: &Statement,
+        fill: &CacheFill,
         outcome: &Outcome,
         was_run: bool,
     ) {
-        let Some(fill) = statement.beside.fill.take() else {
-            return;
-        };
         let insists = statement.target.directives.cache.is_some_and(|order| order.is_always);
         let is_proven = insists || statement.is_unchanged(self.env.shared.catalog());
         let reply = match was_run && statement.ending.is_none() && is_proven {
-            true => self.stored(conn, statement, &fill, outcome),
+            true => self.stored(conn, statement, fill, outcome),
             false => None,
         };
         if let (Some(reply), Some(order)) = (&reply, statement.target.directives.cache) {
@@ -43,7 +41,7 @@ impl Core {
             figures.stored_bytes += len;
         }
         if let Some(reply) = &reply {
-            self.store_shared(&fill, reply);
+            self.store_shared(fill, reply);
         }
         let waiters = fill.cache.finish(&fill.key, fill.ticket, reply);
         self.wake_waiters(waiters);

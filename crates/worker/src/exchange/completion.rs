@@ -8,7 +8,7 @@ use trunkline_protocol::{error::ClientError, response::Outcome};
 use trunkline_session::tracker::{PinReason, reported_schema, reports_change, reports_lasting};
 use trunkline_sql::analysis::Analysis;
 use trunkline_stats::{ClientRefusal, ErrorSample, StatementSample};
-use trunkline_topology::Seen;
+use trunkline_topology::{HostgroupId, Seen};
 
 use crate::{
     cache::until::end_own_write,
@@ -17,6 +17,7 @@ use crate::{
     exchange::lost::{makes_state, only_looks_at},
     exchange::pins::ends_session,
     prepared::outcome::{stmt_executed, stmt_fetched},
+    replay::Noted,
     rooms::{Core, Exchange, Lender},
     servers::conn::Conn,
     servers::read_only::{OPTION_PREVENTS_STATEMENT, UNKNOWN_COMMAND},
@@ -38,19 +39,17 @@ impl Exchange {
         outcome: &Outcome,
         service_us: u64,
     ) {
-        let mut statement = match std::mem::replace(&mut client.phase, Phase::Idle) {
-            Phase::Running(statement) => statement,
-            other => {
-                client.phase = other;
-                return;
-            }
-        };
+        let Some(mut statement) = client.phase.take_statement() else { return };
         if let (false, Some(session)) = (statement.meaning.is_read, client.session.as_mut()) {
             end_own_write(session, &statement, self.core.env.now.us);
         }
-        if statement.beside.noted.as_deref().is_some_and(|noted| noted.is_repeated) {
-            return self.complete_repeated(client, conn, statement, outcome);
-        }
+        let noted = match statement.beside.noted.take() {
+            Some(Noted::Again(again)) => {
+                return self.complete_repeated(client, conn, statement, again, outcome);
+            }
+            Some(Noted::First(noted)) => Some(noted),
+            Some(Noted::Behind(_)) | None => None,
+        };
         let error = statement.prepared.prepare_error.take();
         let was_run = error.is_none();
         let refused = error.map(|error| self.core.answer_prepare_error(client, *error));
@@ -62,8 +61,8 @@ impl Exchange {
         self.core.learn(client, conn, &statement, outcome, was_run);
         remember_told(client, &statement, outcome, was_run);
         self.finish_purpose(client, conn, &statement, outcome, was_run);
-        if statement.beside.noted.is_some() {
-            self.core.keep(client, conn, &mut statement, outcome);
+        if let (Some(noted), Some(session)) = (noted, client.session.as_mut()) {
+            self.core.keep(session, conn, &statement, &noted, outcome);
         }
         if let (Some(Ending::Withheld), Some(stmt_id)) =
             (statement.ending, statement.prepared.stmt_id)
@@ -127,8 +126,8 @@ impl Exchange {
         outcome: &Outcome,
         was_run: bool,
     ) {
-        if statement.beside.fill.is_some() {
-            self.core.finish_fill(conn, statement, outcome, was_run);
+        if let Some(fill) = statement.beside.fill.take() {
+            self.core.finish_fill(conn, statement, &fill, outcome, was_run);
         }
         if statement.beside.mirrored.is_some() {
             self.finish_half(conn, statement, outcome);
@@ -239,7 +238,7 @@ impl Exchange {
         error: ClientError,
         mut lent: Option<&mut Conn>,
     ) {
-        if client.is_repeating() {
+        if client.repetition().is_some() {
             return self.fail_statement(client, error, lent);
         }
         let ends = match &client.phase {
@@ -284,10 +283,10 @@ impl Exchange {
         error: &ClientError,
         lent: Option<&mut Conn>,
     ) -> bool {
-        if client.is_repeating() {
-            return self.tell_given_up(client, &error.text, lent);
+        match self.take_repetition(client, |_| true) {
+            Some(repetition) => self.tell_given_up(client, repetition, &error.text, lent),
+            None => self.tell_of_statement(client, seq, error, lent),
         }
-        self.tell_of_statement(client, seq, error, lent)
     }
 
     /// See [`Self::tell_failure`]; of a statement of the client's own.
@@ -298,13 +297,7 @@ impl Exchange {
         error: &ClientError,
         lent: Option<&mut Conn>,
     ) -> bool {
-        let statement = match std::mem::replace(&mut client.phase, Phase::Idle) {
-            Phase::Running(statement) => statement,
-            other => {
-                client.phase = other;
-                return false;
-            }
-        };
+        let Some(statement) = client.phase.take_statement() else { return false };
         self.account_failed(client, &statement, error.code);
         client.long_data_used(&statement);
         let purpose = statement.command.purpose.clone();
@@ -482,14 +475,13 @@ impl Core {
     }
 
     fn unpin_where(&mut self, client: &mut Client, ends: impl Fn(PinReason) -> bool) {
-        let Some(session) = client.session.as_mut() else {
-            return;
-        };
         let mut freed = Vec::new();
-        for lease in session.leases.iter_mut() {
-            if lease.end_brief_pins(&ends) {
-                freed.push(lease.conn);
-            }
+        if let Some(session) = client.session.as_mut() {
+            let ended = session.leases.iter_mut().filter_map(|lease| {
+                let is_freed = lease.end_brief_pins(&ends);
+                is_freed.then_some(lease.conn)
+            });
+            freed.extend(ended);
         }
         for conn in freed {
             self.with_conn(conn, |core, conn| core.settle_lease(client, conn));
@@ -536,16 +528,21 @@ impl Core {
     }
 
     /// A session keeps at most one connection when it is reset, this one or else the first: the
-    /// others are freed.
-    pub(crate) fn keep_one_lease(&mut self, client: &mut Client, kept: Option<ConnId>) {
-        let Some(session) = client.session.as_mut() else {
-            return;
-        };
+    /// others are freed. Returns which one it keeps.
+    pub(crate) fn keep_one_lease(
+        &mut self,
+        client: &mut Client,
+        kept: Option<ConnId>,
+    ) -> Option<(HostgroupId, ConnId)> {
+        let session = client.session.as_mut()?;
         session.transaction.kept = None;
         let kept = kept.or(session.leases.first().map(|lease| lease.conn));
-        for lease in session.leave_where(|lease| Some(lease.conn) != kept) {
+        let freed = session.leave_where(|lease| Some(lease.conn) != kept);
+        let kept = session.leases.first().map(|lease| (lease.hostgroup, lease.conn));
+        for lease in freed {
             self.free_lease(client, &lease, None);
         }
+        kept
     }
 
     /// The server's in-flight figure goes down. Returns how long the server took for the

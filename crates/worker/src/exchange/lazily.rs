@@ -6,12 +6,7 @@ use std::rc::Rc;
 
 use trunkline_protocol::{
     codec::put_lenenc_bytes,
-    packet::{
-        greeting::Flavor,
-        ok::{OkPacket, put_ok},
-        status,
-        tracker_filter::Filtered,
-    },
+    packet::{greeting::Flavor, ok::OkPacket, status, tracker_filter::Filtered},
     response::Outcome,
 };
 use trunkline_session::tracker::{Pins, Trust, apply_outcome};
@@ -267,16 +262,12 @@ impl Core {
 
     /// Answers with OK, the session's status and what its client is told of these changes.
     fn answer_changed(&mut self, client: &mut Client, changes: &[u8]) {
-        let Some(session) = client.session.as_ref() else { return };
-        let told = match session.settings.told.filter(changes) {
-            Filtered::All => changes,
-            Filtered::Some(told) => &told.clone(),
+        let filtered = client.session.as_ref().map(|it| it.settings.told.filter(changes));
+        let changes = match &filtered {
+            Some(Filtered::Some(told)) => told,
+            Some(Filtered::All) | None => changes,
         };
-        let ok = OkPacket { status: session.settings.status, changes: told, ..OkPacket::default() };
-        let format = session.login.format;
-        self.write_client(client, |out| {
-            put_ok(out, 1, &ok, format);
-        });
+        self.write_ok(client, 1, OkPacket { changes, ..OkPacket::default() });
     }
 }
 

@@ -1,10 +1,6 @@
 //! Step 10 for a login: the client is welcomed or refused.
 
-use trunkline_protocol::{
-    error::ClientError,
-    packet::greeting::Flavor,
-    packet::ok::{OkPacket, put_ok},
-};
+use trunkline_protocol::{error::ClientError, packet::greeting::Flavor, packet::ok::OkPacket};
 
 use crate::{
     clients::client::{Client, Phase},
@@ -71,19 +67,11 @@ impl Exchange {
     /// Acknowledges the login.
     pub(crate) fn welcome(&mut self, client: &mut Client, seq: u8) {
         client.session.confirm();
-        let Some(session) = client.session.as_ref() else {
-            return;
-        };
         let proof = client.origin.proof.take();
         let info = proof.as_deref().unwrap_or_default();
-        let ok = OkPacket { status: session.settings.status, info, ..OkPacket::default() };
-        let format = session.login.format;
-        let is_fast_forward = session.login.user.fast_forward;
-        self.core.write_client(client, |out| {
-            put_ok(out, seq, &ok, format);
-        });
+        self.core.write_ok(client, seq, OkPacket { info, ..OkPacket::default() });
         self.core.begin_client_packing(client);
-        if is_fast_forward {
+        if client.session.as_ref().is_some_and(|session| session.login.user.fast_forward) {
             self.core.fx.wake(Wake::Forward(client.id));
         }
     }

@@ -16,7 +16,7 @@ use crate::{
     exchange::outcome::{Had, LostMark},
     exchange::rolled_back::{Lost, LostTransaction},
     exchange::send::LOST,
-    replay::Kept,
+    replay::{Kept, Repetition},
     rooms::{Core, Exchange, Lender},
     routing::read_only::only_looks,
     servers::closing::traces_of,
@@ -137,14 +137,16 @@ impl Exchange {
             // Whether it may be sent again is what is proven of it by now.
             self.core.prove_again(client);
         }
+        let left = client.session.as_mut().and_then(|session| session.lease_mut(loss.conn));
+        let hostgroup = left.map(|lease| lease.hostgroup);
+        let is_lost = |repetition: &Repetition| hostgroup == Some(repetition.kept.hostgroup);
+        let repetition = self.take_repetition(client, is_lost);
         let Some(session) = client.session.as_mut() else {
             return;
         };
-        let lost = session.lease_mut(loss.conn).map(|lease| lease.hostgroup);
-        let is_repeating = |kept: &Kept| kept.is_running() && lost == Some(kept.hostgroup);
-        if session.transaction.kept.as_deref().is_some_and(is_repeating) {
+        if let Some(repetition) = repetition {
             session.leave(loss.conn);
-            return self.repeat_again(client, reason, None);
+            return self.repeat_again(client, repetition, reason, None);
         }
         let transaction = LostTransaction::on(session, loss.conn);
         let (pins, mut kept) = match session.leave(loss.conn) {
@@ -175,9 +177,9 @@ impl Exchange {
                 return;
             }
         }
-        let Some(session) = client.session.as_mut() else { return };
         let mut is_undone = !is_beside;
-        if let (Hit::TimedOut { was_sent: true }, Phase::Running(statement)) = (&hit, &client.phase)
+        if let (Hit::TimedOut { was_sent: true }, Some((statement, session))) =
+            (&hit, client.running_mut())
         {
             is_undone &= transaction.is_some_and(|it| it.undoes(session, statement));
             if !statement.meaning.is_read {
@@ -185,7 +187,7 @@ impl Exchange {
                 self.core.lose_write(session, hostgroup);
             }
         }
-        if is_told_later {
+        if let Some(session) = client.session.as_mut().filter(|_| is_told_later) {
             session.lost = Some(match transaction.filter(|_| is_undone) {
                 Some(_) => {
                     session.forget_transaction();
@@ -212,11 +214,10 @@ impl Exchange {
         reason: &str,
     ) {
         let LeftBehind { transaction, had_state, text, mut kept } = left;
-        let (Phase::Running(statement), Some(session)) = (&client.phase, client.session.as_ref())
-        else {
-            return;
+        let undoes = |it: LostTransaction| {
+            client.running().is_some_and(|(statement, session)| it.undoes(session, statement))
         };
-        let is_undone = transaction.is_some_and(|it| !was_sent || it.undoes(session, statement));
+        let is_undone = transaction.is_some_and(|it| !was_sent || undoes(it));
         if is_undone && !(was_sent && loss.begun) {
             let cause = self.core.lost_words(loss.slot, reason);
             if self.repeats_left(client, &mut kept, loss.conn, &cause) {
@@ -247,11 +248,7 @@ impl Exchange {
         text: String,
     ) {
         let has_sent_ahead = client.has_sent_ahead();
-        let (Phase::Running(statement), Some(session)) =
-            (&mut client.phase, client.session.as_mut())
-        else {
-            return;
-        };
+        let Some((statement, session)) = client.running_mut() else { return };
         let is_run = matches!(statement.command.purpose, Purpose::Query | Purpose::Execute);
         if was_sent && is_run && !statement.meaning.is_read {
             let hostgroup = self.core.hostgroup_of(loss.slot);
@@ -315,7 +312,7 @@ impl Exchange {
         let lease = left.map(|left| left.lease);
         let had_state =
             lease.as_ref().is_some_and(|lease| !lease.pins.is_empty() || lease.is_begun);
-        let had_state = had_state && !client.is_repeating();
+        let had_state = had_state && client.repetition().is_none();
         match lease {
             Some(lease) => self.core.free_lease(client, &lease, Some(&mut *conn)),
             None => self.core.free_after_session(conn, Some(client)),

@@ -10,10 +10,7 @@ use trunkline_pool::{ConnId, SlotId};
 use trunkline_protocol::{
     command::code,
     error::ErrorKind,
-    packet::{
-        greeting::Flavor,
-        ok::{OkPacket, put_ok},
-    },
+    packet::{greeting::Flavor, ok::OkPacket},
     response,
 };
 use trunkline_sql::analysis::{Analysis, StatementKind, TransactionEffect};
@@ -226,10 +223,7 @@ impl Exchange {
         (text, reason): (&str, &str),
         kept: &mut Option<Box<Kept>>,
     ) -> bool {
-        let (Phase::Running(statement), Some(session)) = (&client.phase, client.session.as_ref())
-        else {
-            return false;
-        };
+        let Some((statement, session)) = client.running() else { return false };
         let is_run = matches!(statement.command.purpose, Purpose::Query | Purpose::Execute);
         let is_wanted = is_run
             && !statement.meaning.is_read
@@ -343,21 +337,12 @@ impl Exchange {
                 None,
             );
         }
-        let phase = std::mem::replace(&mut client.phase, Phase::Idle);
-        let Phase::Running(statement) = phase else {
-            client.phase = phase;
-            return;
-        };
-        let Some(session) = client.session.as_mut() else { return };
         session.last_conn = None;
         let silent = response::Outcome::default();
+        let Some(statement) = client.phase.take_statement() else { return };
         session.past.learn(&statement, &silent, session.flavor(), None, false);
-        let (status, format) = (session.settings.status, session.login.format);
         self.sample(client, &statement, Some(doubt.slot.index()), None, None);
-        let ok = OkPacket { status, ..OkPacket::default() };
-        self.core.write_client(client, |out| {
-            put_ok(out, doubt.seq, &ok, format);
-        });
+        self.core.write_ok(client, doubt.seq, OkPacket::default());
         self.retire(statement);
         self.after_statement(client, None);
     }

@@ -6,7 +6,7 @@ use trunkline_session::tracker::Sync;
 use trunkline_sql::analysis::{Analysis, Depends, StatementKind};
 
 use crate::{
-    clients::client::{Client, Phase, Purpose, Session, Stage},
+    clients::client::{Client, Purpose, Session, Stage, Statement},
     exchange::hidden::may_read_past,
     rooms::{Core, Exchange},
     servers::conn::Conn,
@@ -18,14 +18,10 @@ impl Core {
     /// Before the proxy runs something of its own there that finds rows: asks the connection for
     /// the session's `FOUND_ROWS()`, where no reply told. True when the statement waits for it.
     pub(super) fn asks_for_found_rows(&mut self, client: &mut Client, conn: &mut Conn) -> bool {
-        let Some(session) = client.session.as_mut() else { return false };
-        let past = &mut session.past;
-        if past.found_rows.is_some() || past.found_conn != Some((conn.id, conn.holder.turn)) {
+        let here = (conn.id, conn.holder.turn);
+        if !client.session.as_mut().is_some_and(|session| session.past.asks_for_found_rows(here)) {
             return false;
         }
-        past.awaits_found_rows = Some(conn.id);
-        // To ask is to find one row.
-        past.found_conn = None;
         self.fetch_trace(conn, client.id, Trace::FoundRows);
         client.set_assigned(Stage::Synchronising(conn.id), self.env.now.us);
         true
@@ -53,17 +49,16 @@ impl Exchange {
     /// Refuses a statement that has a connection already, if it reads an id which was lost with
     /// another one meanwhile. True when it has.
     pub(super) fn refuses_lost_insert_id(&mut self, client: &mut Client, conn: &mut Conn) -> bool {
-        let (Phase::Running(statement), Some(session)) = (&client.phase, client.session.as_ref())
-        else {
-            return false;
-        };
-        // What is only prepared does not read it.
-        let is_prepared = statement.command.purpose == Purpose::Prepare;
-        if is_prepared || !names_insert_id(statement) || session.past.knows_insert_id() {
-            return false;
+        let is_lost = client.running().is_some_and(|(statement, session)| {
+            // What is only prepared does not read it.
+            statement.command.purpose != Purpose::Prepare
+                && names_insert_id(statement)
+                && !session.past.knows_insert_id()
+        });
+        if is_lost {
+            self.fail_unsent(client, ErrorKind::StateLost.says(INSERT_ID_LOST), Some(conn));
         }
-        self.fail_unsent(client, ErrorKind::StateLost.says(INSERT_ID_LOST), Some(conn));
-        true
+        is_lost
     }
 }
 
@@ -77,25 +72,27 @@ pub(super) struct PastHere {
     has_id: bool,
     /// Something has to be brought to it, or another session's to be cleared there.
     pub(super) needs_trace: bool,
+    /// To bring it overwrites what finds rows.
+    overwrites: bool,
 }
 
 impl Core {
-    pub(super) fn past_here(&self, client: &Client, conn: &Conn) -> Option<PastHere> {
-        let (Phase::Running(statement), Some(session)) = (&client.phase, client.session.as_ref())
-        else {
-            return None;
-        };
+    pub(super) fn past_here(
+        &self,
+        (statement, session): (&Statement, &Session),
+        conn: &Conn,
+    ) -> PastHere {
         let finds_by_null = self.env.shared.finds_by_null();
         let mut reads = may_read_past(statement, session, conn.server.flavor, finds_by_null);
         reads.insert_id |= session.may_mistake_id(statement, conn);
         let here = (conn.id, conn.holder.turn);
         let is_others = reads.diagnostics && conn.keeps_others_conditions();
-        Some(PastHere {
-            reads,
-            here,
-            has_id: session.insert_conn == Some(here),
-            needs_trace: is_others || reads.is_elsewhere(session, here),
-        })
+        let needs_trace = is_others || reads.is_elsewhere(session, here);
+        let overwrites = needs_trace
+            && conn.server.flavor == Flavor::MariaDb
+            && reads.clears_first(session, here, conn);
+        let has_id = session.insert_conn == Some(here);
+        PastHere { reads, here, has_id, needs_trace, overwrites }
     }
 }
 
@@ -108,11 +105,7 @@ impl Exchange {
         conn: &mut Conn,
         past: &PastHere,
     ) -> bool {
-        let Some(session) = client.session.as_ref() else { return true };
-        let overwrites = past.needs_trace
-            && conn.server.flavor == Flavor::MariaDb
-            && past.reads.clears_first(session, past.here, conn);
-        if overwrites && self.core.asks_for_found_rows(client, conn) {
+        if past.overwrites && self.core.asks_for_found_rows(client, conn) {
             return true;
         }
         past.reads.insert_id

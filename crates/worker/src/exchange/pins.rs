@@ -450,10 +450,9 @@ impl Core {
         if !is_set || !is_silent {
             return;
         }
-        let Some(session) = client.session.as_mut() else { return };
-        if session.lease_mut(conn.id).is_none_or(|lease| !lease.pins.is_empty()) {
-            return;
-        }
+        let is_free = |lease: &Lease| lease.conn == conn.id && lease.pins.is_empty();
+        let session = client.session.as_mut().filter(|it| it.leases.iter().any(is_free));
+        let Some(session) = session else { return };
         if statement.command.frames.len() > SET_LEN_MAX {
             return;
         }

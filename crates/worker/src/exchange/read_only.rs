@@ -1,32 +1,36 @@
 //! A transaction that only reads begins anew on the writer.
 
+use trunkline_pool::ConnId;
 use trunkline_session::tracker::PinReason;
 
 use crate::{
-    clients::client::{Client, Lease, Phase},
+    clients::client::{Client, Lease, Session},
+    clients::leases::Left,
     exchange::send::put_own_query,
     rooms::Core,
     routing::read_only::BEGIN,
     servers::conn::{Conn, InFlight, Owner},
 };
 
+impl Session {
+    /// Its transaction begins anew on this connection. Returns what it has left for that.
+    fn begin_read_only(&mut self, conn: ConnId) -> Option<Left> {
+        self.transaction.begins_read_only = false;
+        let is_left = |lease: &&Lease| lease.conn != conn && lease.pins.has(PinReason::Transaction);
+        let left = self.leases.iter().find(is_left).map(|lease| lease.conn);
+        if let Some(lease) = self.lease_mut(conn) {
+            lease.pins.set(PinReason::Transaction, true);
+        }
+        left.and_then(|conn| self.leave(conn))
+    }
+}
+
 impl Core {
     /// Begins the session's transaction anew before its statement on `conn`, which is the
     /// writer's; where it was it is over.
     pub(super) fn begin_read_only(&mut self, client: &mut Client, conn: &mut Conn) {
-        let (Phase::Running(_), Some(session)) = (&client.phase, client.session.as_mut()) else {
-            return;
-        };
-        if !std::mem::take(&mut session.transaction.begins_read_only) {
-            return;
-        }
-        let is_left =
-            |lease: &&Lease| lease.conn != conn.id && lease.pins.has(PinReason::Transaction);
-        let left = session.leases.iter().find(is_left).map(|lease| lease.conn);
-        if let Some(lease) = session.lease_mut(conn.id) {
-            lease.pins.set(PinReason::Transaction, true);
-        }
-        let left = left.and_then(|conn| session.leave(conn));
+        let session = client.session.as_mut();
+        let left = session.and_then(|session| session.begin_read_only(conn.id));
         let relay = conn.own_relay();
         let owner = Owner::Sync(client.id, None);
         conn.in_flight.push_back(InFlight {

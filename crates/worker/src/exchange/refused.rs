@@ -8,6 +8,7 @@ use trunkline_topology::Seen;
 use crate::{
     clients::client::{Awaits, Client, Phase, Purpose, Session, Stage, Statement},
     commands::prepared::is_bulk,
+    replay::Noted,
     rooms::{Core, Exchange},
     routing::route::Route,
     servers::conn::Conn,
@@ -45,7 +46,7 @@ impl Exchange {
             return false;
         }
         let Phase::Running(statement) = &client.phase else { return false };
-        if statement.beside.noted.as_deref().is_some_and(|noted| noted.is_repeated) {
+        if statement.beside.noted.as_ref().is_some_and(Noted::is_repeated) {
             return false;
         }
         let hostgroup = statement.target.hostgroup;
@@ -82,10 +83,7 @@ impl Core {
         answer: &[u8],
         timeout_ms: u64,
     ) -> Option<Told> {
-        let (Phase::Running(statement), Some(session)) = (&client.phase, client.session.as_ref())
-        else {
-            return Some(Told::Unproven);
-        };
+        let Some((statement, session)) = client.running() else { return Some(Told::Unproven) };
         let waited_ms = self.env.now.us.saturating_sub(statement.command.begun_us) / 1_000;
         let is_proven = is_only_answer(outcome, answer)
             && !client.is_mirror

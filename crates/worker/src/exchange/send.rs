@@ -1,5 +1,5 @@
-//! Step 8: a connection is brought to the session's state, and the statement goes out, in one
-//! write where that is safe.
+//! Step 8: the statement goes out, in one write with what brings its connection to the session's
+//! state where that is safe.
 
 use std::{hash::BuildHasher, sync::Arc};
 
@@ -8,24 +8,23 @@ use trunkline_pool::{AccountId, ConnId};
 use trunkline_protocol::{
     capability::Capabilities,
     codec::{
-        frame::{PAYLOAD_MAX, begin_packet, end_packet, put_payload, split_packet},
+        frame::{PAYLOAD_MAX, begin_packet, end_packet, split_packet},
         put_u16,
     },
     command::{attributes::put_query, code},
     error::ErrorKind,
-    packet::greeting::Flavor,
     response::{Relay, ResponseShape},
 };
-use trunkline_session::tracker::{Difference, PinReason, Schema, SessionState, Sync, difference};
-use trunkline_sql::analysis::{Analysis, Depends, Effect, TransactionEffect};
+use trunkline_session::tracker::{PinReason, Schema};
+use trunkline_sql::analysis::{Analysis, Depends};
 use trunkline_topology::RefusalCause;
 
 use crate::{
     clients::client::{Client, Lease, Phase, Purpose, Session, Stage, Statement},
     effects::Wake,
     exchange::dump::waits_to_dump,
-    exchange::past::{PastHere, runs_a_routine},
-    exchange::pins::{PLAIN_VARIABLES, sets_next_transaction},
+    exchange::past::runs_a_routine,
+    exchange::pins::sets_next_transaction,
     outbox::Way,
     prepared::{self, put_statement},
     replay::Noted,
@@ -38,48 +37,6 @@ use crate::{
 /// Remembered `SET` texts; with more of them all are proven again.
 const ACCEPTED_SETS_MAX: usize = 16_384;
 
-/// Whether a `SET` of the proxy's own may name a variable that not every account may set: one that
-/// is not known to take no rights.
-fn needs_rights(text: &[u8]) -> bool {
-    const BEGIN: &[u8] = b"@@SESSION.";
-    let places = text.windows(BEGIN.len()).enumerate().filter(|(_, part)| *part == BEGIN);
-    let mut names = places.map(|(at, _)| {
-        let rest = text.get(at + BEGIN.len()..).unwrap_or_default();
-        let is_name = |byte: &u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_');
-        rest.get(..rest.iter().take_while(|byte| is_name(byte)).count()).unwrap_or_default()
-    });
-    names.any(|name| !PLAIN_VARIABLES.contains(&name) && !WITHOUT_RIGHTS.contains(&name))
-}
-
-/// Besides [`PLAIN_VARIABLES`], variables that each account may set for its session, on MariaDB
-/// 10.11 and MySQL 9.7.
-const WITHOUT_RIGHTS: [&[u8]; 16] = [
-    b"character_set_client",
-    b"character_set_connection",
-    b"character_set_results",
-    b"collation_connection",
-    b"completion_type",
-    b"default_week_format",
-    b"last_insert_id",
-    b"max_join_size",
-    b"optimizer_switch",
-    b"sql_auto_is_null",
-    b"sql_big_selects",
-    b"transaction_isolation",
-    b"transaction_read_only",
-    b"tx_isolation",
-    b"tx_read_only",
-    b"updatable_views_with_limit",
-];
-
-/// Appends a `COM_INIT_DB` packet.
-pub(crate) fn put_init_db(out: &mut Vec<u8>, schema: &[u8]) {
-    let mut payload = Vec::with_capacity(schema.len() + 1);
-    payload.push(0x02);
-    payload.extend_from_slice(schema);
-    put_payload(out, 0, &payload);
-}
-
 /// Appends a `COM_QUERY` of the proxy's own.
 pub(crate) fn put_own_query(out: &mut Vec<u8>, text: &[u8], takes_attributes: bool) {
     if takes_attributes {
@@ -91,21 +48,12 @@ pub(crate) fn put_own_query(out: &mut Vec<u8>, text: &[u8], takes_attributes: bo
     end_packet(out, start);
 }
 
-/// Whether a statement need not run on the connection that its session holds because of a
-/// transaction there: none is open, or the statement would go on behind its end.
-pub(crate) fn may_leave(session: &Session, statement: &Statement, conn_id: ConnId) -> bool {
-    let lease = session.leases.iter().find(|lease| lease.conn == conn_id);
-    let is_over = |lease: &Lease| !lease.is_in_trans && !lease.pins.has(PinReason::Xa);
-    let is_over = !session.is_in_transaction() && lease.is_some_and(is_over);
-    is_over || lease.is_some_and(|lease| lease.is_in_doubt) || goes_on_behind(session, statement)
-}
-
 /// Whether a session has a transaction open on a connection.
-pub(crate) fn has_transaction(client: &Client, conn: ConnId) -> bool {
+pub(crate) fn has_transaction(session: &Session, conn: ConnId) -> bool {
     let has = |lease: &Lease| {
         lease.conn == conn && (lease.is_in_trans || lease.pins.has(PinReason::Transaction))
     };
-    client.session.as_ref().is_some_and(|session| session.leases.iter().any(has))
+    session.leases.iter().any(has)
 }
 
 /// Whether a statement waits for the answers to what the proxy has sent of its own accord. A server
@@ -113,9 +61,10 @@ pub(crate) fn has_transaction(client: &Client, conn: ConnId) -> bool {
 /// says so to the first that comes; what comes behind it is outside of the transaction.
 fn awaits_own(client: &Client, conn: &Conn) -> bool {
     let is_own = |it: &InFlight| !matches!(it.owner, Owner::Client(_) | Owner::Nobody);
-    matches!(&client.phase, Phase::Running(statement) if !statement.meaning.is_read)
-        && conn.in_flight.iter().any(is_own)
-        && has_transaction(client, conn.id)
+    let may_be_undone = |(statement, session): (&Statement, &Session)| {
+        !statement.meaning.is_read && has_transaction(session, conn.id)
+    };
+    conn.in_flight.iter().any(is_own) && client.running().is_some_and(may_be_undone)
 }
 
 /// A statement waits for the answers to what went ahead of it: then it alone is sent.
@@ -131,27 +80,6 @@ fn await_own(client: &mut Client, conn: &Conn, now_us: u64) {
 #[inline]
 fn is_prepared_for(client: &Client, conn: &Conn) -> bool {
     matches!(&client.phase, Phase::Running(statement) if statement.sent.ahead == Some(conn.id))
-}
-
-/// Whether a statement ends the transaction that is open and does more: begins another one, or
-/// runs outside of it.
-fn goes_on_behind(session: &Session, statement: &Statement) -> bool {
-    let is_run = matches!(statement.command.purpose, Purpose::Query | Purpose::Execute);
-    let Some(known) = statement.meaning.known.as_ref().filter(|_| is_run) else { return false };
-    let calls = |effect: &Effect| matches!(effect, Effect::ExecuteStatement(_) | Effect::Call);
-    match known.analysis.transaction {
-        // What is called may end it and go on.
-        TransactionEffect::None => known.analysis.effects.iter().any(calls),
-        TransactionEffect::SetAutocommit(value) => {
-            value != Some(false) && known.analysis.statements != 1
-        }
-        TransactionEffect::Begin { .. } | TransactionEffect::ImplicitCommit => true,
-        TransactionEffect::Commit { chain, .. } | TransactionEffect::Rollback { chain, .. } => {
-            chain
-                || known.analysis.statements != 1
-                || session.settings.state.variable("completion_type").is_some()
-        }
-    }
 }
 
 impl Servers {
@@ -220,84 +148,27 @@ impl Exchange {
         if !conn.in_flight.is_empty() && awaits_own(client, conn) {
             return client.set_assigned(Stage::Synchronising(conn.id), self.core.env.now.us);
         }
-        let Some(past) = self.core.past_here(client, conn) else { return };
+        let Some(past) = client.running().map(|running| self.core.past_here(running, conn)) else {
+            return;
+        };
         if self.awaits_past(client, conn, &past) || !self.is_prepared(client, conn) {
             return;
         }
         let has_state = |session: &Session| Arc::ptr_eq(&conn.state, &session.settings.state);
-        let begins = |session: &Session| session.begins_on(conn.id);
+        let begins = |session: &Session| session.begins_on(conn.id).is_some();
         let is_ready = client.session.as_ref().is_some_and(|it| has_state(it) && !begins(it))
             && !past.needs_trace;
         match is_ready {
-            true if is_dump(client) && waits_to_dump(client, conn) => {}
+            true if client.is_dump() && waits_to_dump(client, conn) => {}
             true => self.send_statement(client, conn, Stage::Sent(conn.id)),
             false => self.send_with_state(client, conn, &past, awaits_reset),
-        }
-    }
-
-    /// Sends what brings the connection to the session's state, and behind that the statement, now
-    /// or when the servers have accepted the state.
-    fn send_with_state(
-        &mut self,
-        client: &mut Client,
-        conn: &mut Conn,
-        past: &PastHere,
-        awaits_reset: bool,
-    ) {
-        let Some(session) = client.session.as_mut() else {
-            return;
-        };
-        let mut state = Arc::clone(&session.settings.state);
-        let mut found = difference(&conn.state, &state, conn.server.flavor);
-        let is_held = session.lease_mut(conn.id).is_some_and(|lease| !lease.pins.is_empty());
-        if found == Difference::ChangeUser && is_held {
-            // The schema went on other servers. What is held here stays, in the one that is here.
-            let mut there = (*state).clone();
-            there.schema = conn.state.schema.clone();
-            state = self.core.servers.states.intern(there);
-            found = difference(&conn.state, &state, conn.server.flavor);
-        }
-        let mut sync = match found {
-            Difference::None => Sync::default(),
-            Difference::Sync(sync) => sync,
-            Difference::ChangeUser => return self.exchange(client, conn),
-        };
-        if has_plant!(self.core, SyncSkipped)
-            && matches!(&client.phase, Phase::Running(statement) if statement.meaning.is_read)
-        {
-            sync.set = None;
-        }
-        let proof = sync.set.as_deref().map(text_hash);
-        if past.needs_trace {
-            past.bring(session, conn, &mut sync);
-        }
-        let begins = session.begins_on(conn.id) && !is_dump(client);
-        let waits = is_dump(client)
-            || self.core.waits_for_sync(client, conn, &sync, proof, awaits_reset)
-            || begins && self.core.waits_for_begin(client, conn);
-        if !Arc::ptr_eq(&conn.state, &state) || past.needs_trace || !begins {
-            self.core.send_sync(client, conn, state, sync, proof);
-        }
-        if begins {
-            if self.core.env.snapshot.follows_gtids {
-                self.core.follow_gtids(client, conn);
-            }
-            self.core.put_begin(client, conn);
-        }
-        match waits {
-            true => {
-                self.core.fx.stats.counters.statements_awaited_state += 1;
-                client.set_assigned(Stage::Synchronising(conn.id), self.core.env.now.us);
-            }
-            false => self.send_statement(client, conn, Stage::Sent(conn.id)),
         }
     }
 
     /// Appends the statement to the connection's outbox and expects its answer.
     pub(crate) fn send_statement(&mut self, client: &mut Client, conn: &mut Conn, stage: Stage) {
         let now_us = self.core.env.now.us;
-        let keeps = |session: &Session| session.transaction.kept.is_some();
-        let is_noted = self.core.env.snapshot.replays || client.session.as_ref().is_some_and(keeps);
+        let is_noted = self.core.env.snapshot.replays || client.keeps_transaction();
         if is_noted {
             self.core.note(client, conn, matches!(stage, Stage::Shared(_)));
         }
@@ -319,19 +190,16 @@ impl Exchange {
             false => None,
             true => Some(self.core.take_place(client, !matches!(stage, Stage::Shared(_)))),
         };
-        let (Phase::Running(statement), Some(session)) =
-            (&mut client.phase, client.session.as_mut())
-        else {
-            return;
-        };
+        let (id, is_mirror) = (client.id, client.is_mirror);
+        let Some((statement, session)) = client.running_mut() else { return };
         if statement.command.purpose == Purpose::Dump {
             return self.begin_dump(client, conn);
         }
-        let delivers = statement.command.purpose.is_answered_by_server() && !client.is_mirror;
+        let delivers = statement.command.purpose.is_answered_by_server() && !is_mirror;
         let is_shared = matches!(stage, Stage::Shared(_));
         let relay = self.core.relay_of(statement, session, conn, delivers, is_shared);
         conn.in_flight.push_back(InFlight {
-            owner: Owner::Client(client.id),
+            owner: Owner::Client(id),
             relay,
             is_statement: true,
             place,
@@ -341,17 +209,7 @@ impl Exchange {
         }
         statement.sent.sent_at = conn.io.outbox.position();
         statement.sent.sent_us = now_us;
-        if let Some(fill) = &mut statement.beside.fill {
-            fill.copy.restart();
-            if let Some(basis) = &mut fill.basis {
-                // Before it is sent: what becomes visible while it runs it may have missed.
-                let slot = self.core.servers.pool.slot(conn.slot);
-                slot.inspect(|slot| basis.send(&slot.server.key.address));
-            }
-        }
-        if let Some(half) = &mut statement.beside.mirrored {
-            half.copy.restart();
-        }
+        self.core.restart_copies(statement, conn);
         statement.stage = stage;
         conn.left.may_last = may_last(statement);
         let way = Way { outbox: &mut conn.io.outbox, buffers: &mut self.core.fx.buffers };
@@ -375,7 +233,7 @@ impl Exchange {
 
     /// The connection's schema can't be given back: it logs in anew, and the session waits for
     /// it or for another one.
-    fn exchange(&mut self, client: &mut Client, conn: &mut Conn) {
+    pub(super) fn exchange(&mut self, client: &mut Client, conn: &mut Conn) {
         let Some((_, account)) = client.wanted() else {
             return;
         };
@@ -404,6 +262,22 @@ impl Exchange {
 }
 
 impl Core {
+    /// What is kept of a statement's answer begins anew.
+    #[inline]
+    fn restart_copies(&self, statement: &mut Statement, conn: &Conn) {
+        if let Some(fill) = &mut statement.beside.fill {
+            fill.copy.restart();
+            if let Some(basis) = &mut fill.basis {
+                // Before it is sent: what becomes visible while it runs it may have missed.
+                let slot = self.servers.pool.slot(conn.slot);
+                slot.inspect(|slot| basis.send(&slot.server.key.address));
+            }
+        }
+        if let Some(half) = &mut statement.beside.mirrored {
+            half.copy.restart();
+        }
+    }
+
     /// What passes the answer to a statement on to its session, or to nobody unless it `delivers`.
     #[inline]
     fn relay_of(
@@ -414,8 +288,7 @@ impl Core {
         delivers: bool,
         is_shared: bool,
     ) -> Box<Relay> {
-        let is_repeated = |noted: &Noted| noted.is_repeated;
-        let delivers = delivers && !statement.beside.noted.as_deref().is_some_and(is_repeated);
+        let delivers = delivers && !statement.beside.noted.as_ref().is_some_and(Noted::is_repeated);
         let (shape, own) = (statement.command.shape, session.login.format);
         let mut relay = self.fx.relays.take(shape, conn.server.format, own, delivers);
         // A server may refuse a command of many packets before it has read them all.
@@ -462,151 +335,9 @@ impl Core {
         }
     }
 
-    /// Whether the statement must not go out before the state is confirmed. A read may: its
-    /// reply is dropped if the state was refused. So may any statement behind a `SET` that the
-    /// server has accepted before, on this connection if it takes rights.
-    fn waits_for_sync(
-        &self,
-        client: &Client,
-        conn: &Conn,
-        sync: &Sync,
-        proof: Option<u64>,
-        awaits_reset: bool,
-    ) -> bool {
-        let Phase::Running(statement) = &client.phase else {
-            return true;
-        };
-        // The one that it had before its reset is still its, and can't be refused.
-        let chooses_schema = sync.schema.is_some() && sync.schema != conn.left.kept_schema;
-        // Another connection may have logged in with fewer rights.
-        let is_for_all = || sync.set.as_deref().is_none_or(|text| !needs_rights(text));
-        let is_proven = proof.is_none_or(|proof| {
-            conn.left.accepted_sets.contains(&proof)
-                || self.servers.accepted_sets.contains(&(conn.slot, conn.server.incarnation, proof))
-                    && is_for_all()
-        });
-        !statement.meaning.is_read
-            && (awaits_reset
-                || chooses_schema
-                || sync.may_fail
-                || !is_proven
-                || has_transaction(client, conn.id))
-    }
-
-    /// Whether a session in a transaction is on a server that takes no new statements; only a
-    /// planted bug asks.
-    fn is_drained(&self, client: &Client, conn: &Conn) -> bool {
-        let state = self
-            .servers
-            .pool
-            .slot(conn.slot)
-            .map(|slot| slot.server.health.state(self.env.now.ms()));
-        client.session.as_ref().is_some_and(Session::is_in_transaction)
-            && state.is_some_and(|state| state != trunkline_topology::ServerState::Online)
-    }
-
-    /// Whether nothing of the client's goes on on a connection that its statement waits for: its
-    /// server does not write in its cluster any more, or an operator has taken it out and the
-    /// statement need not run there.
-    pub(crate) fn is_taken_out(&self, client: &Client, conn: &Conn) -> bool {
-        let (Phase::Running(statement), Some(session)) = (&client.phase, client.session.as_ref())
-        else {
-            return false;
-        };
-        let Some(slot) = self.servers.pool.slot(conn.slot) else { return false };
-        let health = &slot.server.health;
-        let is_left = conn.server.epoch < health.left();
-        health.is_deposed()
-            || is_left && conn.server.epoch < health.deposed()
-            || (is_left || slot.is_out() || session.has_left(conn.id))
-                && may_leave(session, statement, conn.id)
-    }
-
-    /// Whether a connection's server does not write in its cluster any more, or another one has
-    /// since the connection was opened.
-    pub(crate) fn is_deposed(&self, conn: &Conn) -> bool {
-        self.servers.pool.slot(conn.slot).is_some_and(|slot| {
-            let health = &slot.server.health;
-            health.is_deposed() || conn.server.epoch < health.deposed()
-        })
-    }
-
-    /// Whether sessions leave a connection when they have no transaction open there: its server was
-    /// replaced as a writer since it was opened.
-    pub(crate) fn is_behind(&self, conn: &Conn) -> bool {
-        let slot = self.servers.pool.slot(conn.slot);
-        slot.is_some_and(|slot| conn.server.epoch < slot.server.health.left())
-    }
-
-    /// The server is out of its hostgroup, or the user has been given another one: it may be
-    /// another one's replica by now. What is held there is lost, as with its connection.
-    pub(crate) fn leave_removed(&mut self, client: &mut Client, conn: &Conn) {
-        client.set_stage(Stage::Synchronising(conn.id));
-        let has_left = client.session.as_ref().is_some_and(|session| session.has_left(conn.id));
-        let why = match has_left {
-            _ if self.is_deposed(conn) || self.is_behind(conn) => DEPOSED,
-            true => MOVED,
-            false => REMOVED,
-        };
-        self.fx.wake(Wake::Lost(conn.id, why));
-    }
-
-    /// Appends what brings a connection to `state`.
-    pub(super) fn send_sync(
-        &mut self,
-        client: &mut Client,
-        conn: &mut Conn,
-        state: Arc<SessionState>,
-        sync: Sync,
-        proof: Option<u64>,
-    ) {
-        let takes_attributes = conn.server.takes_attributes;
-        conn.follow_transaction_tracker(&state);
-        let out = conn.io.outbox.buf(&mut self.fx.buffers);
-        let mut expect = |set: Option<u64>| {
-            let relay =
-                Relay::new(ResponseShape::Single, conn.server.format, conn.server.format, false)
-                    .numbered_from(1);
-            conn.in_flight.push_back(InFlight {
-                owner: Owner::Sync(client.id, set),
-                relay: self.fx.relays.hold(relay),
-                is_statement: false,
-                place: None,
-            });
-        };
-        if let Some(text) = sync.set_names {
-            put_own_query(out, text, takes_attributes);
-            expect(None);
-        }
-        let is_chosen_anew =
-            conn.state.schema == Schema::Unknown && conn.server.flavor == Flavor::MariaDb;
-        if sync.schema.is_some() && is_chosen_anew {
-            // MariaDB does nothing when it is told to choose what is chosen already.
-            put_init_db(out, b"information_schema");
-            expect(None);
-        }
-        if let Some(schema) = &sync.schema {
-            put_init_db(out, schema);
-            expect(None);
-        }
-        let first = sync.set_first.iter().map(|text| (text, None));
-        let sets = first.chain(sync.set.iter().map(|text| (text, proof)));
-        for (text, proof) in sets.chain(sync.set_user.iter().map(|text| (text, None))) {
-            put_own_query(out, text, takes_attributes);
-            expect(proof);
-        }
-        conn.state = state;
-        conn.left.kept_schema = None;
-        self.fx.stats.counters.sessions_synchronised += 1;
-        self.touch_server(conn);
-    }
-
     /// What is prepared on the connection and not needed goes before the statement.
     fn send_ahead(&mut self, client: &mut Client, conn: &mut Conn) {
-        let (Phase::Running(statement), Some(session)) = (&client.phase, client.session.as_ref())
-        else {
-            return;
-        };
+        let Some((statement, session)) = client.running() else { return };
         let is_next = sets_next_transaction(statement);
         let prepares = statement.command.purpose == Purpose::Prepare;
         let known = statement.meaning.known.as_ref();
@@ -653,11 +384,6 @@ impl Core {
     }
 }
 
-fn is_dump(client: &Client) -> bool {
-    matches!(&client.phase, Phase::Running(statement)
-        if statement.command.purpose == Purpose::Dump)
-}
-
 /// Whether a session has no schema, and a connection one that can't be given back.
 fn logs_in_again(client: &Client, conn: &Conn) -> bool {
     let state = client.session.as_ref().map(|session| &session.settings.state);
@@ -667,10 +393,7 @@ fn logs_in_again(client: &Client, conn: &Conn) -> bool {
 /// Whether a statement only looks at what the one before has left on this connection, which
 /// choosing its schema anew would change.
 fn looks_back(client: &Client, conn: &Conn) -> bool {
-    let (Phase::Running(statement), Some(session)) = (&client.phase, client.session.as_ref())
-    else {
-        return false;
-    };
+    let Some((statement, session)) = client.running() else { return false };
     let looks = |analysis: &Analysis| {
         let depends = analysis.depends;
         (depends.contains(Depends::ROW_COUNT) || depends.contains(Depends::DIAGNOSTICS))
@@ -680,12 +403,6 @@ fn looks_back(client: &Client, conn: &Conn) -> bool {
         && statement.meaning.known.as_ref().is_some_and(|known| looks(&known.analysis))
 }
 
-/// What a session is told whose server is out of its hostgroup.
-const REMOVED: &str = "its server was taken out of the hostgroup";
-/// What a session is told that held something on a server which has lost its role.
-pub(crate) const DEPOSED: &str = "its server has lost its role in its cluster";
-/// What a session is told whose user was given another default hostgroup by a reload.
-pub(crate) const MOVED: &str = "its user's default hostgroup is another one now";
 /// What a client is told when the connection that ran its statement has gone.
 pub(crate) const LOST: &str = "Lost connection to MySQL server during query";
 
@@ -698,20 +415,4 @@ fn may_ask_for_file(statement: &Statement, session: &Session) -> bool {
     let known = statement.meaning.known.as_ref();
     session.login.capabilities.contains(Capabilities::LOCAL_FILES)
         && known.is_some_and(|known| known.may_ask_for_file())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_not_known_to_take_no_rights_may_take_some() {
-        for text in ["SET @@SESSION.time_zone='+02:00',@@SESSION.sql_mode=''", "SET NAMES latin1"] {
-            assert!(!needs_rights(text.as_bytes()), "{text}");
-        }
-        for name in ["sql_log_bin", "server_id", "innodb_strict_mode", "gtid_next", "of_tomorrow"] {
-            let text = format!("SET @@SESSION.time_zone='+02:00',@@SESSION.{name}=1");
-            assert!(needs_rights(text.as_bytes()), "{text}");
-        }
-    }
 }

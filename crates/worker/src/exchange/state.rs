@@ -21,10 +21,9 @@ impl Core {
     /// character set, MySQL to the server's default. `lent`: the connection that is lent, if one
     /// is.
     pub(crate) fn forget_state(&mut self, client: &mut Client, lent: Option<&mut Conn>) {
-        let Some(session) = client.session.as_ref() else { return };
-        let charset = match self.env.greeting.flavor() {
-            Flavor::MySql => SERVERS_CHARSET,
-            Flavor::MariaDb => session.login.handshake_charset.clone(),
+        let charset = match (self.env.greeting.flavor(), client.session.as_ref()) {
+            (Flavor::MariaDb, Some(session)) => session.login.handshake_charset.clone(),
+            (Flavor::MySql | Flavor::MariaDb, _) => SERVERS_CHARSET,
         };
         self.begin_anew(client, charset, lent);
     }

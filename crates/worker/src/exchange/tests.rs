@@ -8,8 +8,10 @@ use trunkline_sql::analysis::Analysis;
 
 use super::{
     hidden::looks_at_nothing,
+    leaving::may_leave,
     pins::{follow_status, is_own_set, may_have_run, sets_next_transaction},
-    send::{may_leave, put_init_db, put_own_query},
+    send::put_own_query,
+    synchronise::put_init_db,
 };
 use crate::{
     Action,

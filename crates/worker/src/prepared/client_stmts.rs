@@ -213,11 +213,12 @@ impl ClientStmts {
         self.stmts.iter()
     }
 
-    /// A statement that its client knows by its id already.
+    /// A statement that its client knows by its id already, or is told of.
     pub(crate) fn restore(&mut self, stmt: ClientStmt) {
-        let Err(place) = self.place(stmt.id) else { return };
-        self.held += stmt.texts_len();
-        self.stmts.insert(place, stmt);
+        if let Err(place) = self.place(stmt.id) {
+            self.held += stmt.texts_len();
+            self.stmts.insert(place, stmt);
+        }
     }
 
     /// Goes on where a session's statements were elsewhere: with the id that comes next, and the
@@ -278,10 +279,7 @@ impl ClientStmts {
     /// A statement was prepared, and its client was told this id.
     pub(super) fn insert(&mut self, id: u32, entry: Rc<Entry>, came: Option<Rc<Came>>) {
         debug_assert_eq!(id, self.next_id);
-        let Err(place) = self.place(id) else { return };
-        let stmt = ClientStmt { came, ..ClientStmt::new(id, entry) };
-        self.held += stmt.texts_len();
-        self.stmts.insert(place, stmt);
+        self.restore(ClientStmt { came, ..ClientStmt::new(id, entry) });
         self.next_id = id.wrapping_add(1);
         self.last = Some(id);
     }
@@ -311,17 +309,6 @@ impl ClientStmts {
         self.last = None;
     }
 
-    /// Closes a statement.
-    pub(crate) fn remove(&mut self, id: u32) {
-        let Ok(place) = self.place(id) else { return };
-        self.drop_long_data(id);
-        let stmt = self.stmts.remove(place);
-        self.held -= stmt.texts_len();
-        if self.last == Some(id) {
-            self.last = None;
-        }
-    }
-
     /// Closes a statement, and gives it away.
     pub(crate) fn take_out(&mut self, id: u32) -> Option<ClientStmt> {
         let place = self.place(id).ok()?;
@@ -342,24 +329,21 @@ impl ClientStmts {
         whole: Option<Arc<Vec<u8>>>,
         max: usize,
     ) {
-        let held = self.held;
-        let Some(stmt) = self.get_mut(id) else { return };
-        let params = stmt.entry.params;
-        let long = stmt.long.get_or_insert_default();
-        if long.error.is_some() {
-            return;
-        }
-        if parameter >= params {
-            long.error = Some(LongDataError::NoParameter);
-            return;
-        }
-        let cost = frames.len() + PIECE_COST;
-        if held + cost > max {
-            long.error = Some(LongDataError::TooLong);
-            return;
-        }
-        long.add(frames, whole);
-        self.held += cost;
+        let (held, cost) = (self.held, frames.len() + PIECE_COST);
+        let fits = self.get_mut(id).is_some_and(|stmt| {
+            let long = stmt.long.get_or_insert_default();
+            long.error = match long.error {
+                Some(error) => Some(error),
+                None if parameter >= stmt.entry.params => Some(LongDataError::NoParameter),
+                None if held + cost > max => Some(LongDataError::TooLong),
+                None => {
+                    long.add(frames, whole);
+                    return true;
+                }
+            };
+            false
+        });
+        self.held += if fits { cost } else { 0 };
     }
 
     /// A piece of a long parameter was not kept, for want of memory.
@@ -371,10 +355,8 @@ impl ClientStmts {
 
     /// What was sent ahead has been used, or is given up.
     pub(crate) fn drop_long_data(&mut self, id: u32) {
-        let Some(long) = self.get_mut(id).and_then(|stmt| stmt.long.take()) else {
-            return;
-        };
-        self.held -= long.held();
+        let long = self.get_mut(id).and_then(|stmt| stmt.long.take());
+        self.held -= long.map_or(0, |long| long.held());
     }
 
     /// After an execution: an error of the long data stays until a reset, as with a server.
@@ -405,7 +387,7 @@ mod tests {
         let mut stmts = two();
         assert_eq!(stmts.resolve(LAST_STMT_ID), Some(2));
         assert_eq!((stmts.resolve(1), stmts.resolve(3), stmts.resolve(0)), (Some(1), None, None));
-        stmts.remove(2);
+        stmts.take_out(2);
         assert_eq!((stmts.resolve(LAST_STMT_ID), stmts.resolve(2)), (None, None));
         let id = stmts.next_id();
         stmts.insert(id, entry("DO 1", 0), None);
@@ -444,8 +426,8 @@ mod tests {
         stmts.drop_long_data(2);
         stmts.add_long_data(2, 2, b"x", None, usize::MAX);
         assert_eq!(error(&stmts, 2), Some(LongDataError::NoParameter));
-        stmts.remove(1);
-        stmts.remove(2);
+        stmts.take_out(1);
+        stmts.take_out(2);
         assert_eq!((stmts.held(), stmts.len()), (0, 0));
     }
 }

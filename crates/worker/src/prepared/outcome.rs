@@ -64,12 +64,12 @@ impl Exchange {
             }
             return;
         };
-        let Some(entry) = self.entry_of(client, statement, *prepared) else {
-            return;
-        };
-        self.core.stmt_is_on(conn, &entry, prepared.stmt_id);
         let is_mysql = self.core.env.greeting.flavor() == Flavor::MySql;
-        if let (Some(stmts), Some(stmt_id)) = (client.stmts_mut(), statement.prepared.stmt_id) {
+        let entry = self.entry_of(client, statement, *prepared);
+        entry.iter().for_each(|entry| self.core.stmt_is_on(conn, entry, prepared.stmt_id));
+        if let (Some(entry), Some(stmts), Some(stmt_id)) =
+            (entry, client.stmts_mut(), statement.prepared.stmt_id)
+        {
             stmts.insert(stmt_id, entry, statement.prepared.came.clone());
             if is_mysql {
                 // It knows no −1.
@@ -86,7 +86,7 @@ impl Exchange {
         statement: &Statement,
         prepared: Prepared,
     ) -> Option<Rc<Entry>> {
-        let modes = self.core.modes(client)?;
+        let modes = self.core.modes(client);
         let session = client.session.as_mut()?;
         let known = Rc::clone(statement.meaning.known.as_ref()?);
         let in_views = statement.prepared.in_views;
@@ -191,10 +191,7 @@ pub(crate) fn stmt_executed(
         conn.stmts.hold(statement.prepared.server_stmt, stmt_id);
     }
     conn.stmts.ended(statement.prepared.server_stmt, has_succeeded, is_unknown);
-    if has_cursor {
-        let Some(session) = client.session.as_mut() else {
-            return;
-        };
+    if let Some(session) = client.session.as_mut().filter(|_| has_cursor) {
         if let Some(stmt) = session.prepared.get_mut(stmt_id) {
             stmt.cursor = Some(conn.id);
         }
@@ -211,12 +208,8 @@ pub(crate) fn stmt_fetched(
     statement: &Statement,
     outcome: &Outcome,
 ) {
-    let (Some(stmt_id), Some(flags)) = (statement.prepared.stmt_id, outcome.status) else {
-        return;
-    };
-    if flags & status::LAST_ROW_SENT == 0 {
-        return;
-    }
+    let is_last = outcome.status.is_some_and(|flags| flags & status::LAST_ROW_SENT != 0);
+    let Some(stmt_id) = statement.prepared.stmt_id.filter(|_| is_last) else { return };
     conn.stmts.close_held(stmt_id);
     if let Some(stmt) = client.stmts_mut().and_then(|stmts| stmts.get_mut(stmt_id)) {
         stmt.cursor = None;

@@ -51,11 +51,10 @@ impl Client {
 impl Conn {
     /// Takes the statement that the client runs to the front of those on a connection that has it.
     pub(crate) fn take_stmt(&mut self, client: &mut Client) {
-        let Some((statement, session)) = running(client) else {
-            return;
-        };
-        let stmt = statement.prepared.stmt_id.and_then(|stmt_id| session.prepared.get(stmt_id));
-        if let Some(stmt) = stmt {
+        if let Some((statement, session)) = client.running()
+            && let Some(stmt_id) = statement.prepared.stmt_id
+            && let Some(stmt) = session.prepared.get(stmt_id)
+        {
             let fit = fit_of(stmt, statement);
             let has_it = self.stmts.take(statement.entry(stmt), stmt.id, fit);
             debug_assert!(has_it, "joined a connection without the statement");
@@ -71,9 +70,7 @@ impl Core {
         client: &mut Client,
         conn: &mut Conn,
     ) -> Result<Option<Missing>, Box<[u8]>> {
-        let Some((statement, session)) = running(client) else {
-            return Ok(None);
-        };
+        let Some((statement, session)) = client.running() else { return Ok(None) };
         let (Purpose::Execute, Some(stmt_id)) =
             (&statement.command.purpose, statement.prepared.stmt_id)
         else {
@@ -123,7 +120,7 @@ impl Core {
             Last::Entry(last) => {
                 let Some(last) = last.upgrade() else { return false };
                 // Its server may read it again.
-                if !self.modes(client).is_some_and(|modes| last.is_read_in(&modes)) {
+                if !last.is_read_in(&self.modes(client)) {
                     return false;
                 }
                 let asking = Asking::Execute(&last.reading.schema, None);
@@ -188,20 +185,10 @@ impl Core {
     }
 }
 
-fn running(client: &mut Client) -> Option<(&mut Statement, &mut Session)> {
-    match (&mut client.phase, client.session.as_mut()) {
-        (Phase::Running(statement), Some(session)) => Some((statement, session)),
-        _ => None,
-    }
-}
-
 /// Whether what a client wants to run can be run on a connection that others use too, and on this
 /// one without preparing it first.
 pub(crate) fn runs_among_others(client: &Client, conn: Option<&Conn>) -> bool {
-    let (Phase::Running(statement), Some(session)) = (&client.phase, client.session.as_ref())
-    else {
-        return false;
-    };
+    let Some((statement, session)) = client.running() else { return false };
     let stmt = statement.prepared.stmt_id.and_then(|stmt_id| session.prepared.get(stmt_id));
     let Some(stmt) = stmt.filter(|stmt| stmt.long.is_none()) else {
         return false;

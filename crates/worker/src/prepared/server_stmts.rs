@@ -188,10 +188,8 @@ impl ServerStmts {
 
     /// An execution of a statement has ended.
     pub(super) fn ended(&mut self, stmt_id: u32, has_succeeded: bool, is_unknown: bool) {
-        let Some(place) = self.slots.iter().position(|slot| slot.stmt_id == stmt_id) else {
-            return;
-        };
-        let Some(slot) = self.slots.get_mut(place) else { return };
+        let mut slots = self.slots.iter_mut().enumerate();
+        let Some((place, slot)) = slots.find(|(_, slot)| slot.stmt_id == stmt_id) else { return };
         // A server that refuses an execution may keep its long data, or what was wrong with it,
         // for the next one.
         slot.is_spent |= slot.has_long_data && !has_succeeded;
@@ -222,11 +220,8 @@ impl ServerStmts {
 
     /// Closes the statement that is held for a client's, and its cursor if it is still open.
     pub(crate) fn close_held(&mut self, owner: u32) {
-        let Some(place) = self.slots.iter().position(|slot| slot.held_by == Some(owner)) else {
-            return;
-        };
-        let slot = self.slots.remove(place);
-        self.closing.push(slot.stmt_id);
+        let held = self.slots.extract_if(.., |slot| slot.held_by == Some(owner));
+        self.closing.extend(held.map(|slot| slot.stmt_id));
     }
 
     /// The server prepared a statement; it comes to the front.

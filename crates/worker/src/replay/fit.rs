@@ -10,7 +10,7 @@ use trunkline_sql::analysis::{
 use crate::{
     clients::client::{Lease, Purpose, Statement},
     commands::prepared::is_bulk,
-    replay::{Noted, Why},
+    replay::{First, Why},
     special::local_infile::Upload,
 };
 
@@ -42,7 +42,7 @@ pub(crate) fn begins(statement: &Statement) -> bool {
 /// `knows_id`: a statement of it has set the last insert id.
 pub(crate) fn why_not(
     statement: &Statement,
-    noted: &Noted,
+    noted: &First,
     text: &[u8],
     lease: &Lease,
     outcome: &Outcome,

@@ -85,10 +85,7 @@ impl Exchange {
         conn: &mut Conn,
         outcome: Outcome,
     ) {
-        let (Phase::Running(statement), Some(session)) = (&client.phase, client.session.as_ref())
-        else {
-            return;
-        };
+        let Some((statement, session)) = client.running() else { return };
         let stmt = statement.prepared.stmt_id.and_then(|stmt_id| session.prepared.get(stmt_id));
         let Some(entry) = stmt.map(|stmt| Rc::clone(statement.entry(stmt))) else {
             return;

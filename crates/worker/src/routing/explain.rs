@@ -304,7 +304,7 @@ impl Exchange {
         let Some(session) = client.session.as_ref() else {
             return;
         };
-        let Some(modes) = self.core.modes(client) else { return };
+        let modes = self.core.modes(client);
         let analyses = &mut self.statements.analyses;
         let asking = Explaining {
             asker: Asker::of(&client.origin.peer, session),

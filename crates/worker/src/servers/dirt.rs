@@ -18,7 +18,7 @@ use trunkline_stats::ResetReason;
 
 use crate::{
     ClientId,
-    clients::client::{Client, Phase, Purpose, Session, Statement},
+    clients::client::{Client, Purpose, Session, Statement},
     rooms::{Core, Lender},
     servers::conn::{Conn, InFlight, Owner},
     servers::insert_ids::InsertIds,
@@ -189,10 +189,7 @@ impl Conn {
     /// another session's write, and the statement may ask for it by other words than those that
     /// the proxy answers.
     pub(crate) fn soil_with_gtid(&mut self, client: &Client) {
-        let (Phase::Running(statement), Some(session)) = (&client.phase, client.session.as_ref())
-        else {
-            return;
-        };
+        let Some((statement, session)) = client.running() else { return };
         let is_others = self.left.last_gtid.is_some_and(|gtid| !session.past.is_last_gtid(gtid));
         if is_others && may_ask_for_gtid(statement) {
             self.soil(Dirt::Reset(ResetReason::Hidden));

@@ -32,7 +32,7 @@ use trunkline_topology::{
 use crate::{
     ClientId,
     causal::collect::ReportsGtids,
-    clients::client::{Client, Phase, Purpose, Session, Statement},
+    clients::client::{Client, Purpose, Session, Statement},
     exchange::outcome::Doubt,
     exchange::send::put_own_query,
     rooms::Core,
@@ -179,10 +179,7 @@ impl Core {
     /// something and the account may mark it. Servers refuse that within a transaction.
     #[cold]
     pub(crate) fn is_mark_due(&mut self, client: &Client, conn: &mut Conn) -> bool {
-        let (Phase::Running(statement), Some(session)) = (&client.phase, client.session.as_ref())
-        else {
-            return false;
-        };
+        let Some((statement, session)) = client.running() else { return false };
         if is_unmarked(&session.settings.state) || is_unmarked(&conn.state) {
             conn.left.marked.lapse();
             return false;

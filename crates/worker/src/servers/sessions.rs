@@ -5,7 +5,7 @@ use trunkline_topology::causal::CausalReads;
 
 use crate::{
     clients::client::{Awaits, Client, Lease, Phase, Session, Stage},
-    replay::Kept,
+    replay::Noted,
     rooms::Core,
     servers::hold::paused,
     statement::analysis::Known,
@@ -73,8 +73,8 @@ impl Core {
                     Stage::Held(_) => client.held_by_pause().map(paused),
                     _ => None,
                 };
-                let kept = client.session.as_ref().and_then(|it| it.transaction.kept.as_deref());
-                let doing = match (held, kept.and_then(Kept::progress)) {
+                let progress = statement.beside.noted.as_ref().and_then(Noted::progress);
+                let doing = match (held, progress) {
                     (Some(held), _) => held,
                     (None, Some((at, count))) => {
                         let number = (at + 1).min(count);

@@ -309,10 +309,7 @@ impl Core {
 
     #[cold]
     fn prove_outdated(&mut self, client: &mut Client) -> bool {
-        let (Phase::Running(statement), Some(session)) = (&client.phase, client.session.as_ref())
-        else {
-            return false;
-        };
+        let Some((statement, session)) = client.running() else { return false };
         let Some(known) = statement.meaning.known.clone() else { return false };
         let (hostgroup, home) = (statement.target.hostgroup, session.login.user.default_hostgroup);
         let executed = statement.executed();
@@ -401,9 +398,10 @@ impl Exchange {
         table: &[u8],
         frames: &[u8],
     ) -> Option<Proof> {
-        let Some(modes) = self.core.modes(client).filter(|modes| modes.flavor_mariadb) else {
+        let modes = self.core.modes(client);
+        if !modes.flavor_mariadb {
             return Some(Proof { reads: false, hidden: Hidden::empty() });
-        };
+        }
         let name = String::from_utf8_lossy(table).replace('`', "``");
         let known =
             self.statements.analyses.know(format!("SHOW COLUMNS FROM `{name}`").as_bytes(), &modes);

@@ -308,12 +308,14 @@ fn charset_name(text: &[u8]) -> Option<String> {
 }
 
 impl Core {
-    pub(crate) fn modes(&self, client: &Client) -> Option<Modes> {
-        let session = client.session.as_ref()?;
-        Some(match session.settings.modes.guesses_quotes {
-            true => self.servers.defaults.modes.settle(session.settings.modes),
-            false => session.settings.modes,
-        })
+    /// How texts of a client are read.
+    #[inline]
+    pub(crate) fn modes(&self, client: &Client) -> Modes {
+        let modes = client.session.as_ref().map(|it| it.settings.modes).unwrap_or_default();
+        match modes.guesses_quotes {
+            true => self.servers.defaults.modes.settle(modes),
+            false => modes,
+        }
     }
 }
 

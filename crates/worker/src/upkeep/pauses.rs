@@ -55,22 +55,19 @@ impl Exchange {
     /// A statement goes on that was held on a connection which its session keeps.
     fn go_on_behind_pause(&mut self, client: &mut Client) {
         let lost = client.session.as_ref().and_then(|session| session.lost.clone());
-        let Phase::Running(statement) = &mut client.phase else { return };
-        let Some(held) = statement.stage.release(|awaits| *awaits == Awaits::Resume) else {
+        let Some((statement, held)) = client.phase.take_held(|it| *it == Awaits::Resume) else {
             return;
         };
         let waited_us = self.core.env.now.us.saturating_sub(statement.command.begun_us);
         self.core.fx.stats.counters.hold_time_us += waited_us;
         if let Some(cause) = lost {
             // What it was to be a part of has gone meanwhile.
-            let error = cause.into_end();
-            self.fail_statement(client, error, None);
+            client.phase = Phase::Running(statement);
+            self.fail_statement(client, cause.into_end(), None);
             return self.close_client(client);
         }
         let route = client.still_there(held.route);
-        if let Phase::Running(statement) = std::mem::replace(&mut client.phase, Phase::Idle) {
-            self.run_on_route(client, route, statement);
-        }
+        self.run_on_route(client, route, statement);
     }
 }
 

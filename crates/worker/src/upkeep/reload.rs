@@ -12,8 +12,9 @@ use trunkline_topology::{HostgroupId, Server, User};
 use crate::{
     clients::client::{Client, Phase, Stage, Statement},
     effects::Wake,
+    exchange::leaving::{MOVED, may_leave},
     exchange::rolled_back::Lost,
-    exchange::send::{LOST, MOVED, may_leave},
+    exchange::send::LOST,
     rooms::{Commands, Core, Exchange, Lender},
     routing::kept::has_state,
     routing::route::Route,
@@ -190,12 +191,8 @@ impl Exchange {
             _ => false,
         };
         for id in self.core.clients.table.keys_where(is_unsent) {
-            let Some(client) = self.core.clients.get_mut(id) else { continue };
-            let (Phase::Running(statement), Some(session)) =
-                (&mut client.phase, client.session.as_ref())
-            else {
-                continue;
-            };
+            let client = self.core.clients.get_mut(id);
+            let Some((statement, session)) = client.and_then(Client::running_mut) else { continue };
             let conn = statement.stage.conn();
             if conn.is_some_and(|conn| !may_leave(session, statement, conn)) {
                 continue;

@@ -97,26 +97,9 @@ impl Commands {
                 self.exchange.fail_statement(client, error, None);
                 self.exchange.close_client(client);
             }
-            (Some(Held { awaits: Awaits::Position, route, .. }), None) => {
-                self.exchange.waited_in_vain(client, route);
-            }
             (Some(held), None) => {
-                let phase = std::mem::replace(&mut client.phase, Phase::Idle);
-                if let Phase::Running(statement) = phase {
-                    let Held { awaits, route, text_len } = held;
-                    let route = client.still_there(route);
-                    match awaits {
-                        Awaits::Cached(_) => {
-                            self.exchange.core.count_shared_timeout(&statement);
-                            self.exchange.delay_or_start(client, route, statement, text_len);
-                        }
-                        Awaits::Writer | Awaits::Position => {
-                            self.exchange.run_on_route(client, route, statement);
-                        }
-                        Awaits::Time | Awaits::Past | Awaits::Resume | Awaits::Outcome => {
-                            self.exchange.depart_alone(client, route, statement, text_len);
-                        }
-                    }
+                if let Some(statement) = client.phase.take_statement() {
+                    self.exchange.time_has_come(client, statement, held);
                 }
             }
         }
@@ -125,6 +108,25 @@ impl Commands {
 }
 
 impl Exchange {
+    /// What a statement was held back for is over, or has not come in time: it goes on.
+    fn time_has_come(&mut self, client: &mut Client, statement: Box<Statement>, held: Held) {
+        let Held { awaits, route, text_len } = held;
+        if awaits == Awaits::Position {
+            return self.waited_in_vain(client, statement, route);
+        }
+        let route = client.still_there(route);
+        match awaits {
+            Awaits::Cached(_) => {
+                self.core.count_shared_timeout(&statement);
+                self.delay_or_start(client, route, statement, text_len);
+            }
+            Awaits::Writer | Awaits::Position => self.run_on_route(client, route, statement),
+            Awaits::Time | Awaits::Past | Awaits::Resume | Awaits::Outcome => {
+                self.depart_alone(client, route, statement, text_len);
+            }
+        }
+    }
+
     /// The client's statement has run out of its time. Where a server runs it, that is told.
     fn time_out(&mut self, client: &mut Client) -> Option<Overdue> {
         let now_ms = self.core.env.now.ms();

@@ -8,7 +8,7 @@ use trunkline_topology::HostgroupId;
 use crate::{
     clients::client::{Lease, Session},
     exchange::begun::{Begun, BegunAccess},
-    replay::{Held, Kept, Run},
+    replay::{Held, Kept},
     tests::TestWorker,
 };
 
@@ -90,25 +90,10 @@ fn what_counts_on_another_connection_stays() {
 }
 
 #[test]
-fn a_repetition_and_a_begin_that_is_not_answered_go_on_elsewhere() {
+fn a_begin_that_is_not_answered_goes_on_elsewhere() {
     let mut world = TestWorker::new();
     let client = world.log_in();
     let session = world.session(client);
-    let all = Rc::default();
-    session.leases.push(lease(1, &[PinReason::Transaction]));
-    keep(session, 1, &all);
-    let run = Run {
-        at: 0,
-        waiting: None,
-        types: Vec::new(),
-        closed: Vec::new(),
-        insert_id: Default::default(),
-        cause: String::new(),
-    };
-    session.transaction.kept.as_mut().expect("it was kept").run = Some(run);
-    assert!(session.leave(conn(1)).is_some_and(|left| left.kept.is_none()));
-    assert!(session.transaction.kept.take().is_some());
-
     let (hostgroup, access) = (HostgroupId(3), BegunAccess::ReadOnly);
     session.settings.begun = Some(Begun { hostgroup, may_leave_reader: false, access });
     session.settings.status = OPEN;
