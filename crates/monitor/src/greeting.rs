@@ -63,10 +63,10 @@ const DEFAULT_CHARSET_MARIADB: u8 = 45;
 
 /// The greeting for clients; the worker fills in nonce and connection id.
 ///
-/// Version, character set, plug-in and how texts are read are those of the leading server: the first one of a writer
-/// hostgroup, else of the lowest hostgroup, that anything is known of. Capabilities are what all
-/// known servers have and [`SUPPORTED`] allows, and compression. `settings.server_version`
-/// replaces the version.
+/// Version, character set, plug-in and how texts are read are those of the leading server: the
+/// first one of a writer hostgroup, else of the lowest hostgroup, that anything is known of.
+/// Capabilities are what all known servers have and [`SUPPORTED`] allows, and compression.
+/// `settings.server_version` replaces the version.
 pub fn greeting_for_clients(known: &Knowledge, snapshot: &Snapshot) -> Greeting {
     let mut greeting = match leading_facts(known, snapshot) {
         Some(facts) => greeting_of(facts, common_capabilities(facts, known, snapshot)),
