@@ -1,5 +1,7 @@
+use trunkline_catalog::{Hidden, Name, Object};
 use trunkline_protocol::error::ErrorKind;
 use trunkline_sql::{analysis::Depends, recall::Recalled};
+use trunkline_topology::HostgroupId;
 
 use super::*;
 use crate::ClientId;
@@ -189,6 +191,19 @@ fn who_gives_an_id_that_another_session_has_left_keeps_its_own() {
     }
     for text in ["INSERT INTO s.m (id, a) VALUES (43, 2)", "INSERT INTO s.m (a) VALUES ('y')"] {
         assert_eq!(told_before(text), 0, "{text}");
+    }
+}
+
+#[test]
+fn a_trigger_that_refuses_a_row_leaves_its_id_to_be_asked_for() {
+    for (hidden, times) in [(Hidden::GIVES_VALUES, 1), (Hidden::empty(), 0)] {
+        let mut world = TestWorker::with(ONE_CONNECTION);
+        let name = Name { group: HostgroupId(10), schema: (*b"s").into(), table: (*b"m").into() };
+        let object = Object { writing: hidden, ..Object::PLAIN_TABLE };
+        world.core().env.shared.catalog().store(name, Some(object), u64::MAX);
+        let one = world.log_in();
+        world.ask(one, "INSERT INTO s.m (a) VALUES ('y')");
+        assert_eq!(world.times_heard("SET @@SESSION.last_insert_id="), times, "{hidden:?}");
     }
 }
 
