@@ -15,10 +15,12 @@ pub(crate) struct InsertIds {
 }
 
 impl InsertIds {
-    /// It is this one.
+    /// It is this one; 0, which no reply reports, is none.
     pub(crate) fn set(&mut self, id: u64) {
         *self = Self::default();
-        self.add(id);
+        if id != 0 {
+            self.add(id);
+        }
     }
 
     /// It is this one, or what it was.
@@ -61,6 +63,8 @@ mod tests {
         assert!(ids.may_be(|_| false));
         ids.set(5);
         assert!(ids.may_be(|id| id == 5) && !ids.may_be(|id| id != 5));
+        ids.set(0);
+        assert!(!ids.may_be(|_| true));
         ids.forget();
         assert!(ids.may_be(|_| false));
     }
