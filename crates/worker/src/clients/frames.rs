@@ -48,7 +48,7 @@ impl Frames {
         }
     }
 
-    /// The same bytes for somebody else: a long one is not copied.
+    /// Frames with the same bytes, for another owner. A long command is shared, not copied.
     pub(crate) fn share(&self) -> Self {
         match self {
             Self::Own(bytes) => Self::Own(bytes.clone()),
