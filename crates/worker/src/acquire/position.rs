@@ -89,8 +89,13 @@ impl Core {
         statement.target.reads.set_causal(false);
         let Some(session) = client.session.as_mut() else { return Ok(()) };
         let hostgroup = statement.target.hostgroup;
-        let is_run = matches!(statement.command.purpose, Purpose::Query | Purpose::Execute);
-        let Some(readers) = self.env.snapshot.causal.readers(hostgroup).filter(|_| is_run) else {
+        // What is prepared has to be told of the tables that its session has made. Any command may
+        // begin a transaction in which others read.
+        let reads = matches!(
+            statement.command.purpose,
+            Purpose::Query | Purpose::Prepare | Purpose::Execute
+        ) || session.settings.begun.is_some();
+        let Some(readers) = self.env.snapshot.causal.readers(hostgroup).filter(|_| reads) else {
             return Ok(());
         };
         let known = statement.meaning.known.as_deref();

@@ -87,6 +87,37 @@ fn a_read_waits_until_the_replica_shows_what_its_session_has_written() {
 }
 
 #[test]
+fn what_is_prepared_first_in_a_read_only_transaction_begins_it_where_writes_are_seen() {
+    for (shown, address) in [(5, READER), (4, WRITER)] {
+        let mut world = world("lazy_transactions = \"begin\"\n");
+        let client = world.log_in();
+        writes(&mut world, client, "0-1-5");
+        shows(&mut world, 4);
+        assert_eq!(world.answered(client, "START TRANSACTION READ ONLY"), "ok");
+        world.send(client, &[b"\x16", READ.as_bytes()].concat());
+        world.pass_ms(500);
+        assert_eq!(world.asked(), [""; 0]);
+        shows(&mut world, shown);
+        world.pass_ms(600);
+        assert_eq!(world.asked(), ["START TRANSACTION READ ONLY", "PREPARE SELECT a FROM s.t"]);
+        assert_eq!(world.address_asked("START TRANSACTION READ ONLY"), address);
+    }
+}
+
+#[test]
+fn what_is_prepared_is_told_of_tables_that_its_session_has_made() {
+    let mut world = world("");
+    let client = world.log_in();
+    writes(&mut world, client, "0-1-5");
+    shows(&mut world, 4);
+    world.send(client, &[b"\x16", READ.as_bytes()].concat());
+    assert_eq!(world.asked(), [""; 0]);
+    shows(&mut world, 5);
+    world.pass_ms(10);
+    assert_eq!(world.address_asked("PREPARE SELECT a FROM s.t"), READER);
+}
+
+#[test]
 fn what_a_session_has_written_another_one_reads_that_gives_its_token() {
     let mut world = world("");
     let client = world.log_in();
