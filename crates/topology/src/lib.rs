@@ -49,6 +49,7 @@ pub use role::{Role, WriterCell};
 pub use secret::{Secret, wipe, wipe_front};
 pub use server::{
     HostgroupId, ReadWriteSplit, ReplicationGroup, Server, ServerCompression, ServerKey,
+    is_this_host,
 };
 pub use tenant::{Concurrency, TenantScope, Terms};
 pub use tls::{

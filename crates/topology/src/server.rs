@@ -58,9 +58,15 @@ pub struct Server {
 impl Server {
     /// Whether its address is one of the host's own: on another host it is another server.
     pub fn is_on_loopback(&self) -> bool {
-        let is_own = |ip: IpAddr| ip.is_loopback() || ip.is_unspecified();
-        self.resolved.iter().any(|at| is_own(at.ip().to_canonical()))
+        self.resolved.iter().any(|at| is_this_host(at.ip()))
     }
+}
+
+/// Whether who connects to an address connects to its own host: `127.0.0.1`, `0.0.0.0` and their
+/// like.
+pub fn is_this_host(ip: IpAddr) -> bool {
+    let ip = ip.to_canonical();
+    ip.is_loopback() || ip.is_unspecified()
 }
 
 /// Whether connections to a server are compressed, where the server can.

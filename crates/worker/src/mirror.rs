@@ -22,7 +22,7 @@ use trunkline_protocol::{
 use trunkline_rules::{Effects, Rewrites};
 use trunkline_session::tracker::PinReason;
 use trunkline_sql::analysis::{Depends, TransactionEffect};
-use trunkline_topology::{Address, HostgroupId, Server};
+use trunkline_topology::{Address, HostgroupId, Server, is_this_host};
 
 use crate::{
     accept::arrival::Arrival,
@@ -470,7 +470,7 @@ fn may_be_same(one: &Server, other: &Server) -> bool {
     let addresses = |server: &Server| -> Vec<(IpAddr, Option<u16>)> {
         let Address::Tcp { port, .. } = &server.key.address else { return vec![(here, None)] };
         let ips = server.resolved.iter().map(SocketAddr::ip).chain(server.key.address.literal());
-        let ips = ips.map(|ip| if ip.to_canonical().is_loopback() { here } else { ip });
+        let ips = ips.map(|ip| if is_this_host(ip) { here } else { ip });
         ips.map(|ip| (ip, Some(*port))).collect()
     };
     let theirs = addresses(other);

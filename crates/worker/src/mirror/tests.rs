@@ -65,6 +65,17 @@ fn a_copy_goes_to_the_mirror_and_its_answer_to_nobody() {
 }
 
 #[test]
+fn a_mirror_that_is_the_originals_server_by_another_address_gets_no_copy() {
+    for address in ["127.0.0.2:3306", "0.0.0.0:3306", "[::]:3306", "[::ffff:127.0.0.1]:3306"] {
+        let config = MIRRORED.replace("127.0.0.1:3307", address);
+        let mut world = TestWorker::with(&config);
+        let client = world.log_in();
+        assert_eq!(world.run(client, INSERT, Reply::Ok), "ok", "{address}");
+        assert_eq!(world.asked(), [""; 0], "{address}");
+    }
+}
+
+#[test]
 fn an_original_does_not_wait_for_its_copy() {
     let mut world = TestWorker::with(MIRRORED);
     let client = world.log_in();
