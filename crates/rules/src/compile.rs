@@ -43,6 +43,8 @@ pub(crate) struct Inner {
     pub(crate) prefilter: Prefilter,
     pub(crate) tested: TestedColumns,
     pub(crate) iterations: u32,
+    /// Whether any rule rewrites texts.
+    pub(crate) rewrites: bool,
 }
 
 /// One rule, its columns read.
@@ -120,13 +122,19 @@ impl RuleSet {
         let iterations = options.iterations.min(ITERATIONS_MAX);
         let rules = compiled;
         debug_assert!(rules.is_sorted_by(|one, next| one.id < next.id));
-        let inner = Inner { rules, patterns, index, prefilter, tested, iterations };
+        let rewrites = rules.iter().any(|rule| rule.replacement.is_some());
+        let inner = Inner { rules, patterns, index, prefilter, tested, iterations, rewrites };
         Ok(Self { inner: Arc::new(inner) })
     }
 
     /// Whether there is no active rule.
     pub fn is_empty(&self) -> bool {
         self.inner.rules.is_empty()
+    }
+
+    /// Whether an active rule rewrites texts.
+    pub fn rewrites(&self) -> bool {
+        self.inner.rewrites
     }
 
     /// How many active rules there are.
@@ -202,6 +210,7 @@ impl Default for RuleSet {
             prefilter: Prefilter::default(),
             tested: TestedColumns::default(),
             iterations: 0,
+            rewrites: false,
         };
         Self { inner: Arc::new(inner) }
     }

@@ -16,6 +16,9 @@ use crate::{
 /// What an execution is answered with that can't be rewritten any more.
 const UNCHANGED: &str =
     "a rule that protects could not rewrite this statement, which was prepared before";
+/// The same where it would be, if it were prepared once more.
+const READ_OTHERWISE: &str = "a rule that protects could not rewrite this statement, which was \
+    prepared before servers were known to read it otherwise: prepare it again";
 
 impl Exchange {
     /// The text that came to be prepared, where rules have rewritten it, with what is known of it
@@ -54,8 +57,11 @@ impl Exchange {
         let Rewritten { text, known, .. } = rewritten;
         let loads = |effect: &Effect| matches!(effect, Effect::LoadData { .. });
         let is_other = ends_others(&known) || known.analysis.effects.iter().any(loads);
-        if is_other || !self.core.reads_as_prepared(client, stmt_id, entry) {
+        if is_other {
             return Err(UNCHANGED.into());
+        }
+        if !self.core.reads_as_prepared(client, stmt_id, entry) {
+            return Err(READ_OTHERWISE.into());
         }
         let session = client.session.as_mut().ok_or(UNCHANGED)?;
         // The new text may name any view.

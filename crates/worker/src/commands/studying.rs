@@ -116,7 +116,13 @@ impl Commands {
         let executed = self.executed(client, frames);
         let statements = &mut self.exchange.statements;
         statements.studies += 1;
-        let (ticket, len) = (statements.studies, frames.len());
+        let ticket = statements.studies;
+        // Beside what came: its packets joined, a text that rules make of it, and that in packets.
+        let copies = match rules.is_some() && self.exchange.core.env.snapshot.rules.rewrites() {
+            true => 4,
+            false => 2,
+        };
+        let len = copies * frames.len();
         let study = Study {
             client: client.id,
             ticket,
@@ -131,8 +137,7 @@ impl Commands {
             rules: rules.map(Box::new),
             command,
         };
-        let waiting =
-            AwaitNames { frames: Vec::new(), studied: None, study: Some((ticket, 2 * len)) };
+        let waiting = AwaitNames { frames: Vec::new(), studied: None, study: Some((ticket, len)) };
         client.phase = Phase::AwaitNames(Box::new(waiting));
         self.exchange.core.fx.act(Action::Study(Box::new(study)));
     }
