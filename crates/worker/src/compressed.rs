@@ -27,7 +27,7 @@ use crate::{
 const ZSTD_LEVEL_MAX: u8 = 9;
 
 /// Bytes that are packed in one go.
-const PACKED_LEN_MAX: usize = 16 * PIECE_MAX;
+const PACKED_LEN_MAX: usize = 4 * PIECE_MAX;
 
 /// The compression of one socket.
 #[derive(Debug)]

@@ -151,6 +151,17 @@ impl Worker {
         }
     }
 
+    /// Whether what is written to a socket is compressed before.
+    pub fn packs(&self, side: Side) -> bool {
+        let core = &self.commands.exchange.core;
+        match side {
+            Side::Client(id) => core.clients.get(id).is_some_and(|it| it.io.packing.is_some()),
+            Side::Server(id) => {
+                core.servers.conns.get(id).is_some_and(|it| it.io.packing.is_some())
+            }
+        }
+    }
+
     /// How many clients this worker has.
     pub fn clients(&self) -> usize {
         let clients = &self.commands.exchange.core.clients;

@@ -24,9 +24,7 @@ const LARGE_MIN: usize = 1 << 20;
 /// Mappings begin on a page and are whole pages, bytes.
 const PAGE: usize = 4_096;
 /// Pages that are given back at once, bytes: meanwhile, nobody else can map anything.
-const SLICE: usize = 1 << 20;
-/// How much the thread that gives blocks back yields to others: as much as can be.
-const NICE: i32 = 19;
+const SLICE: usize = 256 << 10;
 /// Freed blocks that may wait to be given back, bytes. Whoever frees more does it at once.
 const WAITING_MAX: usize = 256 << 20;
 
@@ -175,8 +173,8 @@ pub fn waiting_len() -> u64 {
 /// Starts the thread that gives freed blocks back. Without it, whoever frees one does that.
 pub fn give_back_beside() -> io::Result<()> {
     let thread = thread::Builder::new().name("memory".to_owned()).spawn(|| {
-        // This thread alone (on Linux): it has time, and workers have none.
-        let _ = rustix::process::nice(NICE);
+        // As quick as workers: what it does to the process's pages keeps them from mapping any, and
+        // a thread that yields to others may be kept from ending that.
         loop {
             thread::park();
             give_back_all();

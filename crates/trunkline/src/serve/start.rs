@@ -70,7 +70,7 @@ pub(super) async fn start(
     let mut signals = Signals::listen().context("no signals")?;
     let Process { version, process_id, .. } = this_process(&origin.path());
     tracing::info!("trunkline {version} starts, process {process_id}");
-    let open_files = settle_process(&read.config.settings);
+    let open_files = settle_process(&read.config);
     warn(&read, open_files);
     let summary = summary(&read.config);
     let tls = Arc::new(load_tls(&origin, &read.config)?);
@@ -158,8 +158,10 @@ pub(super) async fn start(
 }
 
 /// What the process asks of the system; how many files it may open.
-fn settle_process(settings: &Settings) -> Option<u64> {
+fn settle_process(config: &Config) -> Option<u64> {
+    let settings = &config.settings;
     let open_files = limits::raise_open_files();
+    limits::make_room_for_files(limits::open_files_needed(config), open_files);
     limits::sharpen_pauses();
     limits::forbid_huge_pages();
     crate::allocator::give_back_soon();

@@ -154,7 +154,17 @@ impl<S: Stream> Shell<S> {
                 }
                 return;
             }
-            let text = pending.get(..SEALED_AT_ONCE).unwrap_or(pending);
+            let text = match pending.get(..SEALED_AT_ONCE) {
+                Some(_) if self.long_writes_left == 0 => {
+                    socket.is_unwritten = true;
+                    return self.unwritten.push_back(side);
+                }
+                Some(part) => {
+                    self.long_writes_left = self.long_writes_left.saturating_sub(part.len());
+                    part
+                }
+                None => pending,
+            };
             let records = &mut self.records;
             records.clear();
             if let Err(reason) = guarded::<I>(side, || seal.seal(text, records)) {

@@ -21,6 +21,8 @@ pub(super) struct Socket<S: Stream> {
     pub(super) is_readable: bool,
     /// It is read when its turn comes, in the next batches.
     pub(super) is_unfinished: bool,
+    /// It is written to when its turn comes, in the next batches.
+    pub(super) is_unwritten: bool,
     /// The other end has closed: reading goes on until the stream says so.
     pub(super) has_ended: bool,
     /// The stream took less than it was given; an event says when there is room.
@@ -45,6 +47,7 @@ impl<S: Stream> Socket<S> {
             is_paused: false,
             is_readable: false,
             is_unfinished: false,
+            is_unwritten: false,
             has_ended: false,
             is_full: false,
             is_closing: false,
@@ -58,7 +61,7 @@ impl<S: Stream> Socket<S> {
 
     /// Whether bytes can be written to it as they are, by now.
     pub(super) fn takes_plain(&self) -> bool {
-        !self.is_full && !self.is_connecting() && self.seal.is_none()
+        !self.is_full && !self.is_unwritten && !self.is_connecting() && self.seal.is_none()
     }
 }
 

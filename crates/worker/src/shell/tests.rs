@@ -19,7 +19,10 @@ use trunkline_protocol::{
 use trunkline_topology::{Server, TlsParams};
 
 use super::*;
-use crate::{ConnId, KillAsker, KillRequest, KillScope, Peer, Shared, tests::NoCompressor};
+use crate::{
+    ClientId, ConnId, KillAsker, KillRequest, KillScope, Peer, Shared, rooms::Lender,
+    tests::NoCompressor,
+};
 
 const CONFIG: &str = r#"
 [[server]]
@@ -223,6 +226,18 @@ impl Stage {
         self.io.events.push_back(Event::Ready(place, readiness));
     }
 
+    /// The worker has so many bytes for a client.
+    fn owes(&mut self, client: &ClientEnd, len: usize) {
+        let place = client.borrow().place.expect("it is registered");
+        let core = &mut self.shell.worker.commands.exchange.core;
+        let is_it = |id: &ClientId| Place::of(Side::Client(*id)) == place;
+        let id = core.clients.table.keys().into_iter().find(is_it).expect("a client");
+        core.with_client(id, |core, client| {
+            core.write_client(client, |outbox| outbox.resize(outbox.len() + len, b'x'));
+        });
+        client.borrow_mut().got.clear();
+    }
+
     fn calls(&self, what: &str) -> usize {
         self.io.calls.iter().filter(|call| **call == what).count()
     }
@@ -304,6 +319,48 @@ fn those_who_send_much_take_turns_and_who_sends_little_is_read_beside_them() {
     }
     let reads = left(&stage);
     assert!(reads.iter().all(|reads| *reads >= 17), "{reads:?}");
+}
+
+#[test]
+fn one_batch_writes_so_much_of_what_is_long_and_the_next_goes_on() {
+    for writes_many in [false, true] {
+        let mut stage = Stage::new(64);
+        let long: Vec<_> = (0..2).map(|_| stage.greeted()).collect();
+        let short = stage.greeted();
+        stage.io.writes_many = writes_many;
+        long.iter().for_each(|client| stage.owes(client, 7 * WRITE_LEN_MAX));
+        stage.owes(&short, 10);
+        let got = |client: &ClientEnd| client.borrow().got.len();
+        stage.batch();
+        let first = WRITE_LEN_MAX;
+        assert_eq!((got(&long[0]), got(&long[1]), got(&short)), (first, first, 10));
+        assert!(stage.shell.has_more() && stage.shell.wait_within_ms() == 0);
+        // Who is told that there is room waits for its turn all the same.
+        stage.ready(&long[0], WRITABLE);
+        stage.owes(&short, 10);
+        stage.batch();
+        assert_eq!((got(&long[0]), got(&long[1]), got(&short)), (2 * first, 2 * first, 10));
+        (0..5).for_each(|_| stage.batch());
+        assert!(long.iter().all(|client| got(client) == 7 * first));
+        assert!(!stage.shell.has_more());
+    }
+}
+
+#[test]
+fn those_who_are_written_much_take_turns() {
+    let mut stage = Stage::new(64);
+    let clients: Vec<_> = (0..6).map(|_| stage.greeted()).collect();
+    clients.iter().for_each(|client| stage.owes(client, 3 * WRITE_LEN_MAX));
+    let got = |turns: [usize; 6]| {
+        let got = clients.iter().map(|client| client.borrow().got.len() / WRITE_LEN_MAX);
+        assert_eq!(got.collect::<Vec<_>>(), turns);
+    };
+    stage.batch();
+    got([1, 1, 1, 1, 0, 0]);
+    stage.batch();
+    got([2, 2, 2, 2, 0, 0]);
+    stage.batch();
+    got([3, 3, 2, 2, 1, 1]);
 }
 
 #[test]

@@ -28,7 +28,8 @@ impl<'a, S: Stream> Fill<'a, S> for Together<'_, 'a, S> {
             let plain = self.sockets.get(*side).filter(|socket| socket.takes_plain());
             let is_added = plain.is_some_and(|socket| {
                 let pending = self.worker.pending(*side);
-                !pending.is_empty() && add(&socket.stream, pending)
+                let is_short = (1..WRITE_LEN_MAX).contains(&pending.len());
+                is_short && add(&socket.stream, pending)
             });
             if is_added {
                 together.push(*side);
@@ -76,12 +77,26 @@ impl<S: Stream> Shell<S> {
         batch.results = results;
     }
 
+    /// Writes that the last batch left. What these leave over again is the next batch's.
+    pub(super) fn go_on_writing(&mut self, io: &mut impl Io<Stream = S>) {
+        for _ in 0..self.unwritten.len() {
+            if self.long_writes_left == 0 {
+                break;
+            }
+            let Some(side) = self.unwritten.pop_front() else { break };
+            if let Some(socket) = self.sockets.get_mut(side) {
+                socket.is_unwritten = false;
+                self.write(io, side);
+            }
+        }
+    }
+
     pub(super) fn write(&mut self, io: &mut impl Io<Stream = S>, side: Side) {
         loop {
             let Some(socket) = self.sockets.get_mut(side) else {
                 return;
             };
-            if socket.is_full || socket.is_connecting() {
+            if socket.is_full || socket.is_connecting() || socket.is_unwritten {
                 return;
             }
             if socket.seal.is_some() {
@@ -91,6 +106,17 @@ impl<S: Stream> Shell<S> {
             if pending.is_empty() {
                 break;
             }
+            let pending = match pending.get(..WRITE_LEN_MAX) {
+                Some(_) if self.long_writes_left == 0 => {
+                    socket.is_unwritten = true;
+                    return self.unwritten.push_back(side);
+                }
+                Some(part) => {
+                    self.long_writes_left = self.long_writes_left.saturating_sub(part.len());
+                    part
+                }
+                None => pending,
+            };
             let wanted = pending.len();
             let result = io.write(&mut socket.stream, pending);
             self.worker.counters_mut().socket_writes += 1;
@@ -101,6 +127,10 @@ impl<S: Stream> Shell<S> {
                     // The usual case is over here; one that closes is looked at once more.
                     if len < wanted || !has_more && !socket.is_closing {
                         return;
+                    }
+                    if has_more && (wanted == WRITE_LEN_MAX || self.worker.packs(side)) {
+                        socket.is_unwritten = true;
+                        return self.unwritten.push_back(side);
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
