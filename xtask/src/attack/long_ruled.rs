@@ -14,7 +14,7 @@ pub const REWRITTEN: Attack = Attack {
     settings: "\n[[rule]]\nid = 1\nmatch_pattern = \"^DO LENGTH\"\n\
                replace_pattern = \"DO CHAR_LENGTH\"\n",
     attacker: "",
-    promise: Promise { grown_mib: 512, slower: 2.0, answers: &["OK"] },
+    promise: Promise { grown_mib: 288, slower: 2.0, answers: &["OK"] },
     run: rewrite_again,
 };
 

@@ -1,8 +1,9 @@
 //! `cargo xtask attack`: the measured attacks, one after the other, each on a proxy of its own with
 //! a real server behind it and a neighbour who only wants to read.
 //!
-//! Reading order: [`field`] (what an attack may use), [`peer`] (a client that minds no manners),
-//! [`outcome`] (what was measured and promised), then one file for each attack.
+//! Reading order: [`foremost`] (workers that wait for nobody), [`field`] (what an attack may use),
+//! [`peer`] (a client that minds no manners), [`outcome`] (what was measured and promised), then one
+//! file for each attack.
 
 mod admin_export;
 mod admin_guesses;
@@ -13,6 +14,7 @@ mod digests;
 mod endless_statistics;
 mod exports;
 mod field;
+mod foremost;
 mod guesses;
 mod http_guesses;
 mod long_data;
@@ -110,6 +112,10 @@ pub struct Arguments {
     /// Trunkline's workers
     #[arg(long, default_value_t = 1)]
     workers: u32,
+    /// Workers wait for a core like everybody else, and batches are as long as the machine makes
+    /// them; otherwise workers come first, which takes root
+    #[arg(long)]
+    beside: bool,
     /// A program that is built already
     #[arg(long)]
     program: Option<PathBuf>,
@@ -213,6 +219,9 @@ fn measure(
 ) -> Result<Outcome> {
     let config = config(attack, arguments.workers, server);
     let proxy = Trunkline::start_database_binary(binary, &config)?;
+    if !arguments.beside {
+        foremost::make(&proxy)?;
+    }
     let watch = Watch::default();
     let keep = |side, port| watch.keep(side, port, NEIGHBOUR, POINT_SELECT);
     std::thread::scope(|scope| {
