@@ -2,8 +2,8 @@
 //! a real server behind it and a neighbour who only wants to read.
 //!
 //! Reading order: [`foremost`] (workers that wait for nobody), [`field`] (what an attack may use),
-//! [`peer`] (a client that minds no manners), [`outcome`] (what was measured and promised), then one
-//! file for each attack.
+//! [`peer`] (a client that minds no manners), [`outcome`] (what was measured and promised), then
+//! one file for each attack.
 
 mod admin_export;
 mod admin_guesses;
