@@ -27,7 +27,7 @@ use std::collections::VecDeque;
 
 use crate::{Now, Side, Worker, WorkerOptions};
 use sockets::{Socket, Sockets};
-use writing::WriteBatch;
+use writing::{LongWrites, WriteBatch};
 
 /// Clients that a batch accepts at least, where so many wait: it takes some tenths of a millisecond
 /// to greet them and to close those that give way for them, and who is connected already waits for
@@ -61,10 +61,7 @@ pub struct Shell<S: Stream> {
     unfinished: VecDeque<Side>,
     /// Reads that are left to them in this batch.
     long_reads_left: usize,
-    /// Sockets that have more to write than one batch did, as `unfinished`.
-    unwritten: VecDeque<Side>,
-    /// Bytes that are left to them in this batch.
-    long_writes_left: usize,
+    long_writes: LongWrites,
     /// Listeners at which clients may wait, each once; those behind get their turn first.
     accepting: VecDeque<usize>,
     writing: WriteBatch,
@@ -83,8 +80,7 @@ impl<S: Stream> Shell<S> {
             sockets: Sockets::default(),
             unfinished: VecDeque::new(),
             long_reads_left: 0,
-            unwritten: VecDeque::new(),
-            long_writes_left: 0,
+            long_writes: LongWrites::default(),
             accepting: VecDeque::new(),
             writing: WriteBatch::default(),
             records: Default::default(),
@@ -109,7 +105,7 @@ impl<S: Stream> Shell<S> {
 
     /// Whether sockets or listeners are known to have more than the last batch took.
     pub fn has_more(&self) -> bool {
-        !(self.unfinished.is_empty() && self.unwritten.is_empty() && self.accepting.is_empty())
+        !self.unfinished.is_empty() || !self.accepting.is_empty() || self.long_writes.has_more()
     }
 
     /// How long the next batch may wait for an event, ms.
@@ -138,7 +134,6 @@ impl<S: Stream> Shell<S> {
         counters.batches += 1;
         let reads_before = counters.socket_reads;
         self.long_reads_left = LONG_READS_PER_BATCH;
-        self.long_writes_left = LONG_WRITES_LEN_MAX;
         self.go_on_writing(io);
         self.go_on_reading(io);
         while let Some(event) = io.next_event() {

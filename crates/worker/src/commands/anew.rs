@@ -16,7 +16,8 @@ use crate::{
 /// What an execution is answered with that can't be rewritten any more.
 const UNCHANGED: &str =
     "a rule that protects could not rewrite this statement, which was prepared before";
-/// The same where it would be, if it were prepared once more.
+/// What an execution is answered with that can't be rewritten, but would be if its statement were
+/// prepared once more.
 const READ_OTHERWISE: &str = "a rule that protects could not rewrite this statement, which was \
     prepared before servers were known to read it otherwise: prepare it again";
 

@@ -154,16 +154,9 @@ impl<S: Stream> Shell<S> {
                 }
                 return;
             }
-            let text = match pending.get(..SEALED_AT_ONCE) {
-                Some(_) if self.long_writes_left == 0 => {
-                    socket.is_unwritten = true;
-                    return self.unwritten.push_back(side);
-                }
-                Some(part) => {
-                    self.long_writes_left = self.long_writes_left.saturating_sub(part.len());
-                    part
-                }
-                None => pending,
+            let turn = (side, &mut socket.is_unwritten);
+            let Some(text) = self.long_writes.part(turn, pending, SEALED_AT_ONCE) else {
+                return;
             };
             let records = &mut self.records;
             records.clear();

@@ -1,6 +1,6 @@
 //! Writing what the worker has for its sockets: each once in a batch.
 
-use std::io;
+use std::{collections::VecDeque, io};
 
 use super::*;
 
@@ -12,6 +12,44 @@ pub(super) struct WriteBatch {
     /// Those of them that are written to together.
     together: Vec<Side>,
     results: Vec<io::Result<usize>>,
+}
+
+/// Sockets that have more to write than one batch does.
+#[derive(Default)]
+pub(super) struct LongWrites {
+    /// Each once, in the order in which they are written to.
+    turns: VecDeque<Side>,
+    /// Bytes that are left to them in this batch.
+    left: usize,
+}
+
+impl LongWrites {
+    pub(super) fn has_more(&self) -> bool {
+        !self.turns.is_empty()
+    }
+
+    /// What of a socket's bytes one call writes, at most so many; `None` where its turn comes with
+    /// one of the next batches, as `awaits` says then.
+    pub(super) fn part<'b>(
+        &mut self,
+        (side, awaits): (Side, &mut bool),
+        pending: &'b [u8],
+        len_max: usize,
+    ) -> Option<&'b [u8]> {
+        let Some(part) = pending.get(..len_max) else { return Some(pending) };
+        if self.left == 0 {
+            self.wait((side, awaits));
+            return None;
+        }
+        self.left = self.left.saturating_sub(part.len());
+        Some(part)
+    }
+
+    /// The next batches write to a socket.
+    fn wait(&mut self, (side, awaits): (Side, &mut bool)) {
+        *awaits = true;
+        self.turns.push_back(side);
+    }
 }
 
 /// What is written together: from `sides`, what can be is taken out.
@@ -79,11 +117,12 @@ impl<S: Stream> Shell<S> {
 
     /// Writes that the last batch left. What these leave over again is the next batch's.
     pub(super) fn go_on_writing(&mut self, io: &mut impl Io<Stream = S>) {
-        for _ in 0..self.unwritten.len() {
-            if self.long_writes_left == 0 {
+        self.long_writes.left = LONG_WRITES_LEN_MAX;
+        for _ in 0..self.long_writes.turns.len() {
+            if self.long_writes.left == 0 {
                 break;
             }
-            let Some(side) = self.unwritten.pop_front() else { break };
+            let Some(side) = self.long_writes.turns.pop_front() else { break };
             if let Some(socket) = self.sockets.get_mut(side) {
                 socket.is_unwritten = false;
                 self.write(io, side);
@@ -106,16 +145,9 @@ impl<S: Stream> Shell<S> {
             if pending.is_empty() {
                 break;
             }
-            let pending = match pending.get(..WRITE_LEN_MAX) {
-                Some(_) if self.long_writes_left == 0 => {
-                    socket.is_unwritten = true;
-                    return self.unwritten.push_back(side);
-                }
-                Some(part) => {
-                    self.long_writes_left = self.long_writes_left.saturating_sub(part.len());
-                    part
-                }
-                None => pending,
+            let turn = (side, &mut socket.is_unwritten);
+            let Some(pending) = self.long_writes.part(turn, pending, WRITE_LEN_MAX) else {
+                return;
             };
             let wanted = pending.len();
             let result = io.write(&mut socket.stream, pending);
@@ -129,8 +161,7 @@ impl<S: Stream> Shell<S> {
                         return;
                     }
                     if has_more && (wanted == WRITE_LEN_MAX || self.worker.packs(side)) {
-                        socket.is_unwritten = true;
-                        return self.unwritten.push_back(side);
+                        return self.long_writes.wait((side, &mut socket.is_unwritten));
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
