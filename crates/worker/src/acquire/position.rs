@@ -33,8 +33,7 @@ impl Client {
     /// or the server shows that.
     #[inline]
     pub(super) fn may_read_on(&self, server: &Server, now_ms: u64) -> bool {
-        !self.is_causal()
-            || self.session.as_ref().is_some_and(|session| session.is_met_by(server, now_ms))
+        !self.is_causal() || self.session.is_met_by(server, now_ms)
     }
 
     /// Since when its read waits for a replica, µs, and where it goes then.
@@ -87,7 +86,7 @@ impl Core {
             return Ok(());
         }
         statement.target.reads.set_causal(false);
-        let Some(session) = client.session.as_mut() else { return Ok(()) };
+        let session = &mut *client.session;
         let hostgroup = statement.target.hostgroup;
         let is_run = matches!(statement.command.purpose, Purpose::Query | Purpose::Execute);
         let Some(readers) = self.env.snapshot.causal.readers(hostgroup).filter(|_| is_run) else {
@@ -137,7 +136,7 @@ impl Core {
 
     /// The replicas that show what a session has written.
     fn showing(&self, client: &Client, readers: HostgroupId) -> Only {
-        let Some(session) = client.session.as_ref() else { return Only::default() };
+        let session = &*client.session;
         let now_ms = self.env.now.ms();
         let shows = |server: &Server| session.is_met_by(server, now_ms);
         self.servers.pool.only(readers, now_ms, shows)
@@ -155,11 +154,8 @@ impl Core {
             Route::Lease(_, conn) => {
                 let slot = self.servers.conns.get(*conn).map(|conn| conn.slot);
                 let slot = slot.and_then(|slot| self.servers.pool.slot(slot));
-                let session = client.session.as_ref();
-                let shows = slot.zip(session).is_some_and(|(slot, session)| {
-                    session.is_met_by(&slot.server, self.env.now.ms())
-                });
-                !shows
+                let now_ms = self.env.now.ms();
+                !slot.is_some_and(|slot| client.session.is_met_by(&slot.server, now_ms))
             }
             Route::Hostgroup(readers) | Route::Reader(readers) => {
                 self.showing(client, *readers).is_empty()
@@ -188,12 +184,12 @@ impl Core {
             0 => 0,
             since_us => self.env.now.us.saturating_sub(since_us),
         };
-        let session = client.session.as_ref();
-        let may_wait = session.is_some_and(|session| {
+        let session = &*client.session;
+        let may_wait = {
             let causal = &session.settings.causal;
             causal.may_wait(now_ms, self.is_missing_everywhere(session, readers))
                 || is_held && causal.need.may_come_of_age()
-        });
+        };
         match may_wait && self.servers.pool.has_online(readers, now_ms) {
             true => self.env.snapshot.settings.causal_wait_ms.saturating_sub(waited_us / 1_000),
             false => 0,
@@ -276,8 +272,8 @@ impl Exchange {
     }
 
     fn count_reached(&mut self, client: &mut Client, has_waited: bool) {
-        if let Some(session) = client.session.as_mut().filter(|_| !has_waited) {
-            session.settings.causal.was_reached();
+        if !has_waited {
+            client.session.settings.causal.was_reached();
             self.core.fx.stats.counters.causal_reached += 1;
         }
     }
@@ -362,7 +358,7 @@ impl Exchange {
         let readers = statement.target.hostgroup;
         let has_online = self.core.servers.pool.has_online(readers, self.core.env.now.ms());
         // What it was to be a part of may have gone: then its client's timer says so.
-        let has_lost = client.session.as_ref().is_some_and(|session| session.lost.is_some());
+        let has_lost = client.session.lost.is_some();
         if has_lost || self.core.misses(client, route) && has_online {
             return true;
         }
@@ -391,8 +387,8 @@ impl Exchange {
     ) {
         self.count_wait(&statement, false);
         let misses = self.core.misses(client, &route);
-        if let Some(session) = client.session.as_mut().filter(|_| misses) {
-            session.settings.causal.waited_in_vain(self.core.env.now.ms());
+        if misses {
+            client.session.settings.causal.waited_in_vain(self.core.env.now.ms());
         }
         let route = client.still_there(route);
         self.run_on_route(client, route, statement);

@@ -154,7 +154,7 @@ impl Core {
     /// answered from what is kept until it changes, or fill that.
     pub(super) fn own_writes_by(&mut self, client: &mut Client) -> Option<u64> {
         let now_us = self.env.now.us;
-        let session = client.session.as_mut()?;
+        let session = &mut *client.session;
         if !reads_committed(session) {
             return None;
         }

@@ -74,7 +74,10 @@ impl Core {
             && conn.server.format.session_track
             && conn.server.gtids == ReportsGtids::Unasked
             && conn.list != trunkline_pool::ConnState::Shared;
-        let Some(session) = client.session.as_ref().filter(|_| is_due) else { return };
+        if !is_due {
+            return;
+        }
+        let session = &*client.session;
         let lease = session.leases.iter().find(|lease| lease.conn == conn.id);
         let is_open = lease.is_some_and(|lease| {
             lease.is_begun || lease.is_in_trans || lease.pins.has(PinReason::Transaction)

@@ -57,7 +57,7 @@ impl Exchange {
         if is_other || !self.core.reads_as_prepared(client, stmt_id, entry) {
             return Err(UNCHANGED.into());
         }
-        let session = client.session.as_mut().ok_or(UNCHANGED)?;
+        let session = &mut *client.session;
         // The new text may name any view.
         let contents = Contents::ALL;
         let reading = entry.reading_with(contents, &session.settings.state);

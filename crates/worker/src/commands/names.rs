@@ -23,9 +23,9 @@ impl Commands {
                 return;
             }
         };
-        if let Some(session) = client.session.as_mut() {
-            session.has_asked_names = true;
-        }
+        let session = &mut *client.session;
+        session.has_asked_names = true;
+
         self.exchange.core.clients.set_timer(client, 0);
         match waiting.studied {
             None => self.command_again(client, &waiting.frames),

@@ -187,8 +187,8 @@ impl ClientStmt {
 impl Client {
     /// Whether a client has agreed on this.
     pub(super) fn has_capability(&self, capability: Capabilities) -> bool {
-        let session = self.session.as_ref();
-        session.is_some_and(|session| session.login.capabilities.contains(capability))
+        let session = &*self.session;
+        session.login.capabilities.contains(capability)
     }
 }
 
@@ -403,13 +403,13 @@ impl Core {
         if !entry.is_read_in(&self.modes(client)) {
             return false;
         }
-        let session = client.session.as_mut();
-        session.is_some_and(|session| {
+        let session = &mut *client.session;
+        {
             let Session { settings, prepared, .. } = session;
             let SessionSettings { reading, state, .. } = settings;
             prepared.get(stmt_id).is_some_and(|stmt| stmt.read_as.is_none())
                 && reading.is_that_of(entry, state, &mut self.servers.states)
-        })
+        }
     }
 
     fn refuse_unreadable(&mut self, client: &mut Client, unreadable: Unreadable) {
@@ -481,7 +481,7 @@ impl Exchange {
         known: &Rc<Known>,
     ) -> Rc<Known> {
         let modes = self.core.modes(client);
-        let Some(session) = client.session.as_mut() else { return Rc::clone(known) };
+        let session = &mut *client.session;
         let Session { settings, prepared, .. } = session;
         let SessionSettings { reading, state, .. } = settings;
         let is_same = reading.is_that_of(entry, state, &mut self.core.servers.states);
@@ -495,12 +495,9 @@ impl Exchange {
     /// `COM_STMT_FETCH`.
     pub(super) fn fetch(&mut self, client: &mut Client, frames: &[u8], stmt_id: u32) {
         let Some(stmt_id) = self.core.resolve(client, stmt_id, "mysqld_stmt_fetch") else { return };
-        let route = client.session.as_ref().and_then(|session| {
-            let conn = session.prepared.get(stmt_id).and_then(|stmt| stmt.cursor);
-            let lease = session.leases.iter().find(|lease| Some(lease.conn) == conn)?;
-            Some(Route::Lease(lease.hostgroup, lease.conn))
-        });
-        let Some(route) = route else {
+        let conn = client.session.prepared.get(stmt_id).and_then(|stmt| stmt.cursor);
+        let lease = client.session.leases.iter().find(|lease| Some(lease.conn) == conn);
+        let Some(route) = lease.map(|lease| Route::Lease(lease.hostgroup, lease.conn)) else {
             let end = if self.core.env.greeting.flavor() == Flavor::MySql { "." } else { "" };
             let text = format!("The statement ({stmt_id}) has no open cursor{end}");
             return self.core.answer_error(client, ErrorKind::NoCursor.says(text));

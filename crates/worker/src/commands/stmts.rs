@@ -44,7 +44,7 @@ impl Core {
         if let Some(stmt_id) = named {
             self.close_cursor(client, stmt_id, None);
             let kept_max = self.env.snapshot.settings.transaction_replay_max_bytes;
-            client.session.as_mut().into_iter().for_each(|it| it.close_stmt(stmt_id, kept_max));
+            client.session.close_stmt(stmt_id, kept_max);
         }
     }
 

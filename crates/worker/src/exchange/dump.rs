@@ -27,9 +27,9 @@ impl Exchange {
                 return;
             }
         };
-        if let Some(session) = client.session.as_mut() {
-            session.leave(conn.id);
-        }
+        let session = &mut *client.session;
+        session.leave(conn.id);
+
         let ahead = std::mem::take(&mut client.io.inbox);
         if std::mem::take(&mut client.io.is_paused) {
             self.core.fx.act(Action::Resume(Side::Client(client.id)));

@@ -156,8 +156,7 @@ impl Exchange {
         }
         let has_state = |session: &Session| Arc::ptr_eq(&conn.state, &session.settings.state);
         let begins = |session: &Session| session.begins_on(conn.id).is_some();
-        let is_ready = client.session.as_ref().is_some_and(|it| has_state(it) && !begins(it))
-            && !past.needs_trace;
+        let is_ready = has_state(&client.session) && !begins(&client.session) && !past.needs_trace;
         match is_ready {
             true if client.is_dump() && waits_to_dump(client, conn) => {}
             true => self.send_statement(client, conn, Stage::Sent(conn.id)),
@@ -176,7 +175,7 @@ impl Exchange {
             let before = conn.in_flight.len();
             let begins = |session: &Session| session.transaction.begins_read_only;
             // What begins one anew there is the first that comes.
-            let begins_anew = client.session.as_ref().is_some_and(begins);
+            let begins_anew = begins(&client.session);
             if is_noted {
                 self.core.give_insert_id(client, conn);
             }
@@ -386,8 +385,8 @@ impl Core {
 
 /// Whether a session has no schema, and a connection one that can't be given back.
 fn logs_in_again(client: &Client, conn: &Conn) -> bool {
-    let state = client.session.as_ref().map(|session| &session.settings.state);
-    state.is_some_and(|state| state.schema == Schema::None && conn.state.schema != Schema::None)
+    let state = &client.session.settings.state;
+    state.schema == Schema::None && conn.state.schema != Schema::None
 }
 
 /// Whether a statement only looks at what the one before has left on this connection, which

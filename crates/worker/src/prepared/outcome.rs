@@ -87,7 +87,7 @@ impl Exchange {
         prepared: Prepared,
     ) -> Option<Rc<Entry>> {
         let modes = self.core.modes(client);
-        let session = client.session.as_mut()?;
+        let session = &mut *client.session;
         let known = Rc::clone(statement.meaning.known.as_ref()?);
         let in_views = statement.prepared.in_views;
         let (text, contents) = match statement.prepared.read.as_deref() {
@@ -143,8 +143,7 @@ impl Core {
             slot.server.health.add_stmt();
         }
         self.fx.stats.counters.statements_prepared += 1;
-        if let (Phase::Running(statement), Some(session)) =
-            (&mut client.phase, client.session.as_ref())
+        if let Some((statement, session)) = client.running_mut()
             && statement.prepared.runs_last
         {
             statement.prepared.server_stmt = prepared.stmt_id;
@@ -191,7 +190,8 @@ pub(crate) fn stmt_executed(
         conn.stmts.hold(statement.prepared.server_stmt, stmt_id);
     }
     conn.stmts.ended(statement.prepared.server_stmt, has_succeeded, is_unknown);
-    if let Some(session) = client.session.as_mut().filter(|_| has_cursor) {
+    if has_cursor {
+        let session = &mut *client.session;
         if let Some(stmt) = session.prepared.get_mut(stmt_id) {
             stmt.cursor = Some(conn.id);
         }
@@ -256,13 +256,13 @@ impl Client {
     }
 
     pub(crate) fn stmts_mut(&mut self) -> Option<&mut ClientStmts> {
-        Some(&mut self.session.as_mut()?.prepared)
+        Some(&mut self.session.prepared)
     }
 
     /// A cursor does not hold its session any more.
     pub(crate) fn cursor_ended(&mut self, conn_id: trunkline_pool::ConnId, stmt_id: u32) {
-        let session = self.session.as_mut();
-        if let Some(lease) = session.and_then(|session| session.lease_mut(conn_id)) {
+        let session = &mut *self.session;
+        if let Some(lease) = session.lease_mut(conn_id) {
             lease.pins.unpin_name(PinReason::Cursor, &stmt_id.to_le_bytes());
         }
     }

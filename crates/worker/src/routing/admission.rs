@@ -38,7 +38,7 @@ impl Core {
             false => self.fx.stats.counters.statements_detected += 1,
             true => self.fx.stats.counters.statements_refused_firewall += 1,
         }
-        let Some(session) = client.session.as_ref() else { return };
+        let session = &*client.session;
         let (user, digest) = (&session.login.user, known.digest);
         let did = if is_denied { "denied" } else { "would have denied" };
         self.fx.log(true, || {
@@ -61,7 +61,7 @@ impl Commands {
         if known.analysis.transaction != TransactionEffect::None {
             return None;
         }
-        let session = client.session.as_ref()?;
+        let session = &*client.session;
         let ask = LimitAsk {
             username: &session.login.user.name,
             rules: &self.router.matched_rules,

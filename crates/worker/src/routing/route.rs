@@ -177,10 +177,8 @@ impl Commands {
     ) -> (Ruling, Option<NewText>) {
         let core = &mut self.exchange.core;
         let snapshot = &core.env.snapshot;
-        let Some(session) = client.session.as_mut() else {
-            return Default::default();
-        };
-        let mut asker = Asker::of(&client.origin.peer, session);
+        let session = &mut *client.session;
+        let mut asker = Asker::of(&client.front.origin.peer, session);
         let mut came = None;
         if let Asking::Execute(schema, text) = asking {
             asker.schema = schema.name();
@@ -283,7 +281,7 @@ impl Core {
         proof: Proof,
         asked: &Asked<'_>,
     ) -> Decided {
-        let Some(session) = client.session.as_ref() else { return Decided::without_session() };
+        let session = &*client.session;
         let aim = match statement {
             Some((known, Asking::Prepare)) => {
                 Aim::Prepare { computes: may_compute(known, proof, self.env.greeting.flavor()) }
@@ -325,7 +323,7 @@ impl Core {
             return None;
         }
         directives.take_hints(hints);
-        let session = client.session.as_ref()?;
+        let session = &*client.session;
         let (snapshot, default) = (&self.env.snapshot, session.login.user.default_hostgroup);
         let server = hinted_server(hints, snapshot, default, self.env.now.ms());
         let place = hinted_place(hints, server);
@@ -337,7 +335,7 @@ impl Core {
     /// What is decided becomes of the session's connections.
     #[inline]
     fn carry_out(&mut self, client: &mut Client, decided: &Decided) {
-        let Some(session) = client.session.as_mut() else { return };
+        let session = &mut *client.session;
         session.transaction.begins_read_only = decided.begins_read_only;
         if decided.gives_up != GivesUp::Nothing {
             self.give_up(client, decided.gives_up);
@@ -346,7 +344,7 @@ impl Core {
 
     #[cold]
     fn give_up(&mut self, client: &mut Client, gives_up: GivesUp) {
-        let Some(session) = client.session.as_mut() else { return };
+        let session = &mut *client.session;
         let given_up = session.leave_where(|lease| gives_up.has(lease));
         for lease in &given_up {
             self.free_lease(client, lease, None);

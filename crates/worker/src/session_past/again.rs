@@ -54,9 +54,7 @@ pub(crate) fn keep_warnings_of_shared(
     if outcome.warnings == 0 || outcome.error.is_some() || !statement.meaning.is_read {
         return;
     }
-    let Some(session) = client.session.as_mut() else {
-        return;
-    };
+    let session = &mut *client.session;
     let uses_table = || {
         let references = statement.meaning.known.as_ref().map(|known| &known.analysis.references);
         references.is_some_and(|references| !references.tables.is_empty())
@@ -68,7 +66,7 @@ pub(crate) fn keep_warnings_of_shared(
             text.map(|text| Again { text, validity, state: Arc::clone(&session.settings.state) });
     } else if conn.in_flight.is_empty() && uses_table() {
         // Nobody is behind it, and it has cleared what was there before.
-        conn.holder.last_client = Some(client.id);
+        conn.holder.last_client = Some(client.front.id);
         session.last_conn = Some((conn.id, conn.holder.turn));
     }
 }

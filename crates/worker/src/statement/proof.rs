@@ -242,8 +242,7 @@ impl Core {
         executed: Option<u32>,
         hostgroup: HostgroupId,
     ) -> Proven {
-        let session = client.session.as_ref();
-        let stmt = session.zip(executed).and_then(|(session, id)| session.prepared.get(id));
+        let stmt = executed.and_then(|id| client.session.prepared.get(id));
         let entry = stmt.map(|stmt| Rc::clone(&stmt.entry));
         let asking = entry
             .as_ref()
@@ -259,11 +258,8 @@ impl Core {
         statement: &Statement,
         hostgroup: HostgroupId,
     ) -> Result<Vec<Name>, Untracked> {
-        let (Some(session), Some(known)) =
-            (client.session.as_ref(), statement.meaning.known.as_deref())
-        else {
-            return Err(Untracked::Text);
-        };
+        let Some(known) = statement.meaning.known.as_deref() else { return Err(Untracked::Text) };
+        let session = &*client.session;
         let stmt = statement.executed().and_then(|id| session.prepared.get(id));
         let asking = match stmt {
             Some(stmt) => Asking::Execute(&stmt.entry.reading.schema, None),
@@ -287,7 +283,7 @@ impl Core {
             let validity = Validity::without_age(version);
             return Some(Proven { group, proof: known.nameless, validity });
         }
-        let session = client.session.as_ref()?;
+        let session = &*client.session;
         let place = place_of(session, asking, group);
         let (proof, validity) = known.proofs.find(place, version, self.env.now.ms())?;
         Some(Proven { group, proof, validity })
@@ -342,7 +338,7 @@ impl Core {
         asking: Asking<'_>,
         group: HostgroupId,
     ) -> Option<Judgement> {
-        let session = client.session.as_ref()?;
+        let session = &*client.session;
         let place = place_of(session, asking, group);
         let judged = prove(&known.analysis, place, self.env.shared.catalog(), self.env.now.ms());
         if judged.missing.is_empty() && judged.due.is_empty() {
@@ -373,7 +369,7 @@ impl Core {
             }
         }
         let Some(group) = first.first().map(|name| name.group) else { return is_asked };
-        let Some(session) = client.session.as_ref() else { return is_asked };
+        let session = &*client.session;
         let Some(key) = self.servers.logins.accounts.key(session.login.account) else {
             return is_asked;
         };
@@ -418,9 +414,7 @@ impl Exchange {
         asking: Asking<'_>,
         frames: &[u8],
     ) -> Option<Proven> {
-        let Some(session) = client.session.as_mut() else {
-            return Some(self.core.proof_at(client, known, asking, HostgroupId::default()));
-        };
+        let session = &mut *client.session;
         let default = session.login.user.default_hostgroup;
         let has_waited = std::mem::take(&mut session.has_asked_names);
         let group = self.core.env.group_of(default);

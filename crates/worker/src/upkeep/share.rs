@@ -227,9 +227,8 @@ impl Core {
             let mut users: Vec<String> = Vec::new();
             let late = waiters.iter().take(WAITERS_MAX);
             for waiter in late.take_while(|waiter| waits_long(waiter.since_us)) {
-                let session = self.clients.get(waiter.client).and_then(|it| it.session.as_ref());
-                let Some(session) = session else { continue };
-                let name = &session.login.user.name;
+                let Some(client) = self.clients.get(waiter.client) else { continue };
+                let name = &client.session.login.user.name;
                 if users.len() < USERS_MAX && !users.contains(name) {
                     users.push(name.clone());
                 }
@@ -278,10 +277,8 @@ impl Core {
         };
         for conn in self.servers.conns.values().filter(is_pinned) {
             let owner = conn.holder.owner.and_then(|owner| self.clients.get(owner));
-            let Some((client, session)) = owner.and_then(|it| Some((it, it.session.as_ref()?)))
-            else {
-                continue;
-            };
+            let Some(client) = owner else { continue };
+            let session = &client.session;
             if !matches!(client.phase, Phase::Idle) {
                 continue;
             }
