@@ -261,7 +261,6 @@ impl Exchange {
         // No connection has what this statement left: there is nothing but the counts.
         session.past.learn(statement, &outcome, flavor, None, false);
         session.last_conn = None;
-
         client.stmt_answered(statement, &outcome);
         self.core.clients.count_waiting(client);
         let age_us = reply.age_us(self.core.env.now.us);

@@ -196,7 +196,6 @@ impl Exchange {
     pub(crate) fn kill(&mut self, client: &mut Client, scope: KillScope, number: Option<u64>) {
         let ticket = self.core.env.now.us.wrapping_add(self.core.fx.stats.counters.commands);
         let deadline_ms = self.core.env.now.ms() + ANSWER_MS_MAX;
-        let session = &*client.session;
         let wanted = number.unwrap_or_else(|| u64::from(client.origin.number));
         let Ok(number) = u32::try_from(wanted) else {
             return self.core.answer_error(client, ErrorKind::UnknownThread.says(unknown(wanted)));
@@ -204,7 +203,7 @@ impl Exchange {
         if number == client.origin.number {
             return self.kill_oneself(client, scope);
         }
-        let user = Some(session.login.user.key().into());
+        let user = Some(client.session.login.user.key().into());
         client.phase = Phase::AwaitKill(AwaitKill { ticket, number, deadline_ms });
         let asker =
             KillAsker { worker: self.core.env.options.index, client: Some(client.id), ticket };
@@ -312,17 +311,12 @@ impl Exchange {
     /// Clients whose `KILL` nobody answers are told so.
     pub(crate) fn expire_kills(&mut self) {
         let now_ms = self.core.env.now.ms();
-        let late = self.core.clients.ids_where(|client| match &client.phase {
-            Phase::AwaitKill(wait) => wait.deadline_ms <= now_ms,
-            _ => false,
+        let late = self.core.clients.logged_in().filter_map(|client| match &client.phase {
+            Phase::AwaitKill(wait) if wait.deadline_ms <= now_ms => Some((client.id, wait.ticket)),
+            _ => None,
         });
-        for id in late {
-            let Some(Phase::AwaitKill(wait)) =
-                self.core.clients.get(id).map(|client| &client.phase)
-            else {
-                continue;
-            };
-            let (worker, ticket) = (self.core.env.options.index, wait.ticket);
+        let worker = self.core.env.options.index;
+        for (id, ticket) in late.collect::<Vec<_>>() {
             let asker = KillAsker { worker, client: Some(id), ticket };
             let text = "what came of the KILL is not known".to_owned();
             self.on_kill_answered(asker, KillAnswer::failed(text));

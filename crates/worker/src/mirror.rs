@@ -278,9 +278,8 @@ impl Commands {
 impl Client {
     /// Whether a copy of its statement would do something else, as it lacks what the session has.
     fn has_state_of_its_own(&self) -> bool {
-        let session = &*self.session;
         let has = |lease: &Lease| OWN_STATE.iter().any(|reason| lease.pins.has(*reason));
-        session.leases.iter().any(has)
+        self.session.leases.iter().any(has)
     }
 }
 

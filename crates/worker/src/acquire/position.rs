@@ -136,9 +136,8 @@ impl Core {
 
     /// The replicas that show what a session has written.
     fn showing(&self, client: &Client, readers: HostgroupId) -> Only {
-        let session = &*client.session;
         let now_ms = self.env.now.ms();
-        let shows = |server: &Server| session.is_met_by(server, now_ms);
+        let shows = |server: &Server| client.session.is_met_by(server, now_ms);
         self.servers.pool.only(readers, now_ms, shows)
     }
 

@@ -132,10 +132,9 @@ impl Core {
     /// with fewer than `depth_max` in flight.
     #[inline]
     fn has_room_for(&self, client: &Client, conn: &Conn, depth_max: usize) -> bool {
-        let session = &*client.session;
         conn.left.dirt.is_none()
             && (!client.is_causal() || self.may_read_there(client, conn))
-            && Arc::ptr_eq(&conn.state, &session.settings.state)
+            && Arc::ptr_eq(&conn.state, &client.session.settings.state)
             && conn.left.schemas_defined == self.env.shared.schemas_defined()
             && conn.in_flight.len() < depth_max
             && (!client.executes() || runs_among_others(client, Some(conn)))
@@ -252,10 +251,8 @@ impl Exchange {
     }
 
     fn join(&mut self, client: &mut Client, conn: &mut Conn) {
-        let session = &mut *client.session;
         // What it leaves behind others overwrite.
-        session.last_conn = None;
-
+        client.session.last_conn = None;
         if client.executes() {
             conn.take_stmt(client);
         }

@@ -231,8 +231,7 @@ impl Core {
 impl Client {
     /// A route that was found before the statement was held back: its lease may have gone.
     pub(crate) fn still_there(&self, route: Route) -> Route {
-        let session = &*self.session;
-        let has = |conn| session.leases.iter().any(|lease| lease.conn == conn);
+        let has = |conn| self.session.leases.iter().any(|lease| lease.conn == conn);
         match route {
             Route::Lease(hostgroup, conn) if !has(conn) => Route::Hostgroup(hostgroup),
             route => route,

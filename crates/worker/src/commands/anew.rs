@@ -27,7 +27,7 @@ impl Exchange {
         stmt_id: u32,
         entry: &Entry,
     ) -> Option<Rc<Came>> {
-        let stmt = client.stmts_mut()?.get_mut(stmt_id)?;
+        let stmt = client.session.prepared.get_mut(stmt_id)?;
         let came = stmt.came.as_mut()?;
         if came.known.edition != self.statements.analyses.edition() {
             let (text, known) =

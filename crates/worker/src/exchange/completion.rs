@@ -195,8 +195,7 @@ impl Exchange {
             Purpose::Reset | Purpose::ChangeUser(_) if succeeded => {
                 self.core.learn_autocommit(conn, outcome.status);
                 self.core.forget_state(client, Some(conn));
-                let session = &mut *client.session;
-                if let Some(lease) = session.lease_mut(conn.id) {
+                if let Some(lease) = client.session.lease_mut(conn.id) {
                     lease.pins.reset();
                 }
                 conn.was_reset();
@@ -205,8 +204,7 @@ impl Exchange {
                 self.core.switch_trackers_on(conn, Behind::Reset, Some(client));
             }
             Purpose::Register if succeeded => {
-                let session = &mut *client.session;
-                if let Some(lease) = session.lease_mut(conn.id) {
+                if let Some(lease) = client.session.lease_mut(conn.id) {
                     lease.pins.pin(PinReason::Other);
                 }
             }
@@ -472,13 +470,11 @@ impl Core {
 
     fn unpin_where(&mut self, client: &mut Client, ends: impl Fn(PinReason) -> bool) {
         let mut freed = Vec::new();
-        let session = &mut *client.session;
-        let ended = session.leases.iter_mut().filter_map(|lease| {
+        let ended = client.session.leases.iter_mut().filter_map(|lease| {
             let is_freed = lease.end_brief_pins(&ends);
             is_freed.then_some(lease.conn)
         });
         freed.extend(ended);
-
         for conn in freed {
             self.with_conn(conn, |core, conn| core.settle_lease(client, conn));
         }
@@ -563,8 +559,7 @@ impl Core {
 impl Conn {
     /// It is in the session's state: what changed one changed both.
     fn agree(&mut self, client: &Client) {
-        let session = &*client.session;
-        self.state = Arc::clone(&session.settings.state);
+        self.state = Arc::clone(&client.session.settings.state);
     }
 }
 

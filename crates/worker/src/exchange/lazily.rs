@@ -154,8 +154,7 @@ impl Exchange {
 
 /// Whether the session's server would carry out this text as it reads at first sight.
 fn is_certain(client: &Client, text: &[u8]) -> bool {
-    let session = &*client.session;
-    is_exact(text, session.settings.modes.oracle)
+    is_exact(text, client.session.settings.modes.oracle)
 }
 
 impl Session {

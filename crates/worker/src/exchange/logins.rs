@@ -16,14 +16,13 @@ use crate::{
 impl Core {
     /// A server said that the account may use this schema.
     pub(super) fn confirm_schema(&mut self, client: &mut Client, schema: &[u8]) {
-        let session = &*client.session;
         if self.servers.logins.schemas.len() >= SCHEMAS_MAX {
             self.servers.logins.schemas.clear();
         }
         self.servers
             .logins
             .schemas
-            .insert((session.login.account, schema.into()), self.env.now.ms());
+            .insert((client.session.login.account, schema.into()), self.env.now.ms());
     }
 
     /// The session's default schema is now this one, by its name in UTF-8.

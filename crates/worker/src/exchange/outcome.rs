@@ -359,7 +359,6 @@ impl Exchange {
         let has_sent_ahead = client.has_sent_ahead();
         let session = &mut *client.session;
         session.forget_transaction();
-
         let text = match is_commit {
             true => self.core.rolled_back_text(slot, &reason),
             false => format!("{LOST} ({reason}); the statement was not carried out, try again"),

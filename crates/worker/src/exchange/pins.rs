@@ -394,8 +394,7 @@ impl Core {
         statement: &Statement,
     ) {
         let now_us = self.env.now.us;
-        let session = &mut *client.session;
-        let Some(lease) = session.lease_mut(conn_id) else {
+        let Some(lease) = client.session.lease_mut(conn_id) else {
             return;
         };
         if lease.pins.is_empty() {

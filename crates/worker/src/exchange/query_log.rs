@@ -283,8 +283,7 @@ impl Core {
         statement: &Statement,
         error: Option<u16>,
     ) {
-        let session = &*client.session;
-        let (user, number) = (Arc::clone(&session.login.user), client.origin.number);
+        let (user, number) = (Arc::clone(&client.session.login.user), client.origin.number);
         let digest = statement.meaning.known.as_ref().map_or(0, |known| known.digest);
         let hostgroup = statement.target.hostgroup;
         let took_us = self.env.now.us.saturating_sub(statement.command.begun_us);

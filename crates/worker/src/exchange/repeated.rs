@@ -220,8 +220,8 @@ impl Exchange {
         let Some(said) = repetition.left.pop_front() else {
             return self.repeated(client, repetition, conn);
         };
-        if let (Some(stmt_id), Some(stmts)) = (said.stmt_id, client.stmts_mut())
-            && let Some(stmt) = stmts.get_mut(stmt_id)
+        if let Some(stmt_id) = said.stmt_id
+            && let Some(stmt) = client.session.prepared.get_mut(stmt_id)
         {
             stmt.types = said.types.clone();
         }
@@ -507,9 +507,7 @@ impl Exchange {
 impl Core {
     /// The transaction that is to be repeated is left on this connection, which is closed.
     fn leave_repeated(&mut self, client: &mut Client, conn: &mut Conn) {
-        let session = &mut *client.session;
-        session.leave(conn.id);
-
+        client.session.leave(conn.id);
         let hostgroup = conn.server.hostgroup;
         self.drop_conn(conn);
         self.fx.wake(Wake::Queue(hostgroup));

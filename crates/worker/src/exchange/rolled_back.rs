@@ -224,9 +224,7 @@ impl Exchange {
             // The client is in the middle of a packet: nothing but the end can follow.
             return self.close_client(client);
         };
-        let session = &mut *client.session;
-        session.forget_transaction();
-
+        client.session.forget_transaction();
         let text = self.core.rolled_back_text(loss.slot, reason);
         self.fail_statement_numbered(client, seq, ErrorKind::RolledBack.says(text), None);
     }

@@ -233,9 +233,7 @@ impl Exchange {
     /// The connection's schema can't be given back: it logs in anew, and the session waits for
     /// it or for another one.
     pub(super) fn exchange(&mut self, client: &mut Client, conn: &mut Conn) {
-        let Some((_, account)) = client.wanted() else {
-            return;
-        };
+        let account = client.session.login.account;
         self.core.take_lease(client, conn);
         let hostgroup = conn.server.hostgroup;
         if !conn.in_flight.is_empty() {

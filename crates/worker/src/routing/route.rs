@@ -323,8 +323,7 @@ impl Core {
             return None;
         }
         directives.take_hints(hints);
-        let session = &*client.session;
-        let (snapshot, default) = (&self.env.snapshot, session.login.user.default_hostgroup);
+        let (snapshot, default) = (&self.env.snapshot, client.session.login.user.default_hostgroup);
         let server = hinted_server(hints, snapshot, default, self.env.now.ms());
         let place = hinted_place(hints, server);
         let server = server.map(|(key, is_reader)| (Box::new(key.clone()), is_reader));
@@ -335,8 +334,7 @@ impl Core {
     /// What is decided becomes of the session's connections.
     #[inline]
     fn carry_out(&mut self, client: &mut Client, decided: &Decided) {
-        let session = &mut *client.session;
-        session.transaction.begins_read_only = decided.begins_read_only;
+        client.session.transaction.begins_read_only = decided.begins_read_only;
         if decided.gives_up != GivesUp::Nothing {
             self.give_up(client, decided.gives_up);
         }
@@ -344,8 +342,7 @@ impl Core {
 
     #[cold]
     fn give_up(&mut self, client: &mut Client, gives_up: GivesUp) {
-        let session = &mut *client.session;
-        let given_up = session.leave_where(|lease| gives_up.has(lease));
+        let given_up = client.session.leave_where(|lease| gives_up.has(lease));
         for lease in &given_up {
             self.free_lease(client, lease, None);
         }

@@ -225,7 +225,6 @@ impl Core {
         let is_unknown = unreported.iter().any(|name| name == "sql_mode");
         session.settings.modes.ansi_quotes |= is_unknown;
         session.settings.modes.guesses_quotes |= is_unknown;
-
         self.set_up(conn, Owner::Setup, TRACKERS_ON);
         self.ask_values(client, conn, unreported);
     }
@@ -235,10 +234,8 @@ impl Core {
         if names.is_empty() || !conn.server.format.session_track {
             return;
         }
-        let session = &mut *client.session;
         // The proxy's own statement is the connection's last one.
-        session.last_conn = None;
-
+        client.session.last_conn = None;
         let text = report_text(names, conn.server.flavor);
         self.set_up(conn, Owner::Values(client.id), &text);
     }

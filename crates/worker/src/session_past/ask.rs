@@ -104,13 +104,16 @@ impl Core {
         let Some((conn_id, turn)) = trace else {
             return Place::Gone;
         };
-        let session = &*client.session;
         let Some(conn) = self.servers.conns.get(conn_id) else {
             return Place::Gone;
         };
         let is_own = conn.holder.turn == turn && conn.holder.last_client == Some(client.id);
         match conn.list {
-            state if state.is_free() && is_own && conn.login.account == session.login.account => {
+            state
+                if state.is_free()
+                    && is_own
+                    && conn.login.account == client.session.login.account =>
+            {
                 Place::Idle
             }
             state if state.is_leased() && is_own && conn.holder.owner == Some(client.id) => {

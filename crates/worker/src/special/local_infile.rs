@@ -48,8 +48,7 @@ impl Core {
     /// Whether the client never said that it answers requests for files: servers refuse then.
     /// Answers so.
     pub(crate) fn refuses_local_file(&mut self, client: &mut Client, analysis: &Analysis) -> bool {
-        let session = &*client.session;
-        let is_offered = session.login.capabilities.contains(Capabilities::LOCAL_FILES);
+        let is_offered = client.session.login.capabilities.contains(Capabilities::LOCAL_FILES);
         if is_offered || !loads_local_file(analysis) {
             return false;
         }

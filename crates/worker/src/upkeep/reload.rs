@@ -214,21 +214,18 @@ impl Exchange {
     /// Fast-forward sessions end whose server is taken out, or is not the one of their user any
     /// more: nobody sees where a statement of theirs begins.
     fn end_forwards(&mut self) {
-        let forwards = |client: &Client| matches!(client.phase, Phase::Forward(_));
-        for id in self.core.clients.ids_where(forwards) {
-            let Some(client) = self.core.clients.get(id) else { continue };
-            let Phase::Forward(conn) = &client.phase else { continue };
-            let session = &client.session;
+        let Servers { conns, pool, .. } = &self.core.servers;
+        let is_left = |client: &Client| {
+            let Phase::Forward(conn) = client.phase else { return false };
             // A replica that is sent a binary log stays.
-            let conn =
-                self.core.servers.conns.get(*conn).filter(|conn| conn.login.forwards == Some(id));
-            let is_left = conn.is_some_and(|conn| {
-                let is_out = self.core.servers.pool.slot(conn.slot).is_some_and(Slot::is_out);
-                is_out || conn.server.hostgroup != session.login.user.default_hostgroup
-            });
-            if is_left {
-                self.with_client(id, Self::close_client);
-            }
+            let conn = conns.get(conn).filter(|conn| conn.login.forwards == Some(client.id));
+            conn.is_some_and(|conn| {
+                let is_out = pool.slot(conn.slot).is_some_and(Slot::is_out);
+                is_out || conn.server.hostgroup != client.session.login.user.default_hostgroup
+            })
+        };
+        for id in self.core.clients.ids_where(is_left) {
+            self.with_client(id, Self::close_client);
         }
     }
 
