@@ -204,10 +204,13 @@ impl Frontend {
     }
 }
 
+/// A statement under way, and the session that runs it.
+pub(crate) type Running<'a> = (&'a Statement, &'a Session);
+
 impl Client {
     /// The statement that it has under way, and the session that runs it.
     #[inline]
-    pub(crate) fn running(&self) -> Option<(&Statement, &Session)> {
+    pub(crate) fn running(&self) -> Option<Running<'_>> {
         match &self.phase {
             Phase::Running(statement) => Some((statement, &self.session)),
             _ => None,

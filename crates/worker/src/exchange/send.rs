@@ -334,7 +334,7 @@ impl Core {
 
     /// What is prepared on the connection and not needed goes before the statement.
     fn send_ahead(&mut self, client: &mut Client, conn: &mut Conn) {
-        let Some((statement, session)) = client.running() else { return };
+        let Some((statement, session)) = client.running_mut() else { return };
         let is_next = sets_next_transaction(statement);
         let prepares = statement.command.purpose == Purpose::Prepare;
         let known = statement.meaning.known.as_ref();
@@ -342,7 +342,7 @@ impl Core {
             !statement.meaning.is_read || known.is_none_or(|known| !known.looks_at_nothing);
         let begins_read_only = session.transaction.begins_read_only;
         if self.env.snapshot.follows_gtids {
-            self.follow_gtids(client, conn);
+            self.follow_gtids((statement, session), conn);
         }
         if is_next {
             self.track_transactions(conn);
@@ -352,8 +352,8 @@ impl Core {
             false => self.close_surplus(conn),
         }
         if looks_back {
-            self.run_again(client, conn);
-            self.put_counts(client, conn);
+            self.run_again((statement, session), conn);
+            self.put_counts(statement, session, conn);
         }
         if begins_read_only {
             self.begin_read_only(client, conn);

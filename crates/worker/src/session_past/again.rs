@@ -13,7 +13,7 @@ use trunkline_session::tracker::SessionState;
 use trunkline_sql::analysis::Depends;
 
 use crate::{
-    clients::client::{Client, Purpose, Session, Statement},
+    clients::client::{Client, Purpose, Running, Session, Statement},
     env::Env,
     exchange::send::put_own_query,
     rooms::Core,
@@ -74,8 +74,7 @@ pub(crate) fn keep_warnings_of_shared(
 impl Core {
     /// In front of a statement that asks for warnings: runs again what left them, if they went with
     /// a shared connection.
-    pub(crate) fn run_again(&mut self, client: &mut Client, conn: &mut Conn) {
-        let Some((statement, session)) = client.running() else { return };
+    pub(crate) fn run_again(&mut self, (statement, session): Running<'_>, conn: &mut Conn) {
         let known = statement.meaning.known.as_ref();
         let asks = known.is_some_and(|known| known.analysis.depends.contains(Depends::DIAGNOSTICS));
         let is_run = matches!(statement.command.purpose, Purpose::Query | Purpose::Execute);
