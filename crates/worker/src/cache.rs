@@ -410,7 +410,7 @@ impl Core {
             return None;
         };
         let known = statement.meaning.known.as_deref()?;
-        let session: &mut Session = &mut *client.session;
+        let session: &mut Session = &mut client.session;
         let is_fit = self.env.shared.cache().is_on()
             && is_cacheable(&known.analysis, statement.meaning.proof, order)
             && is_free(session)

@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn a_client_that_a_panic_comes_from_is_there_again() {
         let mut part = Part::new();
-        let id = part.0.table.insert_with(|id| anonymous(id));
+        let id = part.0.table.insert_with(anonymous);
         let panics = catch_unwind(AssertUnwindSafe(|| {
             part.with_entry(id, |_, client| {
                 client.active_ms = 7;
@@ -235,7 +235,7 @@ mod tests {
     #[test]
     fn nothing_is_done_for_a_client_that_has_gone() {
         let mut part = Part::new();
-        let id = part.0.table.insert_with(|id| anonymous(id));
+        let id = part.0.table.insert_with(anonymous);
         part.0.table.remove(id);
         assert_eq!(part.with_entry(id, |_, client| client.id), None);
     }

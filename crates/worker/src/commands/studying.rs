@@ -140,7 +140,7 @@ impl Commands {
     fn ask_of(&mut self, client: &Client, about: (RuledText, Option<&[u8]>)) -> Option<RulesAsk> {
         let chance = self.router.next_chance();
         let snapshot = &self.exchange.core.env.snapshot;
-        RulesAsk::of(snapshot, &client.origin.peer, &*client.session, about, chance)
+        RulesAsk::of(snapshot, &client.origin.peer, &client.session, about, chance)
     }
 
     /// What has to be known of an execution.
