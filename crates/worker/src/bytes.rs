@@ -84,7 +84,7 @@ impl Commands {
             Phase::Idle if client.skips() => self.skip(client, bytes),
             Phase::Idle => self.commands_read(client, bytes),
             Phase::Running(_)
-            | Phase::ChangeUser(_)
+            | Phase::ChangeUser
             | Phase::AwaitKill(_)
             | Phase::AwaitNames(_)
             | Phase::AwaitServer(_) => {

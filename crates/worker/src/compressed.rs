@@ -224,7 +224,7 @@ impl Core {
                 is_ready && !client.io.is_paused
             }
             Phase::Running(_) => client.is_uploading() && !client.io.is_paused,
-            Phase::ChangeUser(_)
+            Phase::ChangeUser
             | Phase::AwaitKill(_)
             | Phase::AwaitNames(_)
             | Phase::AwaitServer(_)
@@ -244,7 +244,7 @@ impl Core {
             Phase::Login(_) | Phase::Running(_) => Expected::Answer,
             Phase::Forward(_) => Expected::CommandOrAnswer,
             Phase::Idle
-            | Phase::ChangeUser(_)
+            | Phase::ChangeUser
             | Phase::AwaitKill(_)
             | Phase::AwaitNames(_)
             | Phase::AwaitServer(_)

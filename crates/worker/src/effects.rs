@@ -43,8 +43,8 @@ pub(crate) enum Wake {
     Shared(ConnId),
     /// This client has logged in as a user whose bytes go straight to a server.
     Forward(ClientId),
-    /// What this client held is given up: the change of its user goes on.
-    ChangeUser(ClientId),
+    /// What this client held is given up: the change of its user, with this body, goes on.
+    ChangeUser(ClientId, Box<[u8]>),
     /// Somebody of those who wait for this hostgroup may be served.
     Queue(HostgroupId),
     /// What was in front of a statement on this connection has been answered; a `KILL` for the

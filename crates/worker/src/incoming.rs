@@ -75,9 +75,7 @@ impl Worker {
             Wake::Forward(id) => {
                 commands.exchange.with_client(id, Exchange::begin_forward);
             }
-            Wake::ChangeUser(id) => {
-                commands.exchange.with_entry(id, Exchange::change_released);
-            }
+            Wake::ChangeUser(id, body) => commands.exchange.change_released(id, &body),
             Wake::TraceGone(id, conn, trace) => {
                 let core = &mut commands.exchange.core;
                 core.with_client(id, |core, client| core.trace_gone(client, conn, trace));

@@ -373,7 +373,7 @@ impl Exchange {
             }
             Phase::Login(_)
             | Phase::Idle
-            | Phase::ChangeUser(_)
+            | Phase::ChangeUser
             | Phase::AwaitKill(_)
             | Phase::AwaitServer(_)
             | Phase::Closing => None,
@@ -432,7 +432,7 @@ impl Exchange {
             Phase::Forward(conn) => Some(*conn),
             Phase::Login(_)
             | Phase::Idle
-            | Phase::ChangeUser(_)
+            | Phase::ChangeUser
             | Phase::AwaitKill(_)
             | Phase::AwaitNames(_)
             | Phase::AwaitServer(_)

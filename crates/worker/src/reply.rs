@@ -362,7 +362,7 @@ impl Core {
             // Commands that it sent ahead were kept until it took the answers before.
             Phase::Idle => return self.wake_commands(client),
             Phase::Login(_)
-            | Phase::ChangeUser(_)
+            | Phase::ChangeUser
             | Phase::AwaitKill(_)
             | Phase::AwaitNames(_)
             | Phase::AwaitServer(_)

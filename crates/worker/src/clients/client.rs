@@ -269,8 +269,8 @@ pub(crate) enum Phase {
     Idle,
     /// A command is under way.
     Running(Box<Statement>),
-    /// The change of its user begins, with this body, when the event is over.
-    ChangeUser(Box<[u8]>),
+    /// The change of its user begins when the event is over.
+    ChangeUser,
     /// What came of its `KILL` is awaited.
     AwaitKill(AwaitKill),
     /// Its command waits for what its names mean.

@@ -142,7 +142,7 @@ impl Frontend {
             }
             Phase::Login(_)
             | Phase::Idle
-            | Phase::ChangeUser(_)
+            | Phase::ChangeUser
             | Phase::AwaitKill(_)
             | Phase::Forward(_)
             | Phase::AwaitServer(_)

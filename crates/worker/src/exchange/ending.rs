@@ -110,7 +110,7 @@ impl Exchange {
                 }
             }
             Phase::Running(_)
-            | Phase::ChangeUser(_)
+            | Phase::ChangeUser
             | Phase::AwaitKill(_)
             | Phase::AwaitNames(_)
             | Phase::Forward(_)

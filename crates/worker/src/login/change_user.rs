@@ -22,6 +22,7 @@ use trunkline_session::{
 use trunkline_topology::{HostgroupId, User};
 
 use crate::{
+    ClientId,
     clients::client::{Client, Frontend, Lease, Phase, Purpose, Session},
     clients::session::ClientEntry,
     effects::Wake,
@@ -57,15 +58,17 @@ impl Exchange {
     }
 
     /// Goes on with a `COM_CHANGE_USER` whose session has given up what it held.
-    pub(crate) fn change_released(&mut self, entry: &mut ClientEntry) {
-        let ClientEntry::LoggedIn(client) = entry else { return };
-        let Phase::ChangeUser(body) = &mut client.phase else { return };
-        let body = std::mem::take(body);
-        client.phase = Phase::Idle;
-        if let Some(step) = self.begin_login_anew(client, &body) {
-            self.login_step(entry, step);
-        }
-        self.core.wake_commands(entry);
+    pub(crate) fn change_released(&mut self, id: ClientId, payload: &[u8]) {
+        let step = self.with_client(id, |exchange, client| {
+            debug_assert!(matches!(client.phase, Phase::ChangeUser));
+            exchange.begin_login_anew(client, payload)
+        });
+        self.with_entry(id, |exchange, entry| {
+            if let Some(step) = step.flatten() {
+                exchange.login_step(entry, step);
+            }
+            exchange.core.wake_commands(entry);
+        });
     }
 
     fn begin_login_anew(&mut self, client: &mut Client, payload: &[u8]) -> Option<Step> {
@@ -126,8 +129,8 @@ impl Core {
     /// The user of a client changes, with this body, when the event is over.
     pub(crate) fn change_when_over(&mut self, client: &mut Client, body: Box<[u8]>) {
         if matches!(client.phase, Phase::Idle) {
-            client.phase = Phase::ChangeUser(body);
-            self.fx.wake(Wake::ChangeUser(client.id));
+            client.phase = Phase::ChangeUser;
+            self.fx.wake(Wake::ChangeUser(client.id, body));
         }
     }
 

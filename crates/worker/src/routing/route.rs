@@ -144,23 +144,23 @@ impl Commands {
             }
             None => own,
         };
-        let known = Rc::clone(rewritten.as_ref().map_or(known, |rewritten| &rewritten.known));
+        let known = rewritten.as_ref().map_or(known, |rewritten| &rewritten.known);
         self.exchange.core.end_brief_pins(client, &known.analysis);
         let comments =
-            self.exchange.core.take_comments(client, &known, asking, own.proof, &mut directives);
+            self.exchange.core.take_comments(client, known, asking, own.proof, &mut directives);
         let limit = match self.router.limits.is_empty() || is_prepared {
             true => None,
-            false => self.admit(client, &known, &mut directives),
+            false => self.admit(client, known, &mut directives),
         };
         let asked = Asked { ruling: &ruling, comments: comments.as_ref(), limit };
-        let decided = self.exchange.core.decide(client, Some((&known, asking)), own.proof, &asked);
+        let decided = self.exchange.core.decide(client, Some((known, asking)), own.proof, &asked);
         self.exchange.core.carry_out(client, &decided);
         let to = decided.hostgroup();
         if let (Some(named), Some(to)) = (decided.named, to) {
             self.exchange.core.fx.stats.counters.statements_kept += u64::from(to != named);
         }
         let server = comments.filter(|_| decided.is_for_server).and_then(|it| it.server);
-        let proven = self.exchange.core.proven_at(client, &known, asking, own, to);
+        let proven = self.exchange.core.proven_at(client, known, asking, own, to);
         let route = self.route_of(&decided);
         Routed { route, directives, rewritten, server: server.map(|(key, _)| key), proven }
     }

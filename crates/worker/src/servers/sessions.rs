@@ -44,7 +44,7 @@ impl Core {
         let (doing, doing_us, known) = match &client.phase {
             Phase::Login(_) => ("login".to_owned(), rested_us, None),
             Phase::Idle | Phase::Closing => ("idle".to_owned(), rested_us, None),
-            Phase::ChangeUser(_) => ("login".to_owned(), rested_us, None),
+            Phase::ChangeUser => ("login".to_owned(), rested_us, None),
             Phase::AwaitKill(_) => ("killing".to_owned(), rested_us, None),
             Phase::AwaitNames(_) => ("waiting".to_owned(), rested_us, None),
             Phase::Forward(_) => ("forwarding".to_owned(), rested_us, None),

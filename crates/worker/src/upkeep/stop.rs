@@ -80,7 +80,7 @@ impl Exchange {
                 self.close_client_now(client);
             }
             Phase::Idle
-            | Phase::ChangeUser(_)
+            | Phase::ChangeUser
             | Phase::Running(_)
             | Phase::AwaitKill(_)
             | Phase::AwaitNames(_) => {
@@ -132,7 +132,7 @@ fn may_be_done(client: &Client) -> bool {
         Phase::Running(_) if client.waits_for_repetition().is_some() => false,
         Phase::Running(statement) => matches!(statement.stage, Stage::Sent(_) | Stage::Shared(_)),
         Phase::AwaitKill(_) | Phase::Forward(_) => true,
-        Phase::ChangeUser(_)
+        Phase::ChangeUser
         | Phase::AwaitNames(_)
         | Phase::AwaitServer(_)
         | Phase::Login(_)
@@ -147,7 +147,7 @@ impl Core {
     fn farewell_seq(&self, client: &Client) -> Option<u8> {
         let statement = match &client.phase {
             Phase::Running(statement) => statement,
-            Phase::ChangeUser(_) | Phase::AwaitKill(_) | Phase::AwaitNames(_) => return Some(1),
+            Phase::ChangeUser | Phase::AwaitKill(_) | Phase::AwaitNames(_) => return Some(1),
             Phase::AwaitServer(_) => return Some(1),
             Phase::Login(_) | Phase::Idle | Phase::Forward(_) | Phase::Closing => return None,
         };
