@@ -185,7 +185,12 @@ impl Commands {
         let place = place.zip(statement.meaning.known.clone()).map(|(place, known)| {
             (
                 place,
-                self.exchange.core.proof_for(client, &known, statement.prepared.stmt_id, place),
+                self.exchange.core.proof_for(
+                    &client.session,
+                    &known,
+                    statement.prepared.stmt_id,
+                    place,
+                ),
                 known,
             )
         });

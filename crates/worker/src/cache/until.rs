@@ -174,7 +174,7 @@ impl Core {
         }
         // Before the names: what is defined from here on is told by another version.
         let known_at = versions.last_of_all();
-        let bases = self.bases_of(client, statement, hostgroup)?;
+        let bases = self.bases_of(&client.session, statement, hostgroup)?;
         let tables = tables(&bases);
         Ok(Basis::new(Arc::clone(versions), Arc::new(tables), known_at))
     }

@@ -81,7 +81,7 @@ impl Core {
                 freed.push(lease.conn);
             }
         }
-        self.ask_names(client, unknown, None);
+        self.ask_names(&client.session, unknown, None);
         for conn in freed {
             self.with_conn(conn, |core, conn| core.settle_lease(client, conn));
         }

@@ -140,7 +140,7 @@ impl Commands {
         }
         let own = match &rewritten {
             Some(rewritten) => {
-                self.exchange.core.proof_at(client, &rewritten.known, asking, own.group)
+                self.exchange.core.proof_at(&client.session, &rewritten.known, asking, own.group)
             }
             None => own,
         };
@@ -327,7 +327,8 @@ impl Core {
         let server = hinted_server(hints, snapshot, default, self.env.now.ms());
         let place = hinted_place(hints, server);
         let server = server.map(|(key, is_reader)| (Box::new(key.clone()), is_reader));
-        let proof = place.map_or(proof, |place| self.proof_at(client, known, asking, place).proof);
+        let proof =
+            place.map_or(proof, |place| self.proof_at(&client.session, known, asking, place).proof);
         Some(Comments { server, proof })
     }
 
@@ -361,7 +362,8 @@ impl Core {
         let Some(to) = to else { return own };
         // The servers of another group may have other tables.
         let is_elsewhere = to != own.group && self.env.group_of(to) != own.group;
-        let mut proven = if is_elsewhere { self.proof_at(client, known, asking, to) } else { own };
+        let mut proven =
+            if is_elsewhere { self.proof_at(&client.session, known, asking, to) } else { own };
         proven.proof = self.proof_in(to, proven.proof);
         proven
     }
