@@ -99,7 +99,7 @@ impl Exchange {
 
     /// While stopping: ends a client that has nothing under way and no state on a server. `lent`:
     /// the connection that is lent, if one is.
-    pub(crate) fn close_if_free(&mut self, client: &mut Client, lent: Option<&mut Conn>) {
+    pub(super) fn close_if_free(&mut self, client: &mut Client, lent: Option<&mut Conn>) {
         match &client.phase {
             Phase::Login(_) => {
                 self.close_client_now(client);

@@ -43,6 +43,14 @@ impl Core {
         true
     }
 
+    /// The user of a client changes, with this body, when the event is over.
+    pub(crate) fn change_when_over(&mut self, client: &mut Client, body: Box<[u8]>) {
+        if matches!(client.phase, Phase::Idle) {
+            client.phase = Phase::ChangeUser;
+            self.fx.wake(Wake::ChangeUser(client.id, body));
+        }
+    }
+
     /// The user stays whose change has failed.
     pub(crate) fn stay(&mut self, client: &mut Client, mut lent: Option<&mut Conn>) {
         self.free_leases(client, lent.as_deref_mut());
@@ -84,7 +92,7 @@ impl Exchange {
     }
 
     /// See [`Self::refuse_user`]; of a client that has logged in before.
-    pub(crate) fn refuse_change(
+    pub(super) fn refuse_change(
         &mut self,
         client: &mut Client,
         seq: u8,

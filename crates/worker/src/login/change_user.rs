@@ -25,7 +25,6 @@ use crate::{
     ClientId,
     clients::client::{Client, Frontend, Lease, Phase, Purpose, Session},
     clients::session::ClientEntry,
-    effects::Wake,
     login::LoginAccounts,
     rooms::{Core, Exchange, Lender},
     routing::route::Route,
@@ -126,14 +125,6 @@ fn name_charset(session: &mut Session, payload: &[u8]) {
 }
 
 impl Core {
-    /// The user of a client changes, with this body, when the event is over.
-    pub(crate) fn change_when_over(&mut self, client: &mut Client, body: Box<[u8]>) {
-        if matches!(client.phase, Phase::Idle) {
-            client.phase = Phase::ChangeUser;
-            self.fx.wake(Wake::ChangeUser(client.id, body));
-        }
-    }
-
     /// The old session ends, as its client has proved to be somebody. It is kept for the case that
     /// the change fails after all.
     pub(super) fn part_from_session(
