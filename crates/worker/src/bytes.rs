@@ -8,6 +8,7 @@ use crate::{
     ClientId, Side,
     clients::client::{Client, Phase},
     clients::memory::Skipped,
+    clients::session::ClientEntry,
     compressed::{joined, piece_of, remaining},
     exchange::leaving::DEPOSED,
     rooms::{Commands, Core, Exchange, Lender},
@@ -24,7 +25,7 @@ impl Core {
     pub(crate) fn on_wrote(&mut self, side: Side, len: usize) -> bool {
         let has_more = match side {
             Side::Client(id) => {
-                self.with_client(id, |core, client| core.on_client_wrote(client, len))
+                self.with_entry(id, |core, client| core.on_client_wrote(client, len))
             }
             Side::Server(id) => self.with_conn(id, |core, conn| core.on_server_wrote(conn, len)),
         };
@@ -46,7 +47,7 @@ impl Core {
         conn.io.packing.is_some() || !conn.io.outbox.is_empty()
     }
 
-    fn on_client_wrote(&mut self, client: &mut Client, len: usize) -> bool {
+    fn on_client_wrote(&mut self, client: &mut ClientEntry, len: usize) -> bool {
         // It rests from its answer on, not from its question.
         client.active_ms = self.env.now.ms();
         match client.io.packing.as_deref_mut() {
@@ -60,7 +61,7 @@ impl Core {
 
 impl Commands {
     /// See [`Worker::client_read`](crate::Worker::client_read).
-    pub(crate) fn on_client_read(&mut self, client: &mut Client, bytes: &[u8]) {
+    pub(crate) fn on_client_read(&mut self, client: &mut ClientEntry, bytes: &[u8]) {
         client.active_ms = self.exchange.core.env.now.ms();
         match client.io.packing.is_some() {
             false => self.client_read_plain(client, bytes),
@@ -74,12 +75,16 @@ impl Commands {
 
     /// Bytes from a client, unpacked.
     #[inline]
-    fn client_read_plain(&mut self, client: &mut Client, bytes: &[u8]) {
+    fn client_read_plain(&mut self, entry: &mut ClientEntry, bytes: &[u8]) {
+        if matches!(entry.phase, Phase::Login(_)) {
+            return self.exchange.login_read(entry, bytes);
+        }
+        let ClientEntry::LoggedIn(client) = entry else { return };
         match &client.phase {
-            Phase::Login(_) => self.exchange.login_read(client, bytes),
             Phase::Idle if client.skips() => self.skip(client, bytes),
             Phase::Idle => self.commands_read(client, bytes),
             Phase::Running(_)
+            | Phase::ChangeUser
             | Phase::AwaitKill(_)
             | Phase::AwaitNames(_)
             | Phase::AwaitServer(_) => {
@@ -103,7 +108,7 @@ impl Commands {
                     self.exchange.close_client(client);
                 }
             }
-            Phase::Closing => {}
+            Phase::Login(_) | Phase::Closing => {}
         }
     }
 
@@ -118,7 +123,7 @@ impl Commands {
     }
 
     /// Bytes of a client that compresses; how many they were, as far as they were unpacked.
-    fn packed_client_read(&mut self, client: &mut Client, bytes: &[u8]) -> usize {
+    fn packed_client_read(&mut self, client: &mut ClientEntry, bytes: &[u8]) -> usize {
         let received = match client.phase {
             Phase::Closing => None,
             _ => client.io.packing.as_mut(),
@@ -182,7 +187,7 @@ impl Commands {
             };
             match side {
                 Side::Client(id) => {
-                    self.with_client(id, |commands, client| {
+                    self.with_entry(id, |commands, client| {
                         if let Some(packing) = client.io.packing.as_deref_mut() {
                             packing.is_listed = false;
                             unpacked_len += commands.packed_client_read(client, &[]);
@@ -246,7 +251,7 @@ impl Exchange {
 
     /// See [`Worker::client_tls_failed`](crate::Worker::client_tls_failed).
     pub(crate) fn on_client_tls_failed(&mut self, id: ClientId, reason: &str) {
-        let Some(client) = self.core.clients.get(id) else {
+        let Some(client) = self.core.clients.table.get(id) else {
             return;
         };
         let host = client.origin.peer.host();

@@ -240,9 +240,7 @@ impl Exchange {
         reply: &Reply,
     ) {
         let flavor = self.core.env.greeting.flavor();
-        let Some(session) = client.session.as_mut() else {
-            return;
-        };
+        let session = &mut *client.session;
         let shape = ResponseShape::Query;
         let mut relay =
             Relay::new(shape, reply.format, session.login.format, true).numbered_from(1);
@@ -259,11 +257,10 @@ impl Exchange {
             return self.close_client_now(client);
         }
         let outcome = relay.into_outcome();
-        if let Some(session) = client.session.as_mut() {
-            // No connection has what this statement left: there is nothing but the counts.
-            session.past.learn(statement, &outcome, flavor, None, false);
-            session.last_conn = None;
-        }
+        let session = &mut *client.session;
+        // No connection has what this statement left: there is nothing but the counts.
+        session.past.learn(statement, &outcome, flavor, None, false);
+        session.last_conn = None;
         client.stmt_answered(statement, &outcome);
         self.core.clients.count_waiting(client);
         let age_us = reply.age_us(self.core.env.now.us);
@@ -300,7 +297,7 @@ impl Exchange {
         let (Awaits::Cached(key), Some(order)) = (awaits, order) else {
             return self.run_on_route(client, route, statement);
         };
-        if let Some(cause) = client.session.as_ref().and_then(|session| session.lost.clone()) {
+        if let Some(cause) = client.session.lost.clone() {
             // What it was to be a part of has gone while it waited.
             self.core.clients.set_timer(client, 0);
             client.phase = Phase::Running(statement);
@@ -413,7 +410,7 @@ impl Core {
             return None;
         };
         let known = statement.meaning.known.as_deref()?;
-        let session: &mut Session = client.session.as_mut()?;
+        let session: &mut Session = &mut client.session;
         let is_fit = self.env.shared.cache().is_on()
             && is_cacheable(&known.analysis, statement.meaning.proof, order)
             && is_free(session)

@@ -22,12 +22,13 @@ use crate::{
     ClientId,
     clients::client::{Client, Statement},
     clients::half_open::HalfOpen,
+    clients::session::ClientEntry,
     table::Table,
 };
 
 /// All clients of one worker.
 pub(crate) struct Clients {
-    pub(crate) table: Table<ClientId, Client>,
+    pub(crate) table: Table<ClientId, ClientEntry>,
     /// Clients by the numbers that they were greeted with.
     pub(crate) numbers: HashMap<u32, ClientId, FixedState>,
     /// Where clients are that this worker gave their numbers and then to another worker.
@@ -97,14 +98,26 @@ impl Default for Clients {
 }
 
 impl Clients {
+    /// A client that has logged in.
     #[inline]
     pub(crate) fn get(&self, id: ClientId) -> Option<&Client> {
-        self.table.get(id)
+        self.table.get(id)?.client()
     }
 
+    /// See [`Self::get`].
     #[inline]
     pub(crate) fn get_mut(&mut self, id: ClientId) -> Option<&mut Client> {
-        self.table.get_mut(id)
+        self.table.get_mut(id)?.client_mut()
+    }
+
+    /// All that have logged in.
+    pub(crate) fn logged_in(&self) -> impl Iterator<Item = &Client> {
+        self.table.values().filter_map(ClientEntry::client)
+    }
+
+    /// Those who have logged in for whom `wanted` holds.
+    pub(crate) fn ids_where(&self, mut wanted: impl FnMut(&Client) -> bool) -> Vec<ClientId> {
+        self.table.keys_where(|entry| entry.client().is_some_and(&mut wanted))
     }
 }
 

@@ -14,7 +14,7 @@ use trunkline_protocol::{
 
 use crate::{
     Action, Side,
-    clients::client::{Client, Phase},
+    clients::client::{Client, Frontend, Phase},
     commands::command::SENT_AHEAD_MAX,
     effects::Effects,
     outbox::{Buffers, Outbox},
@@ -159,9 +159,10 @@ impl Core {
     /// A client that asked for compression has been acknowledged: it compresses from now on.
     pub(crate) fn begin_client_packing(&mut self, client: &mut Client) {
         let zlib_level = self.env.snapshot.settings.protocol_compression_level;
-        let Some(session) = client.session.as_ref().filter(|_| client.io.packing.is_none()) else {
+        if client.io.packing.is_some() {
             return;
-        };
+        }
+        let session = &client.session;
         let method = match session.login.capabilities.compression() {
             None => return,
             Some(Compression::Zlib) => Method::Zlib(zlib_level),
@@ -207,7 +208,7 @@ impl Core {
 
     /// Whether a client's next packet may be unpacked. While an answer is under way it may not,
     /// unless the client is asked for a file: numbers of commands and answers are one sequence.
-    pub(crate) fn takes_packets(&self, client: &Client) -> bool {
+    pub(crate) fn takes_packets(&self, client: &Frontend) -> bool {
         if client.waits_for_memory() {
             return false;
         }
@@ -223,15 +224,17 @@ impl Core {
                 is_ready && !client.io.is_paused
             }
             Phase::Running(_) => client.is_uploading() && !client.io.is_paused,
-            Phase::AwaitKill(_) | Phase::AwaitNames(_) | Phase::AwaitServer(_) | Phase::Closing => {
-                false
-            }
+            Phase::ChangeUser
+            | Phase::AwaitKill(_)
+            | Phase::AwaitNames(_)
+            | Phase::AwaitServer(_)
+            | Phase::Closing => false,
         }
     }
 
     pub(crate) fn unpack_for_client(
         &mut self,
-        client: &mut Client,
+        client: &mut Frontend,
         bytes: &[u8],
         plain: &mut Vec<u8>,
     ) -> Result<Option<usize>, Unpackable> {
@@ -241,6 +244,7 @@ impl Core {
             Phase::Login(_) | Phase::Running(_) => Expected::Answer,
             Phase::Forward(_) => Expected::CommandOrAnswer,
             Phase::Idle
+            | Phase::ChangeUser
             | Phase::AwaitKill(_)
             | Phase::AwaitNames(_)
             | Phase::AwaitServer(_)
@@ -262,7 +266,7 @@ impl Core {
     /// to wait. `has_more`: some of it can be unpacked already, and is at the next tick.
     pub(crate) fn keep_received(
         &mut self,
-        client: &mut Client,
+        client: &mut Frontend,
         rest: Vec<u8>,
         unpacked: (Vec<u8>, usize),
         has_more: bool,
@@ -299,7 +303,7 @@ impl Core {
     }
 
     /// Reads on from a client's socket that was paused.
-    pub(crate) fn resume_client(&mut self, client: &mut Client) {
+    pub(crate) fn resume_client(&mut self, client: &mut Frontend) {
         self.fx.act(Action::Resume(Side::Client(client.id)));
         self.unpack_client_soon(client);
     }
@@ -313,7 +317,7 @@ impl Core {
     }
 
     /// What a client has sent packed, if anything waits, is unpacked at the next tick.
-    pub(crate) fn unpack_client_soon(&mut self, client: &mut Client) {
+    pub(crate) fn unpack_client_soon(&mut self, client: &mut Frontend) {
         let is_paused = client.io.is_paused;
         if let Some(packing) = client.io.packing.as_deref_mut() {
             self.fx.unpack_soon(Side::Client(client.id), packing, is_paused);

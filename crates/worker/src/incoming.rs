@@ -12,6 +12,7 @@ use crate::{
     ClientId, KillAnswer, KillAsker, KillRequest, MovedClient, OutcomeFound, Side, Studied, Worker,
     action::Peer,
     clients::client::Client,
+    clients::session::ClientEntry,
     effects::Wake,
     rooms::{Commands, Exchange, Lender},
     servers::conn::Conn,
@@ -33,6 +34,14 @@ impl Worker {
     fn after_client(&mut self, id: ClientId, happens: impl FnOnce(&mut Commands, &mut Client)) {
         self.after(|worker| {
             worker.commands.with_client(id, happens);
+        });
+    }
+
+    /// Has something happen to a client, logged in or not, unless it has gone.
+    #[inline]
+    fn after_entry(&mut self, id: ClientId, happens: impl FnOnce(&mut Commands, &mut ClientEntry)) {
+        self.after(|worker| {
+            worker.commands.with_entry(id, happens);
         });
     }
 
@@ -60,18 +69,13 @@ impl Worker {
                 commands.exchange.with_client(id, Exchange::go_on_with_past);
             }
             Wake::NameHost(id) => {
-                commands.exchange.with_client(id, Exchange::name_host);
+                commands.exchange.with_entry(id, Exchange::name_host);
             }
             Wake::HalfOpen(addr) => commands.exchange.close_half_open(addr),
             Wake::Forward(id) => {
                 commands.exchange.with_client(id, Exchange::begin_forward);
             }
-            Wake::ChangeUser(id, body) => {
-                let change = |exchange: &mut Exchange, client: &mut Client| {
-                    exchange.change_released(client, &body);
-                };
-                commands.exchange.with_client(id, change);
-            }
+            Wake::ChangeUser(id, body) => commands.exchange.change_released(id, &body),
             Wake::TraceGone(id, conn, trace) => {
                 let core = &mut commands.exchange.core;
                 core.with_client(id, |core, client| core.trace_gone(client, conn, trace));
@@ -165,14 +169,14 @@ impl Worker {
 
     /// The driver decrypted a password; `None` when that failed.
     pub fn client_decrypted(&mut self, id: ClientId, clear: Option<Vec<u8>>) {
-        self.after_client(id, |commands, client| {
+        self.after_entry(id, |commands, client| {
             commands.exchange.on_client_decrypted(client, clear)
         })
     }
 
     /// The driver checked a password against its hash.
     pub fn client_verified(&mut self, id: ClientId, is_right: bool) {
-        self.after_client(id, |commands, client| {
+        self.after_entry(id, |commands, client| {
             commands.exchange.on_client_verified(client, is_right)
         })
     }
@@ -261,7 +265,7 @@ impl Worker {
 
     /// TLS with a client is up: what it sends from now on came through it.
     pub fn client_tls_up(&mut self, id: ClientId, facts: TlsFacts) {
-        self.after_client(id, |commands, client| {
+        self.after_entry(id, |commands, client| {
             commands.exchange.core.on_client_tls_up(client, facts)
         })
     }
@@ -288,12 +292,12 @@ impl Worker {
 
     /// Bytes from a client.
     pub fn client_read(&mut self, id: ClientId, bytes: &[u8]) {
-        self.after_client(id, |commands, client| commands.on_client_read(client, bytes))
+        self.after_entry(id, |commands, client| commands.on_client_read(client, bytes))
     }
 
     /// Behind the bytes that are read next from a client come more that have arrived already.
     pub fn more_follows(&mut self, id: ClientId) {
-        if let Some(client) = self.commands.exchange.core.clients.get_mut(id) {
+        if let Some(client) = self.commands.exchange.core.clients.table.get_mut(id) {
             client.io.follows = true;
         }
     }

@@ -18,6 +18,7 @@ use self::carriers::Ends;
 use crate::{
     Action, ClientId,
     clients::client::{AwaitKill, Client, Ending, Phase, Purpose, Stage},
+    clients::session::AnyClient,
     effects::Wake,
     rooms::{Core, Exchange, Lender},
     servers::conn::{Conn, ConnPhase, Owner},
@@ -195,9 +196,6 @@ impl Exchange {
     pub(crate) fn kill(&mut self, client: &mut Client, scope: KillScope, number: Option<u64>) {
         let ticket = self.core.env.now.us.wrapping_add(self.core.fx.stats.counters.commands);
         let deadline_ms = self.core.env.now.ms() + ANSWER_MS_MAX;
-        let Some(session) = client.session.as_ref() else {
-            return;
-        };
         let wanted = number.unwrap_or_else(|| u64::from(client.origin.number));
         let Ok(number) = u32::try_from(wanted) else {
             return self.core.answer_error(client, ErrorKind::UnknownThread.says(unknown(wanted)));
@@ -205,7 +203,7 @@ impl Exchange {
         if number == client.origin.number {
             return self.kill_oneself(client, scope);
         }
-        let user = Some(session.login.user.key().into());
+        let user = Some(client.session.login.user.key().into());
         client.phase = Phase::AwaitKill(AwaitKill { ticket, number, deadline_ms });
         let asker =
             KillAsker { worker: self.core.env.options.index, client: Some(client.id), ticket };
@@ -243,7 +241,7 @@ impl Exchange {
         };
         let number = number.saturating_add(u32::try_from(step).unwrap_or_default());
         let victim = self.core.clients.numbers.get(&number).copied();
-        let Some((id, client)) = victim.and_then(|id| Some((id, self.core.clients.get(id)?)))
+        let Some((id, client)) = victim.and_then(|id| Some((id, self.core.clients.table.get(id)?)))
         else {
             return self.core.forward_kill(KillRequest { number, scope, user, asker });
         };
@@ -251,7 +249,7 @@ impl Exchange {
             // It is as good as gone.
             return self.core.answer_kill(asker, KillAnswer::Unknown);
         }
-        let session = client.session.as_ref();
+        let session = client.session();
         let may_end = user.as_deref().is_none_or(|user| {
             // Who has not logged in yet is nobody's.
             session.is_some_and(|session| *session.login.user.key() == *user)
@@ -313,17 +311,12 @@ impl Exchange {
     /// Clients whose `KILL` nobody answers are told so.
     pub(crate) fn expire_kills(&mut self) {
         let now_ms = self.core.env.now.ms();
-        let late = self.core.clients.table.keys_where(|client| match &client.phase {
-            Phase::AwaitKill(wait) => wait.deadline_ms <= now_ms,
-            _ => false,
+        let late = self.core.clients.logged_in().filter_map(|client| match &client.phase {
+            Phase::AwaitKill(wait) if wait.deadline_ms <= now_ms => Some((client.id, wait.ticket)),
+            _ => None,
         });
-        for id in late {
-            let Some(Phase::AwaitKill(wait)) =
-                self.core.clients.get(id).map(|client| &client.phase)
-            else {
-                continue;
-            };
-            let (worker, ticket) = (self.core.env.options.index, wait.ticket);
+        let worker = self.core.env.options.index;
+        for (id, ticket) in late.collect::<Vec<_>>() {
             let asker = KillAsker { worker, client: Some(id), ticket };
             let text = "what came of the KILL is not known".to_owned();
             self.on_kill_answered(asker, KillAnswer::failed(text));
@@ -380,6 +373,7 @@ impl Exchange {
             }
             Phase::Login(_)
             | Phase::Idle
+            | Phase::ChangeUser
             | Phase::AwaitKill(_)
             | Phase::AwaitServer(_)
             | Phase::Closing => None,
@@ -390,6 +384,9 @@ impl Exchange {
     /// used again, so nobody else's statement can be hit.
     fn kill_session(&mut self, id: ClientId, asker: KillAsker) {
         let Some(end) = self.with_client(id, Self::end_of_session) else {
+            // It has yet to log in.
+            self.core.answer_kill(asker, KillAnswer::Done);
+            self.with_entry(id, Self::close);
             return;
         };
         match end.conn {
@@ -435,6 +432,7 @@ impl Exchange {
             Phase::Forward(conn) => Some(*conn),
             Phase::Login(_)
             | Phase::Idle
+            | Phase::ChangeUser
             | Phase::AwaitKill(_)
             | Phase::AwaitNames(_)
             | Phase::AwaitServer(_)

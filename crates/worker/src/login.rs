@@ -29,7 +29,10 @@ use crate::{
     accept::arrival::Arrival,
     accept::host_names::needs_name,
     action::Peer,
-    clients::client::{Client, LoggedIn, Origin, Phase, Purpose, Session, SessionSettings},
+    clients::client::{
+        Client, Frontend, LoggedIn, Origin, Phase, Purpose, Session, SessionSettings,
+    },
+    clients::session::{AnyClient, ClientEntry},
     effects::Wake,
     env::Env,
     outbox::Outbox,
@@ -112,17 +115,17 @@ impl Core {
             has_place: false,
         };
         let id = self.clients.table.insert_with(|id| {
-            let mut client = Client::new(id, origin, phase, active_ms);
-            client.io.outbox = outbox;
-            client
+            let mut front = Frontend::new(id, origin, phase, active_ms);
+            front.io.outbox = outbox;
+            ClientEntry::Anonymous(front)
         });
         self.clients.numbers.insert(number, id);
-        self.with_client(id, Self::touch_client);
+        self.with_entry(id, |core, client| core.touch_client(client));
         match is_greeted {
             true => {
                 let deadline = active_ms + self.env.snapshot.settings.connect_timeout_client;
                 self.clients.logins.logging_in.push_back((deadline, id));
-                self.with_client(id, |core, client| core.enter_half_open(client, counted_at));
+                self.with_entry(id, |core, client| core.enter_half_open(client, counted_at));
             }
             false => self.fx.act(Action::CloseClient { client: id, now: false }),
         }
@@ -132,36 +135,35 @@ impl Core {
 
 impl Exchange {
     /// Bytes of a client that logs in.
-    pub(crate) fn login_read(&mut self, client: &mut Client, bytes: &[u8]) {
+    pub(crate) fn login_read(&mut self, client: &mut ClientEntry, bytes: &[u8]) {
         client.io.inbox.extend_from_slice(bytes);
         let too_long = client.io.inbox.len() > LOGIN_BYTES_MAX;
         if !self.settle_arrival(client) {
             return;
         }
-        while let Phase::Login(handshake) = &mut client.phase {
+        loop {
+            let front: &mut Frontend = client;
+            let Phase::Login(handshake) = &mut front.phase else { break };
             if handshake.awaits_tls() {
                 // Not a packet: the driver takes it.
                 return;
             }
-            let Some((header, payload, rest)) = frame::split_packet(&client.io.inbox) else {
-                if too_long || is_oversized(&client.io.inbox) {
+            let Some((header, payload, rest)) = frame::split_packet(&front.io.inbox) else {
+                if too_long || is_oversized(&front.io.inbox) {
                     self.refuse_garbage(client);
                 }
                 return;
             };
             let answer_seq = header.seq.wrapping_add(1);
-            if let Arrival::TurnedAway(turned) = client.origin.arrival {
+            if let Arrival::TurnedAway(turned) = front.origin.arrival {
                 return self.turn_away(client, turned, answer_seq);
             }
-            let consumed = client.io.inbox.len() - rest.len();
-            let accounts = LoginAccounts::new(
-                &self.core.env,
-                &client.origin.peer,
-                client.origin.tls.is_some(),
-            );
-            let out = client.io.outbox.buf(&mut self.core.fx.buffers);
+            let consumed = front.io.inbox.len() - rest.len();
+            let Origin { peer, tls, .. } = &front.origin;
+            let accounts = LoginAccounts::new(&self.core.env, peer, tls.is_some());
+            let out = front.io.outbox.buf(&mut self.core.fx.buffers);
             let step = handshake.on_packet(header, payload, &accounts, out);
-            wipe_front(&mut client.io.inbox, consumed);
+            wipe_front(&mut front.io.inbox, consumed);
             self.core.touch_client(client);
             self.login_step(client, step);
         }
@@ -169,14 +171,14 @@ impl Exchange {
     }
 
     /// See [`Worker::client_decrypted`](crate::Worker::client_decrypted).
-    pub(crate) fn on_client_decrypted(&mut self, client: &mut Client, clear: Option<Vec<u8>>) {
+    pub(crate) fn on_client_decrypted(&mut self, client: &mut ClientEntry, clear: Option<Vec<u8>>) {
         self.login_resumed(client, |handshake, accounts, out| {
             handshake.on_decrypted(clear, accounts, out)
         });
     }
 
     /// See [`Worker::client_verified`](crate::Worker::client_verified).
-    pub(crate) fn on_client_verified(&mut self, client: &mut Client, is_right: bool) {
+    pub(crate) fn on_client_verified(&mut self, client: &mut ClientEntry, is_right: bool) {
         self.login_resumed(client, |handshake, accounts, out| {
             handshake.on_verified(is_right, accounts, out)
         });
@@ -186,7 +188,7 @@ impl Exchange {
     pub(crate) fn on_users_looked_up(&mut self) {
         self.core.clients.logins.has_asked_for_users = false;
         for id in std::mem::take(&mut self.core.clients.logins.looking_up) {
-            self.with_client(id, |exchange, client| {
+            self.with_entry(id, |exchange, client| {
                 exchange.login_resumed(client, ClientHandshake::on_looked_up);
             });
         }
@@ -194,21 +196,22 @@ impl Exchange {
 
     fn login_resumed(
         &mut self,
-        client: &mut Client,
+        client: &mut ClientEntry,
         resume: impl FnOnce(&mut ClientHandshake, &dyn Accounts, &mut Vec<u8>) -> Step,
     ) {
-        let Phase::Login(handshake) = &mut client.phase else {
+        let front: &mut Frontend = client;
+        let Phase::Login(handshake) = &mut front.phase else {
             return;
         };
-        let accounts =
-            LoginAccounts::new(&self.core.env, &client.origin.peer, client.origin.tls.is_some());
-        let step = resume(handshake, &accounts, client.io.outbox.buf(&mut self.core.fx.buffers));
+        let Origin { peer, tls, .. } = &front.origin;
+        let accounts = LoginAccounts::new(&self.core.env, peer, tls.is_some());
+        let step = resume(handshake, &accounts, front.io.outbox.buf(&mut self.core.fx.buffers));
         self.core.touch_client(client);
         self.login_step(client, step);
         self.login_read(client, &[]);
     }
 
-    fn login_step(&mut self, client: &mut Client, step: Step) {
+    pub(super) fn login_step(&mut self, client: &mut ClientEntry, step: Step) {
         if matches!(step, Step::Accepted(_) | Step::Refused(_)) {
             self.core.fx.act(Action::Wipe);
         }
@@ -244,14 +247,14 @@ impl Exchange {
                     }
                 });
                 if !self.core.keeps_after(client, because) {
-                    self.close_client(client);
+                    self.close(client);
                 }
             }
         }
     }
 
     /// Counts a login that failed. One that waits for its own name's failures was no guess.
-    fn count_denied(&mut self, client: &Client, because: Refusal) {
+    fn count_denied(&mut self, client: &Frontend, because: Refusal) {
         let is_guess = match because {
             Refusal::AccessDenied => true,
             Refusal::MustWait(wait) => wait.whose == Waiting::Origin,
@@ -269,7 +272,7 @@ impl Exchange {
     }
 
     /// The client is who it says; it becomes a session if there is room and its schema exists.
-    fn authenticated(&mut self, client: &mut Client, identity: ClientIdentity) {
+    fn authenticated(&mut self, client: &mut ClientEntry, identity: ClientIdentity) {
         let user = Arc::clone(&identity.user);
         if let Some((hash, proof)) = &identity.proven_sha2 {
             self.core.env.shared.remember_verified(&user, hash.clone(), *proof);
@@ -277,7 +280,7 @@ impl Exchange {
         if let Some(charset) = unfit_charset(self.core.env.greeting.flavor(), identity.collation) {
             let text =
                 format!("Variable 'character_set_client' can't be set to the value of '{charset}'");
-            return self.refuse(client, identity.next_seq, ErrorKind::WrongValue.says(text));
+            return self.refuse_login(client, identity.next_seq, ErrorKind::WrongValue.says(text));
         }
         if !self.is_encrypted_as_required(client, &user, identity.next_seq) {
             return;
@@ -287,12 +290,12 @@ impl Exchange {
         }
         self.core.count_good_login(client, &user.name);
         self.core.prepare_proof(client, &identity);
-        let before = client.session.as_ref();
+        let before = client.session();
         let (is_first, stmts) = (before.is_none(), before.map(|it| it.prepared.none_behind()));
         // A change of user gives the old user's place back before it takes the new one.
-        self.core.follow_globals(client);
-        self.core.part_from_session(client);
-        let Some(place) = self.core.place_of_user(client, &user) else {
+        self.core.follow_globals(client.client_mut());
+        let own_place = self.core.part_from_session(client, &user);
+        let Some(place) = self.core.place_of_user(own_place, &user) else {
             return self.refuse_user_connections(client, &user, identity.next_seq);
         };
         let behaviour = identity.capabilities.intersection(BEHAVIOUR);
@@ -330,34 +333,46 @@ impl Exchange {
             // What the client wrote as another user may not be told of yet.
             session.settings.own_writes.end(self.core.env.now.us);
         }
-        client.session.begin(Box::new(session));
+        match client {
+            ClientEntry::Anonymous(front) => {
+                let mut begun = Client::new(front.take(), session);
+                self.begin_session(&mut begun, schema, identity.next_seq);
+                *client = ClientEntry::LoggedIn(begun);
+            }
+            ClientEntry::LoggedIn(client) => {
+                client.try_session(session);
+                self.begin_session(client, schema, identity.next_seq);
+            }
+        }
+    }
+
+    /// A session has begun, and its client is told unless the schema is to be tried first.
+    fn begin_session(&mut self, client: &mut Client, schema: Option<Vec<u8>>, seq: u8) {
         client.phase = Phase::Idle;
         self.core.begin_autocommit(client);
         self.core.fx.stats.counters.clients_authenticated += 1;
         self.core.log_session(client, "MySQL_Client_Connect_OK", String::new);
         match schema {
-            None => self.welcome(client, identity.next_seq),
-            Some(schema) => self.log_in_to_schema(client, &schema, identity.next_seq),
+            None => self.welcome(client, seq),
+            Some(schema) => self.log_in_to_schema(client, &schema, seq),
         }
     }
 
     /// The user has as many connections as it may.
-    fn refuse_user_connections(&mut self, client: &mut Client, user: &User, seq: u8) {
+    fn refuse_user_connections(&mut self, client: &mut ClientEntry, user: &User, seq: u8) {
         self.core.fx.stats.counters.client_refused(ClientRefusal::UserConnections);
         let text = format!(
             "User '{}' has exceeded the 'max_user_connections' resource (current value: {})",
             user.name, user.max_connections
         );
-        self.refuse_change(client, seq, ErrorKind::LimitReached.says(text), None);
+        self.refuse_user(client, seq, ErrorKind::LimitReached.says(text));
     }
 
     /// The login's schema is tried on a server, as a server itself would, unless that was done
     /// a moment ago. Where no connection stands, one is opened by it: the servers may be others by
     /// now, whose sessions begin otherwise.
     fn log_in_to_schema(&mut self, client: &mut Client, schema: &[u8], seq: u8) {
-        let Some(session) = client.session.as_ref() else {
-            return;
-        };
+        let session = &*client.session;
         if session.login.user.fast_forward {
             // The dedicated connection names the schema when it logs in.
             self.core.enter_schema(client, schema);

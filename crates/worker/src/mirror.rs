@@ -29,9 +29,11 @@ use crate::{
     action::Peer,
     cache::capture::{Capture, numbered},
     clients::Copies,
+    clients::client::Frontend,
     clients::client::{
         Client, Lease, LoggedIn, Origin, Phase, Purpose, Session, SessionSettings, Stage, Statement,
     },
+    clients::session::ClientEntry,
     prepared::ClientStmts,
     rooms::{Commands, Core, Exchange, Lender},
     routing::asker::Asker,
@@ -183,7 +185,12 @@ impl Commands {
         let place = place.zip(statement.meaning.known.clone()).map(|(place, known)| {
             (
                 place,
-                self.exchange.core.proof_for(client, &known, statement.prepared.stmt_id, place),
+                self.exchange.core.proof_for(
+                    &client.session,
+                    &known,
+                    statement.prepared.stmt_id,
+                    place,
+                ),
                 known,
             )
         });
@@ -240,7 +247,7 @@ impl Commands {
             return None;
         }
         let known = statement.meaning.known.as_deref()?;
-        let session = client.session.as_ref()?;
+        let session = &*client.session;
         let Some(flag) = order.flag else {
             let ruling = Ruling::default();
             let case = Case::of(&self.exchange.core.env, session, &ruling);
@@ -276,9 +283,8 @@ impl Commands {
 impl Client {
     /// Whether a copy of its statement would do something else, as it lacks what the session has.
     fn has_state_of_its_own(&self) -> bool {
-        let session = self.session.as_ref();
         let has = |lease: &Lease| OWN_STATE.iter().any(|reason| lease.pins.has(*reason));
-        session.is_some_and(|session| session.leases.iter().any(has))
+        self.session.leases.iter().any(has)
     }
 }
 
@@ -316,7 +322,7 @@ impl Core {
         client: &mut Client,
         statement: &Statement,
     ) -> Option<Box<Session>> {
-        let session = client.session.as_ref()?;
+        let session = &*client.session;
         let prepared = match statement.prepared.stmt_id {
             None => ClientStmts::default(),
             Some(stmt_id) => ClientStmts::copy_of(session.prepared.get(stmt_id)?)?,
@@ -402,10 +408,9 @@ impl Exchange {
             has_place: false,
         };
         let id = self.core.clients.table.insert_with(|id| {
-            let mut client = Client::new(id, origin, Phase::Idle, active_ms);
-            client.session.begin(session);
-            client.is_mirror = true;
-            client
+            let mut front = Frontend::new(id, origin, Phase::Idle, active_ms);
+            front.is_mirror = true;
+            ClientEntry::LoggedIn(Client { front, session, former: None })
         });
         self.with_client(id, |exchange, client| {
             exchange.core.clients.begin(client, statement);
@@ -423,7 +428,7 @@ impl Exchange {
                 && matches!(&client.phase, Phase::Running(statement)
                     if matches!(statement.stage, Stage::Held(_) | Stage::Queued))
         };
-        for id in self.core.clients.table.keys_where(waits) {
+        for id in self.core.clients.ids_where(waits) {
             self.with_client(id, Self::close_client);
         }
     }

@@ -13,6 +13,7 @@ use crate::{
     acquire::sharing::BEHIND_LEN_MAX,
     action::read_error,
     clients::client::{Client, Phase, Stage},
+    clients::session::ClientEntry,
     effects::Wake,
     exchange::begun::is_begin,
     exchange::send::has_transaction,
@@ -204,8 +205,7 @@ impl Exchange {
         let is_one = outcome.error.as_ref().is_some_and(|it| ROLLS_BACK.contains(&it.code));
         let owner = conn.holder.owner.filter(|_| is_one);
         let client = owner.and_then(|owner| self.core.clients.get(owner));
-        let session = client.and_then(|client| client.session.as_ref());
-        session.is_some_and(|session| has_transaction(session, conn.id))
+        client.is_some_and(|client| has_transaction(&client.session, conn.id))
     }
 
     /// Does what follows from the answer.
@@ -343,7 +343,7 @@ impl Core {
     }
 
     /// The client took bytes: its server may be read again, and a client that is done may end.
-    pub(crate) fn after_client_write(&mut self, client: &mut Client) {
+    pub(crate) fn after_client_write(&mut self, client: &mut ClientEntry) {
         self.clients.count_waiting(client);
         let max = self.buffer_max();
         if client.io.outbox.len() > max / 2 {
@@ -362,6 +362,7 @@ impl Core {
             // Commands that it sent ahead were kept until it took the answers before.
             Phase::Idle => return self.wake_commands(client),
             Phase::Login(_)
+            | Phase::ChangeUser
             | Phase::AwaitKill(_)
             | Phase::AwaitNames(_)
             | Phase::AwaitServer(_)

@@ -7,7 +7,7 @@ use trunkline_pool::ConnId;
 
 use crate::{
     ClientId,
-    clients::{Clients, client::Client},
+    clients::{Clients, client::Client, session::ClientEntry},
     effects::Effects,
     env::Env,
     mirror::Mirrors,
@@ -43,22 +43,33 @@ pub(crate) trait Lender: Sized {
     fn clients(&mut self) -> &mut Clients;
     fn servers(&mut self) -> &mut Servers;
 
-    /// Lends a client to `work`, unless it has gone: until that returns, nobody finds the client by
-    /// its id. A client that a panic comes from is there again, for its driver to abandon it.
+    /// Lends a client connection to `work`, unless it has gone: until that returns, nobody finds it
+    /// by its id. One that a panic comes from is there again, for its driver to abandon it.
+    #[inline]
+    fn with_entry<R>(
+        &mut self,
+        id: ClientId,
+        work: impl FnOnce(&mut Self, &mut ClientEntry) -> R,
+    ) -> Option<R> {
+        let mut entry = self.clients().table.lend(id)?;
+        let done = catch_unwind(AssertUnwindSafe(|| work(self, &mut entry)));
+        let entry = entry.settled();
+        debug_assert!(done.is_err() || entry.is_consistent(), "{:?}", entry.phase);
+        self.clients().table.take_back(id, entry);
+        match done {
+            Ok(result) => Some(result),
+            Err(panic) => resume_unwind(panic),
+        }
+    }
+
+    /// Lends a client that has logged in, as [`Self::with_entry`] lends any.
     #[inline]
     fn with_client<R>(
         &mut self,
         id: ClientId,
         work: impl FnOnce(&mut Self, &mut Client) -> R,
     ) -> Option<R> {
-        let mut client = self.clients().table.lend(id)?;
-        let done = catch_unwind(AssertUnwindSafe(|| work(self, &mut client)));
-        debug_assert!(done.is_err() || client.is_consistent(), "{:?}", client.phase);
-        self.clients().table.take_back(id, client);
-        match done {
-            Ok(result) => Some(result),
-            Err(panic) => resume_unwind(panic),
-        }
+        self.with_entry(id, |part, entry| entry.client_mut().map(|client| work(part, client)))?
     }
 
     /// Lends a server connection to `work`, unless it has gone: until that returns, nobody finds
@@ -138,7 +149,7 @@ mod tests {
     use crate::{
         accept::arrival::Arrival,
         action::Peer,
-        clients::client::{Origin, Phase},
+        clients::client::{Frontend, Origin, Phase},
         servers::conn::ConnPhase,
         tests::{TWO_SERVERS, snapshot},
     };
@@ -201,27 +212,32 @@ mod tests {
         }
     }
 
+    fn anonymous(id: ClientId) -> ClientEntry {
+        ClientEntry::Anonymous(Frontend::new(id, origin(), Phase::Closing, 0))
+    }
+
     #[test]
     fn a_client_that_a_panic_comes_from_is_there_again() {
         let mut part = Part::new();
-        let id = part.0.table.insert_with(|id| Client::new(id, origin(), Phase::Closing, 0));
+        let id = part.0.table.insert_with(anonymous);
         let panics = catch_unwind(AssertUnwindSafe(|| {
-            part.with_client(id, |_, client| {
+            part.with_entry(id, |_, client| {
                 client.active_ms = 7;
                 panic!("in the middle of its work");
             });
         }));
         assert!(panics.is_err());
-        assert_eq!(part.0.get(id).map(|client| client.active_ms), Some(7));
-        assert_eq!(part.with_client(id, |_, client| client.id), Some(id));
+        assert_eq!(part.0.table.get(id).map(|client| client.active_ms), Some(7));
+        assert_eq!(part.with_entry(id, |_, client| client.id), Some(id));
+        assert_eq!(part.with_client(id, |_, client| client.id), None, "nobody has logged in");
     }
 
     #[test]
     fn nothing_is_done_for_a_client_that_has_gone() {
         let mut part = Part::new();
-        let id = part.0.table.insert_with(|id| Client::new(id, origin(), Phase::Idle, 0));
+        let id = part.0.table.insert_with(anonymous);
         part.0.table.remove(id);
-        assert_eq!(part.with_client(id, |_, client| client.id), None);
+        assert_eq!(part.with_entry(id, |_, client| client.id), None);
     }
 
     #[test]

@@ -302,13 +302,12 @@ impl Conn {
 impl Core {
     /// Fetches all that a session has left on connections at rest: it will not be given them again.
     pub(crate) fn fetch_all_left(&mut self, client: &mut Client) {
-        let Some(session) = client.session.as_ref() else { return };
+        let session = &*client.session;
         let places = [session.last_conn, session.insert_conn, session.past.found_conn];
         for (conn_id, _) in places.into_iter().flatten() {
             self.with_conn(conn_id, |core, conn| {
                 let is_own = conn.list.is_free() && conn.holder.last_client == Some(client.id);
-                let session = client.session.as_ref().filter(|_| is_own);
-                if session.is_some_and(|session| left_on(session, conn).is_any()) {
+                if is_own && left_on(&client.session, conn).is_any() {
                     core.fetch_from_idle(client, conn);
                 }
             });

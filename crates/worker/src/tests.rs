@@ -196,13 +196,13 @@ impl TestWorker {
     /// What an operator sees a client do.
     pub(crate) fn doing(&mut self, id: ClientId) -> String {
         let core = self.core();
-        core.session_row(core.clients.get(id).expect("a client")).doing
+        core.session_row(core.clients.table.get(id).expect("a client")).doing
     }
 
     /// What the worker knows of a client that has logged in.
     pub(crate) fn session(&mut self, id: ClientId) -> &mut Session {
         let client = self.core().clients.get_mut(id).expect("a client");
-        client.session.as_mut().expect("a session")
+        &mut client.session
     }
 
     /// A statement of this text, understood and not sent.

@@ -11,6 +11,7 @@ use trunkline_topology::{HostgroupId, ReadWriteSplit, RefusalCause};
 use crate::{
     Action, ClientId, Worker,
     clients::client::{Client, Phase},
+    clients::session::ClientEntry,
     effects::LOG_LINES_PER_SEC,
     effects::Wake,
     exchange::leaving::DEPOSED,
@@ -208,16 +209,16 @@ impl Worker {
 
     fn sweep_clients(&mut self) {
         let now_ms = self.commands.exchange.core.env.now.ms();
-        let is_stuck = |client: &crate::clients::client::Client| {
+        let is_stuck = |client: &crate::clients::session::ClientEntry| {
             matches!(client.phase, Phase::Closing)
                 && now_ms.saturating_sub(client.active_ms) > CLOSING_MS_MAX
         };
         let holds_briefly = |client: &crate::clients::client::Client| {
             matches!(client.phase, Phase::Idle)
                 && now_ms.saturating_sub(client.active_ms) > BRIEF_PIN_MS
-                && client.session.as_ref().is_some_and(|session| !session.leases.is_empty())
+                && !client.session.leases.is_empty()
         };
-        for id in self.commands.exchange.core.clients.table.keys_where(holds_briefly) {
+        for id in self.commands.exchange.core.clients.ids_where(holds_briefly) {
             self.commands.exchange.core.with_client(id, |core, client| {
                 core.end_pins_of_the_last_statement(client);
                 core.settle_unknown_names(client);
@@ -238,10 +239,7 @@ impl Worker {
         };
         let mut has_short_rests = false;
         let is_over = |client: &crate::clients::client::Client| {
-            let own = client
-                .session
-                .as_ref()
-                .and_then(|session| own_wait_timeout(&session.settings.state));
+            let own = own_wait_timeout(&client.session.settings.state);
             has_short_rests |= own.is_some_and(|own| own <= SHORT_REST_MS);
             // One that has yet to take its answer does not rest.
             let own = own.filter(|_| client.io.outbox.is_empty()).unwrap_or(u64::MAX);
@@ -250,7 +248,7 @@ impl Worker {
                 && !client.io.outbox.is_listed
                 && now_ms.saturating_sub(client.active_ms) > own.min(wait_timeout)
         };
-        let over: Vec<ClientId> = self.commands.exchange.core.clients.table.keys_where(is_over);
+        let over: Vec<ClientId> = self.commands.exchange.core.clients.ids_where(is_over);
         self.upkeep.has_short_rests = has_short_rests;
         self.upkeep.rests_checked_ms = now_ms;
         for id in over {
@@ -398,24 +396,24 @@ impl Exchange {
     fn expire_logins(&mut self) {
         let now_ms = self.core.env.now.ms();
         while let Some((deadline, id)) = self.core.clients.logins.logging_in.front().copied() {
-            let client = self.core.clients.get(id);
+            let client = self.core.clients.table.get(id);
             let logs_in = client.is_some_and(|client| matches!(client.phase, Phase::Login(_)));
             if logs_in && deadline > now_ms {
                 break;
             }
             self.core.clients.logins.logging_in.pop_front();
             if logs_in {
-                self.with_client(id, Self::end_late_login);
+                self.with_entry(id, Self::end_late_login);
             }
         }
     }
 
     /// Ends a client whose time to log in is over.
-    fn end_late_login(&mut self, client: &mut Client) {
+    fn end_late_login(&mut self, client: &mut ClientEntry) {
         if !self.refuse_late_header(client) {
             self.core.fx.stats.counters.client_refused(ClientRefusal::HandshakeTimeout);
             self.core.tell_of_late_tls(client);
-            self.close_client_now(client);
+            self.close_now(client);
         }
     }
 

@@ -112,7 +112,9 @@ impl Worker {
         // One that has gone meanwhile must not keep the rest from their turn.
         while let Some(side) = core.fx.dirty.0.pop_front() {
             let outbox = match side {
-                Side::Client(id) => core.clients.get_mut(id).map(|client| &mut client.io.outbox),
+                Side::Client(id) => {
+                    core.clients.table.get_mut(id).map(|client| &mut client.io.outbox)
+                }
                 Side::Server(id) => core.servers.conns.get_mut(id).map(|conn| &mut conn.io.outbox),
             };
             if let Some(outbox) = outbox {
@@ -134,8 +136,11 @@ impl Worker {
     pub fn pending(&mut self, side: Side) -> &[u8] {
         let core = &mut self.commands.exchange.core;
         let (outbox, packing) = match side {
-            Side::Client(id) => match core.clients.get_mut(id) {
-                Some(client) => (&mut client.io.outbox, &mut client.io.packing),
+            Side::Client(id) => match core.clients.table.get_mut(id) {
+                Some(client) => {
+                    let io = &mut client.io;
+                    (&mut io.outbox, &mut io.packing)
+                }
                 None => return &[],
             },
             Side::Server(id) => match core.servers.conns.get_mut(id) {
@@ -155,7 +160,9 @@ impl Worker {
     pub fn packs(&self, side: Side) -> bool {
         let core = &self.commands.exchange.core;
         match side {
-            Side::Client(id) => core.clients.get(id).is_some_and(|it| it.io.packing.is_some()),
+            Side::Client(id) => {
+                core.clients.table.get(id).is_some_and(|it| it.io.packing.is_some())
+            }
             Side::Server(id) => {
                 core.servers.conns.get(id).is_some_and(|it| it.io.packing.is_some())
             }

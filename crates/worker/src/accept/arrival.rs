@@ -14,7 +14,9 @@ use trunkline_topology::{AllowList, FailedLoginLimits, Origin, Waiting};
 
 use crate::{
     action::Peer,
-    clients::client::{Client, Phase},
+    clients::client::Frontend,
+    clients::client::Phase,
+    clients::session::ClientEntry,
     env::Env,
     rooms::{Core, Exchange},
 };
@@ -129,7 +131,7 @@ impl Core {
 
     /// A client has proved who it is: takes its places under the caps, which it has already after
     /// an earlier login.
-    pub(crate) fn take_places(&mut self, client: &mut Client) -> Result<(), Turned> {
+    pub(crate) fn take_places(&mut self, client: &mut Frontend) -> Result<(), Turned> {
         if client.origin.has_place {
             return Ok(());
         }
@@ -171,7 +173,7 @@ impl Core {
     }
 
     /// A login succeeded.
-    pub(crate) fn count_good_login(&self, client: &Client, name: &str) {
+    pub(crate) fn count_good_login(&self, client: &Frontend, name: &str) {
         let origin = client.origin.peer.origin();
         if let Some(origin) = origin.filter(|_| self.env.failed_login_limits().per_name > 0) {
             self.env.shared.addresses().succeeded(origin, name, self.env.now.ms());
@@ -185,31 +187,30 @@ const NAME_LOGGED_MAX: usize = 64;
 impl Exchange {
     /// Looks for a balancer's header in what a greeted client has sent. Whether its login can be
     /// read.
-    pub(crate) fn settle_arrival(&mut self, client: &mut Client) -> bool {
+    pub(crate) fn settle_arrival(&mut self, client: &mut ClientEntry) -> bool {
         if client.origin.arrival != Arrival::AwaitHeader {
             return true;
         }
-        match proxy_header::scan(&client.io.inbox) {
+        let Frontend { origin, io, .. } = &mut **client;
+        match proxy_header::scan(&io.inbox) {
             Ok(Opening::Partial) => return false,
             Ok(Opening::Absent) => {}
             Ok(Opening::Whole(header, len)) => {
                 let told = header.describe();
                 if !told.is_empty() {
                     let told = Some(told.into());
-                    client.origin.peer = Arc::new(Peer { told, ..(*client.origin.peer).clone() });
+                    origin.peer = Arc::new(Peer { told, ..(*origin.peer).clone() });
                 }
                 if !header.is_local {
                     // The process that is known is the balancer's.
-                    client.origin.peer =
-                        Arc::new(Peer { client_uid: None, ..(*client.origin.peer).clone() });
+                    origin.peer = Arc::new(Peer { client_uid: None, ..(*origin.peer).clone() });
                 }
                 if let Some((addr, _)) = header.addresses {
                     let client_addr = Some(addr.ip().to_canonical());
-                    client.origin.peer =
-                        Arc::new(Peer { client_addr, ..(*client.origin.peer).clone() });
+                    origin.peer = Arc::new(Peer { client_addr, ..(*origin.peer).clone() });
                     self.core.fx.stats.counters.proxy_headers += 1;
                 }
-                client.io.inbox.drain(..len);
+                io.inbox.drain(..len);
             }
             Err(error) => {
                 self.refuse_header(client, error);
@@ -226,19 +227,19 @@ impl Exchange {
         true
     }
 
-    fn refuse_header(&mut self, client: &mut Client, error: HeaderError) {
+    fn refuse_header(&mut self, client: &mut ClientEntry, error: HeaderError) {
         let host = client.origin.peer.host();
         self.core
             .fx
             .log(true, || format!("balancer {host} sent a PROXY header that is wrong: {error}"));
         self.core.fx.stats.counters.client_refused(ClientRefusal::ProxyHeader);
         let text = format!("Bad handshake: the PROXY header is wrong: {error}");
-        self.refuse(client, FIRST_ANSWER_SEQ, ErrorKind::BadHandshake.says(text));
+        self.refuse_login(client, FIRST_ANSWER_SEQ, ErrorKind::BadHandshake.says(text));
     }
 
     /// Refuses a client whose login is due and of whose header only a part has come. Whether it
     /// did.
-    pub(crate) fn refuse_late_header(&mut self, client: &mut Client) -> bool {
+    pub(crate) fn refuse_late_header(&mut self, client: &mut ClientEntry) -> bool {
         if client.origin.arrival != Arrival::AwaitHeader || client.io.inbox.is_empty() {
             return false;
         }
@@ -248,19 +249,19 @@ impl Exchange {
             .log(true, || format!("balancer {host} sent a part of a PROXY header, and no more"));
         self.core.fx.stats.counters.client_refused(ClientRefusal::ProxyHeader);
         let text = "Bad handshake: the PROXY header did not come in time";
-        self.refuse(client, FIRST_ANSWER_SEQ, ErrorKind::BadHandshake.says(text));
+        self.refuse_login(client, FIRST_ANSWER_SEQ, ErrorKind::BadHandshake.says(text));
         true
     }
 
     /// Answers the first packet of a client that may not log in.
-    pub(crate) fn turn_away(&mut self, client: &mut Client, turned: Turned, seq: u8) {
+    pub(crate) fn turn_away(&mut self, client: &mut ClientEntry, turned: Turned, seq: u8) {
         let error = turned.error(&client.origin.peer.host());
         self.core.fx.stats.counters.client_refused(turned.cause());
-        self.refuse(client, seq, error);
+        self.refuse_login(client, seq, error);
     }
 
     /// Bytes that are no login: if they are a header, from where none is taken, that is said.
-    pub(crate) fn refuse_garbage(&mut self, client: &mut Client) {
+    pub(crate) fn refuse_garbage(&mut self, client: &mut ClientEntry) {
         let is_header = matches!(client.phase, Phase::Login(_))
             && !matches!(proxy_header::scan(&client.io.inbox), Ok(Opening::Absent));
         let host = client.origin.peer.host();
@@ -274,7 +275,7 @@ impl Exchange {
             });
         }
         self.core.fx.stats.counters.client_refused(cause);
-        self.refuse(client, seq, ErrorKind::BadHandshake.says("Bad handshake"));
+        self.refuse_login(client, seq, ErrorKind::BadHandshake.says("Bad handshake"));
     }
 }
 

@@ -7,8 +7,10 @@ use trunkline_stats::ClientRefusal;
 use trunkline_topology::machine;
 
 use crate::{
+    clients::client::Frontend,
+    clients::session::ClientEntry,
     clients::{
-        client::{Client, Phase},
+        client::Phase,
         half_open::{Closed, Limits},
     },
     effects::Wake,
@@ -17,7 +19,7 @@ use crate::{
 
 impl Core {
     /// A client has connected and is greeted; `addr` is where it comes from, as far as it is known.
-    pub(crate) fn enter_half_open(&mut self, client: &mut Client, addr: Option<IpAddr>) {
+    pub(crate) fn enter_half_open(&mut self, client: &mut Frontend, addr: Option<IpAddr>) {
         debug_assert!(client.origin.half_open.is_none());
         let counts = self.env.shared.half_open();
         let number = self.clients.logins.half_open.enter(client.id, counts);
@@ -26,7 +28,7 @@ impl Core {
     }
 
     /// It is known where a client comes from that has not logged in: it counts there.
-    pub(super) fn count_half_open(&mut self, client: &Client, addr: Option<IpAddr>) {
+    pub(super) fn count_half_open(&mut self, client: &Frontend, addr: Option<IpAddr>) {
         if let (Some(number), Some(addr)) = (client.origin.half_open, addr) {
             self.clients.logins.half_open.is_at(number, machine(addr));
         }
@@ -70,11 +72,11 @@ impl Exchange {
     pub(crate) fn close_half_open(&mut self, addr: Option<IpAddr>) {
         while let Some(number) = self.core.half_open_surplus(addr) {
             let Some(id) = self.core.clients.logins.half_open.leave(number) else { return };
-            self.with_client(id, Self::end_half_open);
+            self.with_entry(id, Self::end_half_open);
         }
     }
 
-    fn end_half_open(&mut self, client: &mut Client) {
+    fn end_half_open(&mut self, client: &mut ClientEntry) {
         client.origin.half_open = None;
         let closed = &mut self.core.clients.logins.half_open.closed;
         closed.count = closed.count.saturating_add(1);
@@ -87,10 +89,10 @@ impl Exchange {
         match seq {
             Some(seq) => {
                 let text = "Too many connections that have not logged in, and this was the oldest";
-                self.refuse(client, seq, ErrorKind::TooManyConnections.says(text));
+                self.refuse_login(client, seq, ErrorKind::TooManyConnections.says(text));
             }
             // Whoever begins TLS can't be told.
-            None => self.close_client_now(client),
+            None => self.close_now(client),
         }
     }
 }

@@ -9,7 +9,9 @@ use trunkline_topology::{TlsFacts, TlsOffer, TlsVersion, User};
 use crate::{
     Action, Side,
     action::Peer,
-    clients::client::{Client, Phase},
+    clients::client::Frontend,
+    clients::client::Phase,
+    clients::session::ClientEntry,
     env::Env,
     rooms::{Core, Exchange},
     servers::conn::{Conn, ConnPhase},
@@ -45,9 +47,9 @@ impl Core {
     }
 
     /// Makes what the login is acknowledged with to prove the certificate, where enough is known.
-    pub(crate) fn prepare_proof(&mut self, client: &mut Client, identity: &ClientIdentity) {
+    pub(crate) fn prepare_proof(&mut self, client: &mut ClientEntry, identity: &ClientIdentity) {
         // As MariaDB does: not again with a change of user.
-        if client.session.is_some() || self.env.greeting.flavor() != Flavor::MariaDb {
+        if client.client().is_some() || self.env.greeting.flavor() != Flavor::MariaDb {
             return;
         }
         let fingerprint = client.origin.tls.as_ref().and_then(|facts| facts.own_fingerprint);
@@ -60,7 +62,7 @@ impl Core {
     /// See [`Worker::received`](crate::Worker::received).
     pub(crate) fn received(&mut self, side: Side) -> Vec<u8> {
         let inbox = match side {
-            Side::Client(id) => self.clients.get_mut(id).map(|client| &mut client.io.inbox),
+            Side::Client(id) => self.clients.table.get_mut(id).map(|client| &mut client.io.inbox),
             Side::Server(id) => self.servers.conns.get_mut(id).map(|conn| &mut conn.io.inbox),
         };
         inbox.map(std::mem::take).unwrap_or_default()
@@ -75,7 +77,7 @@ impl Core {
     }
 
     /// See [`Worker::client_tls_up`](crate::Worker::client_tls_up).
-    pub(crate) fn on_client_tls_up(&mut self, client: &mut Client, facts: TlsFacts) {
+    pub(crate) fn on_client_tls_up(&mut self, client: &mut Frontend, facts: TlsFacts) {
         let Phase::Login(handshake) = &mut client.phase else {
             return;
         };
@@ -97,7 +99,7 @@ impl Core {
     }
 
     /// Says of a client whose time is up if it is TLS that did not come up.
-    pub(crate) fn tell_of_late_tls(&mut self, client: &mut Client) {
+    pub(crate) fn tell_of_late_tls(&mut self, client: &mut Frontend) {
         if matches!(&client.phase, Phase::Login(handshake) if handshake.awaits_tls()) {
             let host = client.origin.peer.host();
             let time_ms = self.env.snapshot.settings.connect_timeout_client;
@@ -139,7 +141,7 @@ impl Exchange {
     /// Judges a client's encryption by what its user requires; one that lacks it is refused.
     pub(crate) fn is_encrypted_as_required(
         &mut self,
-        client: &mut Client,
+        client: &mut ClientEntry,
         user: &User,
         seq: u8,
     ) -> bool {
@@ -149,12 +151,12 @@ impl Exchange {
         let host = client.origin.peer.host();
         self.core.fx.stats.counters.client_refused(ClientRefusal::TlsRequired);
         let text = format!("Access denied for user '{}'@'{host}' ({missing})", user.name);
-        self.refuse_change(client, seq, ErrorKind::AccessDenied.says(text), None);
+        self.refuse_user(client, seq, ErrorKind::AccessDenied.says(text));
         false
     }
 
     /// Has TLS begin with a client, unless its address has had enough of it in this second.
-    pub(crate) fn let_encrypt(&mut self, client: &mut Client) {
+    pub(crate) fn let_encrypt(&mut self, client: &mut ClientEntry) {
         let max = self.core.env.snapshot.settings.tls_handshakes_per_address_max;
         let addr = client.origin.peer.client_addr;
         let Some(addr) = addr.filter(|_| max > 0) else {
@@ -168,6 +170,6 @@ impl Exchange {
             format!("client {addr} began more than {max} TLS handshakes in a second")
         });
         let text = format!("Host '{addr}' is blocked because of many TLS handshakes");
-        self.refuse(client, 2, ErrorKind::HostBlocked.says(text));
+        self.refuse_login(client, 2, ErrorKind::HostBlocked.says(text));
     }
 }

@@ -37,7 +37,7 @@ impl Exchange {
             let text = self.core.env.snapshot.settings.firewall_whitelist_errormsg.clone();
             return self.refuse(client, 1, ErrorKind::NotAllowed.says(text));
         }
-        let Some(session) = client.session.as_ref() else { return };
+        let session = &*client.session;
         let (hostgroup, account) = (session.login.user.default_hostgroup, session.login.account);
         let asker = self.core.asker(client, account);
         let choice = self.core.servers.pool.choose_dedicated(hostgroup, &asker);
@@ -84,12 +84,11 @@ impl Exchange {
 
     /// The dedicated connection is logged in.
     pub(crate) fn forward_ready(&mut self, conn: &mut Conn, client: &mut Client) {
-        let session = client.session.as_ref();
-        let capabilities = session.map(|session| session.login.capabilities);
-        let compression = capabilities.and_then(Capabilities::compression);
+        let capabilities = client.session.login.capabilities;
+        let compression = capabilities.compression();
         let is_paused = std::mem::take(&mut client.io.is_paused);
         let has = conn.server.identity.as_ref().map(|identity| identity.capabilities & THROUGHOUT);
-        if has != capabilities.map(|capabilities| capabilities & THROUGHOUT) {
+        if has != Some(capabilities & THROUGHOUT) {
             self.core.discard_idle(conn);
             let text = "the server does not have the capabilities that the greeting promised";
             return self.refuse(client, 1, ErrorKind::NoConnection.says(text));
@@ -129,7 +128,7 @@ impl Core {
         account: AccountId,
         waited: Option<Waiter<ClientId>>,
     ) {
-        let Some(session) = client.session.as_ref() else { return };
+        let session = &*client.session;
         let schema = session.settings.state.schema.name();
         let schema = (!schema.is_empty()).then(|| schema.to_vec());
         let Some(mut login) = self.server_login(client, account, conn.slot, schema) else { return };
@@ -155,11 +154,10 @@ impl Core {
     /// of once.
     fn is_forward_denied(&mut self, client: &mut Client) -> bool {
         let settings = &self.env.snapshot.settings;
-        let Some(session) = client.session.as_ref().filter(|_| settings.firewall_whitelist_enabled)
-        else {
+        if !settings.firewall_whitelist_enabled {
             return false;
-        };
-        let user = Arc::clone(&session.login.user);
+        }
+        let user = Arc::clone(&client.session.login.user);
         let mode =
             self.env.snapshot.guards.firewall.mode(&user.name, client.origin.peer.client_addr);
         let did = match mode {

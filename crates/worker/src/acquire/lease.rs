@@ -141,9 +141,7 @@ impl Exchange {
         let Phase::Running(statement) = &client.phase else {
             return false;
         };
-        let Some(session) = client.session.as_ref() else {
-            return false;
-        };
+        let session = &*client.session;
         let finds_by_null = self.core.env.shared.finds_by_null();
         let reads = may_read_past(statement, session, session.flavor(), finds_by_null);
         let Some((conn_id, turn)) = reads.place(session) else {
@@ -251,9 +249,7 @@ impl Exchange {
             conn.holder.turn += 1;
         }
         self.core.servers.set_state(conn, ConnState::Leased);
-        let Some(session) = client.session.as_mut() else {
-            return self.core.free_after_session(conn, Some(client));
-        };
+        let session = &mut *client.session;
         debug_assert!(session.lease_mut(conn.id).is_none());
         session.leases.push(Lease {
             hostgroup: conn.server.hostgroup,

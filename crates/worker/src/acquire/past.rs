@@ -50,11 +50,10 @@ impl Exchange {
         if self.core.settle_found_rows(client, &route, &statement) {
             return self.hold_for_past(client, route, statement, text_len);
         }
-        let (Some(session), Some(known)) =
-            (client.session.as_ref(), statement.meaning.known.as_ref())
-        else {
+        let Some(known) = statement.meaning.known.as_ref() else {
             return self.run_on_route(client, route, statement);
         };
+        let session = &*client.session;
         let depends = known.analysis.depends;
         let is_answered = matches!(route, Route::Ok(_) | Route::Error(_) | Route::Limited(_));
         if known.analysis.statements != 1 || is_answered {
@@ -85,8 +84,10 @@ impl Exchange {
         let waits = matches!(&client.phase, Phase::Running(statement)
             if matches!(&statement.stage, Stage::Held(held) if held.awaits == Awaits::Past)
                 && !(1..=now_ms).contains(&statement.deadline_ms));
-        let Some(session) = client.session.as_mut().filter(|_| waits) else { return false };
-        let given_up = session.gives_up_fetching();
+        if !waits {
+            return false;
+        }
+        let given_up = client.session.gives_up_fetching();
         self.core.fx.stats.counters.traces_late += u64::from(given_up);
         self.go_on_with_past(client);
         true
@@ -121,7 +122,7 @@ impl Exchange {
         text_len: usize,
         depends: Depends,
     ) {
-        let Some(session) = client.session.as_ref() else { return };
+        let session = &*client.session;
         let mut known = client.own_values(depends);
         if reads_last(depends) {
             let shows = text_of(&statement.command.frames, text_len).is_some_and(|text| {
@@ -169,9 +170,7 @@ impl Exchange {
         text_len: usize,
         known: &Recalled,
     ) {
-        let Some(session) = client.session.as_ref() else {
-            return;
-        };
+        let session = &*client.session;
         let (modes, format, status) =
             (session.settings.modes, session.login.format, session.settings.status);
         let Some(text) = text_of(&statement.command.frames, text_len) else {
@@ -224,7 +223,7 @@ impl Exchange {
         mut statement: Box<Statement>,
         depends: Depends,
     ) {
-        let Some(session) = client.session.as_ref() else { return };
+        let session = &*client.session;
         let stmt = statement.prepared.stmt_id.and_then(|stmt_id| session.prepared.get(stmt_id));
         let Some(entry) = stmt.map(|stmt| Rc::clone(&stmt.entry)) else { return };
         let mut known = client.own_values(depends);
@@ -237,7 +236,7 @@ impl Exchange {
             if is_there && (runs_code(&statement) || self.core.is_read_elsewhere(client, &entry)) {
                 known.row_count = count;
             }
-            let Some(session) = client.session.as_ref() else { return };
+            let session = &*client.session;
             if !is_there {
                 known = session.past.recalled(&known);
                 let is_lost = !self.core.env.may_run_again(session);

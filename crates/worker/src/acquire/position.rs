@@ -9,7 +9,7 @@ use trunkline_topology::{HostgroupId, Server, causal::CausalFallback};
 
 use crate::{
     causal::{hints, place::ReadPlace, session::is_elsewhere},
-    clients::client::{Awaits, Client, Lease, Phase, Purpose, Session, Stage, Statement},
+    clients::client::{Awaits, Client, Lease, Phase, Purpose, Running, Session, Stage, Statement},
     rooms::{Core, Exchange, Lender},
     routing::route::Route,
     servers::conn::Conn,
@@ -23,18 +23,23 @@ impl Session {
 }
 
 impl Client {
+    /// The statement under way, with its session, if it has to see what that has written.
+    #[inline]
+    fn causal(&self) -> Option<Running<'_>> {
+        self.running().filter(|(statement, _)| statement.target.reads.is_causal())
+    }
+
     /// Whether the statement under way has to see what its session has written.
     #[inline]
     pub(crate) fn is_causal(&self) -> bool {
-        matches!(&self.phase, Phase::Running(statement) if statement.target.reads.is_causal())
+        self.causal().is_some()
     }
 
     /// Whether the statement under way may run on this server: it has to see nothing in particular,
     /// or the server shows that.
     #[inline]
     pub(super) fn may_read_on(&self, server: &Server, now_ms: u64) -> bool {
-        !self.is_causal()
-            || self.session.as_ref().is_some_and(|session| session.is_met_by(server, now_ms))
+        !self.is_causal() || self.session.is_met_by(server, now_ms)
     }
 
     /// Since when its read waits for a replica, µs, and where it goes then.
@@ -87,7 +92,7 @@ impl Core {
             return Ok(());
         }
         statement.target.reads.set_causal(false);
-        let Some(session) = client.session.as_mut() else { return Ok(()) };
+        let session = &mut *client.session;
         let hostgroup = statement.target.hostgroup;
         // What is prepared has to be told of the tables that its session has made. Any command may
         // begin a transaction in which others read.
@@ -128,21 +133,13 @@ impl Core {
     /// The servers that the statement under way may run on, where that is not all of them.
     #[inline]
     pub(super) fn only(&self, client: &Client) -> Option<Only> {
-        if !client.is_causal() {
-            return None;
-        }
-        self.only_of(client)
-    }
-
-    #[cold]
-    fn only_of(&self, client: &Client) -> Option<Only> {
-        let Phase::Running(statement) = &client.phase else { return None };
-        Some(self.showing(client, statement.target.hostgroup))
+        let (statement, session) = client.causal()?;
+        Some(self.showing(session, statement.target.hostgroup))
     }
 
     /// The replicas that show what a session has written.
-    fn showing(&self, client: &Client, readers: HostgroupId) -> Only {
-        let Some(session) = client.session.as_ref() else { return Only::default() };
+    #[cold]
+    fn showing(&self, session: &Session, readers: HostgroupId) -> Only {
         let now_ms = self.env.now.ms();
         let shows = |server: &Server| session.is_met_by(server, now_ms);
         self.servers.pool.only(readers, now_ms, shows)
@@ -155,19 +152,16 @@ impl Core {
     }
 
     /// Whether a statement on this route would miss something now.
-    fn misses(&self, client: &Client, route: &Route) -> bool {
+    fn misses(&self, session: &Session, route: &Route) -> bool {
         match route {
             Route::Lease(_, conn) => {
                 let slot = self.servers.conns.get(*conn).map(|conn| conn.slot);
                 let slot = slot.and_then(|slot| self.servers.pool.slot(slot));
-                let session = client.session.as_ref();
-                let shows = slot.zip(session).is_some_and(|(slot, session)| {
-                    session.is_met_by(&slot.server, self.env.now.ms())
-                });
-                !shows
+                let now_ms = self.env.now.ms();
+                !slot.is_some_and(|slot| session.is_met_by(&slot.server, now_ms))
             }
             Route::Hostgroup(readers) | Route::Reader(readers) => {
-                self.showing(client, *readers).is_empty()
+                self.showing(session, *readers).is_empty()
             }
             Route::Error(_) | Route::Limited(_) | Route::Ok(_) => false,
         }
@@ -186,23 +180,29 @@ impl Core {
 
     /// How long a read may wait for a replica, ms, what it has waited taken off; 0 where it may
     /// not. `is_held`: it has nowhere else to go.
-    fn wait_ms(&self, client: &Client, readers: HostgroupId, is_held: bool) -> u64 {
+    fn wait_ms(&self, (statement, session): Running<'_>, is_held: bool) -> u64 {
         let now_ms = self.env.now.ms();
-        let Phase::Running(statement) = &client.phase else { return 0 };
+        let readers = statement.target.hostgroup;
         let waited_us = match statement.target.causal_since_us {
             0 => 0,
             since_us => self.env.now.us.saturating_sub(since_us),
         };
-        let session = client.session.as_ref();
-        let may_wait = session.is_some_and(|session| {
-            let causal = &session.settings.causal;
-            causal.may_wait(now_ms, self.is_missing_everywhere(session, readers))
-                || is_held && causal.need.may_come_of_age()
-        });
+        let causal = &session.settings.causal;
+        let may_wait = causal.may_wait(now_ms, self.is_missing_everywhere(session, readers))
+            || is_held && causal.need.may_come_of_age();
         match may_wait && self.servers.pool.has_online(readers, now_ms) {
             true => self.env.snapshot.settings.causal_wait_ms.saturating_sub(waited_us / 1_000),
             false => 0,
         }
+    }
+
+    /// How long a read may wait that goes to any replica of its hostgroup, ms; `None` where one
+    /// shows by now what it has to see.
+    #[cold]
+    fn wait_in_queue_ms(&self, running: Running<'_>) -> Option<u64> {
+        let (statement, session) = running;
+        let misses = self.misses(session, &Route::Hostgroup(statement.target.hostgroup));
+        misses.then(|| self.wait_ms(running, false))
     }
 
     /// Keeps the statement under way until a replica shows what it has to see, or its time is over.
@@ -211,7 +211,7 @@ impl Core {
         self.env.shared.causal().begin_to_wait();
         self.servers.sharing.causal.waiting.push(client.id);
         // What a replica has come to show before this was not told.
-        if !self.misses(client, &route) {
+        if !self.misses(&client.session, &route) {
             return false;
         }
         let Phase::Running(statement) = &mut client.phase else { return false };
@@ -234,24 +234,34 @@ impl Exchange {
     /// gone elsewhere as there is none.
     #[inline]
     pub(super) fn awaits_position(&mut self, client: &mut Client) -> bool {
-        client.is_causal() && self.settle_position(client)
+        let Some(running) = client.causal() else { return false };
+        let readers = running.0.target.hostgroup;
+        let has_waited = running.0.target.causal_since_us > 0;
+        let wait_ms = self.core.wait_in_queue_ms(running);
+        self.settle_position(client, readers, has_waited, wait_ms)
     }
 
     #[cold]
-    fn settle_position(&mut self, client: &mut Client) -> bool {
-        let Phase::Running(statement) = &mut client.phase else { return false };
-        let readers = statement.target.hostgroup;
-        let has_waited = statement.target.causal_since_us > 0;
-        let route = Route::Hostgroup(readers);
-        if !self.core.misses(client, &route) {
-            self.count_reached(client, has_waited);
-            return false;
+    fn settle_position(
+        &mut self,
+        client: &mut Client,
+        readers: HostgroupId,
+        has_waited: bool,
+        wait_ms: Option<u64>,
+    ) -> bool {
+        match wait_ms {
+            None => {
+                self.count_reached(client, has_waited);
+                false
+            }
+            Some(0) => {
+                self.fall_back(client, readers);
+                true
+            }
+            Some(wait_ms) => {
+                self.core.hold_for_position(client, Route::Hostgroup(readers), wait_ms)
+            }
         }
-        match self.core.wait_ms(client, readers, false) {
-            0 => self.fall_back(client, readers),
-            wait_ms => return self.core.hold_for_position(client, route, wait_ms),
-        }
-        true
     }
 
     /// Whether a statement for a connection that its session holds on a replica waits there for
@@ -259,7 +269,8 @@ impl Exchange {
     /// begins another one in its place does not.
     #[cold]
     pub(super) fn settle_held_position(&mut self, client: &mut Client, conn: ConnId) -> bool {
-        let Some((statement, session)) = client.running() else { return false };
+        let Some(running) = client.causal() else { return false };
+        let (statement, session) = running;
         let lease = session.leases.iter().find(|lease| lease.conn == conn);
         let is_open = lease.is_some_and(|it| it.is_in_trans || it.pins.has(PinReason::Transaction));
         let goes_on = is_open && !begins_anew(session, statement);
@@ -267,10 +278,10 @@ impl Exchange {
         let to_writer = self.core.env.snapshot.settings.causal_fallback == CausalFallback::Writer;
         let readers = statement.target.hostgroup;
         let route = Route::Lease(readers, conn);
-        if goes_on || !statement.target.reads.is_causal() || !self.core.misses(client, &route) {
+        if goes_on || !self.core.misses(session, &route) {
             return false;
         }
-        match self.core.wait_ms(client, readers, !(may_leave && to_writer)) {
+        match self.core.wait_ms(running, !(may_leave && to_writer)) {
             0 if may_leave && to_writer => {
                 self.fall_back(client, readers);
                 true
@@ -281,8 +292,8 @@ impl Exchange {
     }
 
     fn count_reached(&mut self, client: &mut Client, has_waited: bool) {
-        if let Some(session) = client.session.as_mut().filter(|_| !has_waited) {
-            session.settings.causal.was_reached();
+        if !has_waited {
+            client.session.settings.causal.was_reached();
             self.core.fx.stats.counters.causal_reached += 1;
         }
     }
@@ -367,8 +378,8 @@ impl Exchange {
         let readers = statement.target.hostgroup;
         let has_online = self.core.servers.pool.has_online(readers, self.core.env.now.ms());
         // What it was to be a part of may have gone: then its client's timer says so.
-        let has_lost = client.session.as_ref().is_some_and(|session| session.lost.is_some());
-        if has_lost || self.core.misses(client, route) && has_online {
+        let has_lost = client.session.lost.is_some();
+        if has_lost || self.core.misses(&client.session, route) && has_online {
             return true;
         }
         if let Some((statement, held)) = client.phase.take_held(|it| *it == Awaits::Position) {
@@ -395,9 +406,9 @@ impl Exchange {
         route: Route,
     ) {
         self.count_wait(&statement, false);
-        let misses = self.core.misses(client, &route);
-        if let Some(session) = client.session.as_mut().filter(|_| misses) {
-            session.settings.causal.waited_in_vain(self.core.env.now.ms());
+        let misses = self.core.misses(&client.session, &route);
+        if misses {
+            client.session.settings.causal.waited_in_vain(self.core.env.now.ms());
         }
         let route = client.still_there(route);
         self.run_on_route(client, route, statement);

@@ -132,10 +132,9 @@ impl Core {
     /// with fewer than `depth_max` in flight.
     #[inline]
     fn has_room_for(&self, client: &Client, conn: &Conn, depth_max: usize) -> bool {
-        let session = client.session.as_ref();
         conn.left.dirt.is_none()
             && (!client.is_causal() || self.may_read_there(client, conn))
-            && session.is_some_and(|session| Arc::ptr_eq(&conn.state, &session.settings.state))
+            && Arc::ptr_eq(&conn.state, &client.session.settings.state)
             && conn.left.schemas_defined == self.env.shared.schemas_defined()
             && conn.in_flight.len() < depth_max
             && (!client.executes() || runs_among_others(client, Some(conn)))
@@ -196,10 +195,7 @@ impl Exchange {
         let Some(depth_max) = self.core.depth_max(client, hostgroup) else {
             return false;
         };
-        let session = client.session.as_ref();
-        let Some(state) = session.map(|session| Arc::clone(&session.settings.state)) else {
-            return false;
-        };
+        let state = Arc::clone(&client.session.settings.state);
         let wants_stmt = client.executes();
         let defined = self.core.env.shared.schemas_defined();
         let asker = self.core.asker(client, account);
@@ -255,10 +251,8 @@ impl Exchange {
     }
 
     fn join(&mut self, client: &mut Client, conn: &mut Conn) {
-        if let Some(session) = client.session.as_mut() {
-            // What it leaves behind others overwrite.
-            session.last_conn = None;
-        }
+        // What it leaves behind others overwrite.
+        client.session.last_conn = None;
         if client.executes() {
             conn.take_stmt(client);
         }

@@ -194,7 +194,7 @@ impl Core {
     /// hostgroup. What is open there goes on: a transaction, a cursor, and what is done under
     /// locks, for which others wait.
     fn is_held_there(&self, client: &Client, statement: &Statement, conn: ConnId) -> bool {
-        let Some(session) = client.session.as_ref() else { return false };
+        let session = &*client.session;
         let lease = session.leases.iter().find(|lease| lease.conn == conn);
         let goes_on = |lease: &Lease| {
             let open = [
@@ -231,10 +231,7 @@ impl Core {
 impl Client {
     /// A route that was found before the statement was held back: its lease may have gone.
     pub(crate) fn still_there(&self, route: Route) -> Route {
-        let session = self.session.as_ref();
-        let has = |conn| {
-            session.is_some_and(|session| session.leases.iter().any(|lease| lease.conn == conn))
-        };
+        let has = |conn| self.session.leases.iter().any(|lease| lease.conn == conn);
         match route {
             Route::Lease(hostgroup, conn) if !has(conn) => Route::Hostgroup(hostgroup),
             route => route,

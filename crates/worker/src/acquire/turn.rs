@@ -7,7 +7,7 @@ use trunkline_sql::{analysis::StatementKind, hint::max_execution_time_ms};
 use trunkline_topology::{HostgroupId, RefusalCause};
 
 use crate::{
-    clients::client::{Client, Phase, Purpose, Session, Statement},
+    clients::client::{Client, Purpose, Session, Statement},
     clients::frames::is_split,
     rooms::{Core, Exchange},
 };
@@ -85,10 +85,7 @@ impl Core {
         if !self.servers.pool.counts_places() {
             return None;
         }
-        let (Phase::Running(statement), Some(session)) = (&client.phase, client.session.as_ref())
-        else {
-            return None;
-        };
+        let (statement, session) = client.running()?;
         let limit_ms = limit_ms(statement, session)?;
         Some((statement.command.begun_us / 1_000).saturating_add(limit_ms))
     }

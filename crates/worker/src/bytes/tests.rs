@@ -32,7 +32,7 @@ fn bytes_of_a_client_that_ends_are_thrown_away() {
     let client = world.log_in();
     world.worker.client_read(client, b"\x01\0\0\0\x01");
     world.worker.client_read(client, b"\x09\0\0\0\x03SELECT 1");
-    let inbox = &world.core().clients.get(client).expect("a client").io.inbox;
+    let inbox = &world.core().clients.table.get(client).expect("a client").io.inbox;
     assert!(inbox.is_empty());
 }
 

@@ -154,7 +154,7 @@ impl Core {
     /// answered from what is kept until it changes, or fill that.
     pub(super) fn own_writes_by(&mut self, client: &mut Client) -> Option<u64> {
         let now_us = self.env.now.us;
-        let session = client.session.as_mut()?;
+        let session = &mut *client.session;
         if !reads_committed(session) {
             return None;
         }
@@ -174,7 +174,7 @@ impl Core {
         }
         // Before the names: what is defined from here on is told by another version.
         let known_at = versions.last_of_all();
-        let bases = self.bases_of(client, statement, hostgroup)?;
+        let bases = self.bases_of(&client.session, statement, hostgroup)?;
         let tables = tables(&bases);
         Ok(Basis::new(Arc::clone(versions), Arc::new(tables), known_at))
     }

@@ -27,7 +27,7 @@ use trunkline_topology::{
 
 use crate::{
     causal::session::Cells,
-    clients::client::{Client, Purpose, Session, Statement},
+    clients::client::{Purpose, Session, Statement},
     rooms::Core,
     servers::conn::Conn,
 };
@@ -68,13 +68,15 @@ fn asks_itself(state: &SessionState) -> bool {
 impl Core {
     /// Has the server report what the client's statement commits, where anybody's reads depend on
     /// that. Servers refuse that within a transaction.
-    pub(crate) fn have_gtids_reported(&mut self, client: &Client, conn: &mut Conn) {
+    pub(crate) fn have_gtids_reported(&mut self, session: &Session, conn: &mut Conn) {
         conn.server.causal_ticket = self.env.shared.causal().positions.ticket();
         let is_due = conn.server.flavor == Flavor::MySql
             && conn.server.format.session_track
             && conn.server.gtids == ReportsGtids::Unasked
             && conn.list != trunkline_pool::ConnState::Shared;
-        let Some(session) = client.session.as_ref().filter(|_| is_due) else { return };
+        if !is_due {
+            return;
+        }
         let lease = session.leases.iter().find(|lease| lease.conn == conn.id);
         let is_open = lease.is_some_and(|lease| {
             lease.is_begun || lease.is_in_trans || lease.pins.has(PinReason::Transaction)

@@ -8,7 +8,14 @@ use trunkline_protocol::{
 };
 use trunkline_session::tracker::PinReason;
 
-use crate::{Side, clients::Clients, clients::client::Client, reply::SCARCE_LEN_MAX, rooms::Core};
+use crate::{
+    Side,
+    clients::Clients,
+    clients::client::{Client, Frontend, Session},
+    clients::session::AnyClient,
+    reply::SCARCE_LEN_MAX,
+    rooms::Core,
+};
 
 /// Codes that client libraries give themselves. MariaDB's Connector/C shows *Received malformed
 /// packet* for an error packet with one of them, and not its text.
@@ -19,8 +26,7 @@ impl Client {
     /// its server has answered.
     pub(crate) fn record_client_error(&mut self, error: &ClientError) {
         self.note_error(error);
-        let session = self.session.as_mut();
-        for lease in session.into_iter().flat_map(|session| session.leases.iter_mut()) {
+        for lease in self.session.leases.iter_mut() {
             lease.pins.unpin(PinReason::Warnings);
         }
     }
@@ -28,17 +34,14 @@ impl Client {
     /// What the session may ask for next is the error that the proxy tells it, as if a server had
     /// told it.
     pub(crate) fn note_error(&mut self, error: &ClientError) {
-        let session = self.session.as_mut();
-        if let Some(session) = session {
-            session.last_conn = None;
-            session.past.failed(error);
-        }
+        self.session.last_conn = None;
+        self.session.past.failed(error);
     }
 }
 
 impl Clients {
     /// Takes note of how much waits for a client.
-    pub(crate) fn count_waiting(&mut self, client: &mut Client) {
+    pub(crate) fn count_waiting(&mut self, client: &mut impl AnyClient) {
         // Little comes and goes with every statement.
         let held = Some(client.io.outbox.held()).filter(|held| *held > SCARCE_LEN_MAX).unwrap_or(0);
         let before = std::mem::replace(&mut client.io.waiting_held, held);
@@ -70,8 +73,14 @@ impl Core {
     }
 
     /// Writes an error packet, with a code that the client's library takes.
-    pub(crate) fn write_error(&mut self, client: &mut Client, seq: u8, error: &ClientError) {
-        let is_refused = CLIENT_CODES.contains(&error.code) && is_connector_c(client);
+    pub(crate) fn write_error(
+        &mut self,
+        client: &mut impl AnyClient,
+        seq: u8,
+        error: &ClientError,
+    ) {
+        let is_refused =
+            CLIENT_CODES.contains(&error.code) && client.session().is_some_and(is_connector_c);
         self.write_client(client, |out| {
             match is_refused {
                 true => ErrorKind::LostToConnectorC.says(error.text.clone()).put(out, seq),
@@ -81,7 +90,7 @@ impl Core {
     }
 
     /// Notes that a client's outbox has bytes.
-    pub(crate) fn touch_client(&mut self, client: &mut Client) {
+    pub(crate) fn touch_client(&mut self, client: &mut Frontend) {
         if client.is_mirror {
             return client.io.outbox.discard(&mut self.fx.buffers);
         }
@@ -92,7 +101,7 @@ impl Core {
     }
 
     /// Appends to a client's outbox.
-    pub(crate) fn write_client(&mut self, client: &mut Client, write: impl FnOnce(&mut Vec<u8>)) {
+    pub(crate) fn write_client(&mut self, client: &mut Frontend, write: impl FnOnce(&mut Vec<u8>)) {
         write(client.io.outbox.buf(&mut self.fx.buffers));
         self.touch_client(client);
     }
@@ -119,7 +128,7 @@ impl Core {
 
     /// Writes OK with the session's status, as packet `seq`.
     pub(crate) fn write_ok(&mut self, client: &mut Client, seq: u8, ok: OkPacket<'_>) {
-        let Some(session) = client.session.as_ref() else { return };
+        let session = &*client.session;
         let (status, format) = (session.settings.status, session.login.format);
         self.write_client(client, |out| {
             put_ok(out, seq, &OkPacket { status, ..ok }, format);
@@ -128,8 +137,8 @@ impl Core {
 }
 
 /// Whether the client's library is MariaDB's Connector/C, by what it has told of itself.
-fn is_connector_c(client: &Client) -> bool {
-    let told = client.session.as_ref().map_or(&[][..], |session| &session.login.attributes);
+fn is_connector_c(session: &Session) -> bool {
+    let told = &session.login.attributes;
     told.iter().any(|(name, value)| **name == *b"_client_name" && **value == *b"libmariadb")
 }
 

@@ -1,6 +1,6 @@
 //! A client connection and the session on it.
 
-use std::{rc::Rc, sync::Arc};
+use std::{mem, rc::Rc, sync::Arc};
 
 use trunkline_pool::{AccountId, ConnId};
 use trunkline_protocol::{
@@ -32,7 +32,6 @@ use crate::{
     causal::session::SessionCausal,
     clients::leases::Leases,
     clients::memory::ClientMemory,
-    clients::session::ClientSession,
     compressed::Packing,
     exchange::begun::Begun,
     exchange::rolled_back::Lost,
@@ -54,16 +53,15 @@ pub struct ClientId {
     pub generation: u32,
 }
 
-/// One client connection.
+/// A client connection: whoever is at its other end, as far as no session is needed for it.
 #[derive(Debug)]
-pub(crate) struct Client {
+pub(crate) struct Frontend {
     pub(crate) id: ClientId,
     pub(crate) origin: Origin,
     pub(crate) phase: Phase,
     pub(crate) io: ClientIo,
     /// When it was last heard of, ms.
     pub(crate) active_ms: u64,
-    pub(crate) session: ClientSession,
     /// When its statement is looked at again, ms; 0 never.
     pub(crate) timer_ms: u64,
     /// Commands since its worker last looked how busy it is.
@@ -73,6 +71,16 @@ pub(crate) struct Client {
     /// There is no socket: it runs one copy of another client's statement, and nobody reads what
     /// comes of it.
     pub(crate) is_mirror: bool,
+}
+
+/// A client that has logged in. What it has of a [`Frontend`] is found as its own.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) front: Frontend,
+    pub(crate) session: Box<Session>,
+    /// The session that goes on if the change of user fails, from when the new user's has begun
+    /// until its client is told that the change is done. It has no connections.
+    pub(crate) former: Option<Box<Session>>,
 }
 
 /// Where a client comes from, and how it is known.
@@ -95,6 +103,23 @@ pub(crate) struct Origin {
     pub(crate) proof: Option<Box<[u8]>>,
     /// Whether it counts under the cap on all clients: once it has logged in.
     pub(crate) has_place: bool,
+}
+
+impl Origin {
+    /// The same, but for what only one can have.
+    fn without_places(&self) -> Self {
+        Self {
+            peer: Arc::clone(&self.peer),
+            number: self.number,
+            nonce: self.nonce,
+            arrival: self.arrival,
+            half_open: None,
+            _address_place: None,
+            tls: None,
+            proof: None,
+            has_place: self.has_place,
+        }
+    }
 }
 
 /// What goes over a client's socket.
@@ -137,8 +162,8 @@ impl ClientIo {
     }
 }
 
-impl Client {
-    /// A client without a session.
+impl Frontend {
+    /// A client connection on which nothing has happened.
     pub(crate) fn new(id: ClientId, origin: Origin, phase: Phase, active_ms: u64) -> Self {
         Self {
             id,
@@ -146,53 +171,11 @@ impl Client {
             phase,
             io: ClientIo::default(),
             active_ms,
-            session: ClientSession::None,
             timer_ms: 0,
             recent_commands: 0,
             failed_changes: 0,
             is_mirror: false,
         }
-    }
-
-    /// Whether what it is doing and the session that it has go together.
-    pub(crate) fn is_consistent(&self) -> bool {
-        use ClientSession::{Changing, Left, None, Open, Tried};
-        match &self.phase {
-            Phase::Login(_) => matches!(self.session, None | Changing(_) | Left(_)),
-            Phase::Idle
-            | Phase::AwaitKill(_)
-            | Phase::AwaitNames(_)
-            | Phase::Forward(_)
-            | Phase::AwaitServer(_) => {
-                matches!(self.session, Open(_))
-            }
-            Phase::Running(_) => matches!(self.session, Open(_) | Tried { .. }),
-            Phase::Closing => matches!(self.session, None),
-        }
-    }
-
-    /// The statement that it has under way, and the session that runs it.
-    #[inline]
-    pub(crate) fn running(&self) -> Option<(&Statement, &Session)> {
-        match &self.phase {
-            Phase::Running(statement) => Some((statement, self.session.as_ref()?)),
-            _ => None,
-        }
-    }
-
-    /// See [`Self::running`].
-    #[inline]
-    pub(crate) fn running_mut(&mut self) -> Option<(&mut Statement, &mut Session)> {
-        match &mut self.phase {
-            Phase::Running(statement) => Some((statement, self.session.as_mut()?)),
-            _ => None,
-        }
-    }
-
-    /// Whether commands have come, or a part of one, that wait behind the one under way.
-    pub(crate) fn has_sent_ahead(&self) -> bool {
-        let packed = self.io.packing.as_deref().map_or(0, Packing::waiting_len);
-        !self.io.inbox.is_empty() || self.io.has_more || self.io.follows || packed > 0
     }
 
     /// The paused hostgroup in which its statement is held on a connection that its session keeps.
@@ -204,6 +187,41 @@ impl Client {
                 }
                 _ => None,
             },
+            _ => None,
+        }
+    }
+
+    /// Takes it out for the client that has logged in on it.
+    pub(crate) fn take(&mut self) -> Self {
+        let origin = self.origin.without_places();
+        mem::replace(self, Self::new(self.id, origin, Phase::Closing, self.active_ms))
+    }
+
+    /// Whether commands have come, or a part of one, that wait behind the one under way.
+    pub(crate) fn has_sent_ahead(&self) -> bool {
+        let packed = self.io.packing.as_deref().map_or(0, Packing::waiting_len);
+        !self.io.inbox.is_empty() || self.io.has_more || self.io.follows || packed > 0
+    }
+}
+
+/// A statement under way, and the session that runs it.
+pub(crate) type Running<'a> = (&'a Statement, &'a Session);
+
+impl Client {
+    /// The statement that it has under way, and the session that runs it.
+    #[inline]
+    pub(crate) fn running(&self) -> Option<Running<'_>> {
+        match &self.phase {
+            Phase::Running(statement) => Some((statement, &self.session)),
+            _ => None,
+        }
+    }
+
+    /// See [`Self::running`].
+    #[inline]
+    pub(crate) fn running_mut(&mut self) -> Option<(&mut Statement, &mut Session)> {
+        match &mut self.front.phase {
+            Phase::Running(statement) => Some((statement, &mut self.session)),
             _ => None,
         }
     }
@@ -251,6 +269,8 @@ pub(crate) enum Phase {
     Idle,
     /// A command is under way.
     Running(Box<Statement>),
+    /// The change of its user begins when the event is over.
+    ChangeUser,
     /// What came of its `KILL` is awaited.
     AwaitKill(AwaitKill),
     /// Its command waits for what its names mean.
@@ -488,6 +508,18 @@ impl Session {
             transaction: SessionTransaction::default(),
             lost: None,
         }
+    }
+
+    /// Ends it: takes out what it has of others', and nothing is left that it could ask for.
+    pub(crate) fn end(&mut self) -> (Leases, Vec<ConnId>, Option<UserPlace>) {
+        self.last_conn = None;
+        self.insert_conn = None;
+        self.past = LastStatement::default();
+        self.prepared = ClientStmts::default();
+        self.transaction = SessionTransaction::default();
+        self.lost = None;
+        self.settings.begun = None;
+        (mem::take(&mut self.leases), mem::take(&mut self.soiled), self.login.place.take())
     }
 
     /// The family of its servers. Reading it off the greeting takes longer.

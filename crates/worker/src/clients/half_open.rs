@@ -15,7 +15,7 @@ use std::{
     },
 };
 
-use crate::{ClientId, clients::client::Client, rooms::Core};
+use crate::{ClientId, clients::client::Frontend, rooms::Core};
 
 /// How many there are over all workers.
 #[derive(Debug, Default)]
@@ -161,7 +161,7 @@ impl HalfOpen {
 
 impl Core {
     /// A client has logged in, or goes.
-    pub(crate) fn leave_half_open(&mut self, client: &mut Client) {
+    pub(crate) fn leave_half_open(&mut self, client: &mut Frontend) {
         if let Some(number) = client.origin.half_open.take() {
             self.clients.logins.half_open.leave(number);
         }

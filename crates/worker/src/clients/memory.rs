@@ -17,7 +17,12 @@ use trunkline_protocol::{
 
 use crate::{
     Action, ClientId, Side,
-    clients::{Clients, client::Client, client::Phase, frames::is_partial},
+    clients::{
+        Clients,
+        client::{Client, Frontend, Phase},
+        frames::is_partial,
+        session::{AnyClient, ClientEntry},
+    },
     compressed::Packing,
     rooms::{Core, Lender},
     statement::study::{Found, LongCommand},
@@ -121,10 +126,10 @@ pub(crate) enum Skipped<'a> {
     SentAhead,
 }
 
-impl Client {
+impl Frontend {
     /// Bytes that it holds: statements, prepared ones, results.
     #[inline]
-    fn held(&self) -> [usize; CHARGED.len()] {
+    fn held(&self, prepared: usize) -> [usize; CHARGED.len()] {
         let packing = self.io.packing.as_deref().map_or(0, Packing::held);
         let command = match &self.phase {
             // A copy is on its way to the server.
@@ -137,12 +142,12 @@ impl Client {
             }
             Phase::Login(_)
             | Phase::Idle
+            | Phase::ChangeUser
             | Phase::AwaitKill(_)
             | Phase::Forward(_)
             | Phase::AwaitServer(_)
             | Phase::Closing => 0,
         };
-        let prepared = self.session.as_ref().map_or(0, |session| session.prepared.held());
         [self.io.inbox.len() + packing + command, prepared, self.io.outbox.held()]
     }
 
@@ -182,15 +187,16 @@ impl Client {
 impl Clients {
     /// Charges what a client holds by now.
     #[inline]
-    pub(crate) fn weigh(&mut self, client: &mut Client) {
-        let held = client.held();
+    pub(crate) fn weigh(&mut self, client: &mut impl AnyClient) {
+        let prepared = client.session().map_or(0, |session| session.prepared.held());
+        let held = client.held(prepared);
         if client.io.memory.is_some() || held.iter().sum::<usize>() > FREE_LEN {
             self.charge(client, held);
         }
     }
 
     #[cold]
-    fn charge(&mut self, client: &mut Client, held: [usize; CHARGED.len()]) {
+    fn charge(&mut self, client: &mut impl AnyClient, held: [usize; CHARGED.len()]) {
         let sum: usize = held.iter().sum();
         let held = if sum > FREE_LEN { held } else { Default::default() };
         let memory = self.memory_of(client);
@@ -201,7 +207,7 @@ impl Clients {
         } else if let Some(holder) = &mut memory.holder {
             holder.set(sum);
         } else {
-            let session = client.session.as_ref();
+            let session = client.session();
             let user = session.map(|session| &*session.login.user.name);
             let holders = self.memory.purse.budget().holders();
             let mut holder = Holder::new(holders, user, client.origin.peer.client_addr);
@@ -217,7 +223,7 @@ impl Clients {
         }
     }
 
-    fn memory_of<'a>(&mut self, client: &'a mut Client) -> &'a mut ClientMemory {
+    fn memory_of<'a>(&mut self, client: &'a mut Frontend) -> &'a mut ClientMemory {
         let (id, listed) = (client.id, &mut self.memory.listed);
         client.io.memory.get_or_insert_with(|| {
             listed.push(id);
@@ -231,7 +237,7 @@ impl Clients {
     }
 
     /// A client goes: nothing is its any more.
-    pub(crate) fn uncharge(&mut self, client: &mut Client) {
+    pub(crate) fn uncharge(&mut self, client: &mut Frontend) {
         let Some(mut memory) = client.io.memory.take() else { return };
         if memory.waits_since_ms.take().is_some() {
             self.memory.waiting -= 1;
@@ -245,7 +251,7 @@ impl Clients {
 
     /// Whether there is memory for the next bytes of what a client sends; `promised` bytes are
     /// spoken for.
-    fn ask_for(&self, client: &Client, promised: usize, now_ms: u64) -> Verdict {
+    fn ask_for(&self, client: &Frontend, promised: usize, now_ms: u64) -> Verdict {
         let memory = client.io.memory.as_deref();
         let held = client.io.inbox.len();
         let class = match &client.phase {
@@ -271,7 +277,7 @@ impl Core {
     /// After bytes of a client have come: charges them, and stops reading it, or refuses its
     /// statement, where there is no memory for more.
     #[cold]
-    pub(crate) fn weigh_sender(&mut self, client: &mut Client) {
+    pub(crate) fn weigh_sender(&mut self, client: &mut ClientEntry) {
         self.clients.weigh(client);
         let payload_max = self.env.snapshot.settings.max_allowed_packet;
         let is_sending = match client.phase {
@@ -286,11 +292,11 @@ impl Core {
             // Whose time to log in is over ends by that.
             Verdict::Refuse(_) if is_login(client) => self.wait_for_memory(client),
             Verdict::Wait => self.wait_for_memory(client),
-            Verdict::Refuse(refusal) => self.refuse_memory(client, refusal),
+            Verdict::Refuse(refusal) => self.refuse_memory_of(client, refusal),
         }
     }
 
-    fn wait_for_memory(&mut self, client: &mut Client) {
+    fn wait_for_memory(&mut self, client: &mut Frontend) {
         let now_ms = self.env.now.ms();
         self.clients.memory_of(client).waits_since_ms = Some(now_ms);
         self.clients.memory.waiting += 1;
@@ -302,7 +308,7 @@ impl Core {
     }
 
     /// Reads on from a client that has waited for memory.
-    fn end_memory_wait(&mut self, client: &mut Client) {
+    fn end_memory_wait(&mut self, client: &mut Frontend) {
         let memory = client.io.memory.as_deref_mut();
         if memory.and_then(|memory| memory.waits_since_ms.take()).is_none() {
             return;
@@ -316,6 +322,12 @@ impl Core {
 
     /// Refuses the statement that a client is sending: its rest is thrown away as it comes, and
     /// answered with the error then.
+    fn refuse_memory_of(&mut self, entry: &mut ClientEntry, refusal: Refusal) {
+        if let Some(client) = entry.client_mut() {
+            self.refuse_memory(client, refusal);
+        }
+    }
+
     fn refuse_memory(&mut self, client: &mut Client, refusal: Refusal) {
         let error = self.out_of_memory(client, client.announced(), refusal);
         let mut walk = Walk::default();
@@ -324,9 +336,7 @@ impl Core {
         match code {
             code::STMT_SEND_LONG_DATA => self.refuse_piece(client),
             code::STMT_PREPARE => {
-                if let Some(session) = client.session.as_mut() {
-                    session.prepared.forget_last();
-                }
+                client.session.prepared.forget_last();
             }
             _ => {}
         }
@@ -340,8 +350,9 @@ impl Core {
 
     /// A piece of a long parameter is not kept: the execution that it is for fails.
     fn refuse_piece(&mut self, client: &mut Client) {
-        let id = client.io.inbox.get(HEADER_LEN + 1..).and_then(|rest| rest.first_chunk());
-        let (Some(id), Some(session)) = (id, client.session.as_mut()) else { return };
+        let id = client.front.io.inbox.get(HEADER_LEN + 1..).and_then(|rest| rest.first_chunk());
+        let Some(id) = id else { return };
+        let session = &mut *client.session;
         if let Some(id) = session.prepared.resolve(u32::from_le_bytes(*id)) {
             session.prepared.refuse_long_data(id);
         }
@@ -352,7 +363,7 @@ impl Core {
         let budget = self.clients.memory.purse.budget();
         budget.refused(refusal);
         let (max, total) = (budget.max(), budget.total());
-        let user = client.session.as_ref().map_or("", |session| &session.login.user.name);
+        let user = &client.session.login.user.name;
         self.fx.log(true, || {
             let host = client.origin.peer.host();
             format!(
@@ -421,7 +432,7 @@ impl Core {
         let (mut promised, mut presses, mut greediest) = (0, false, (0, None));
         let payload_max = self.env.snapshot.settings.max_allowed_packet;
         for id in listed {
-            let stays = self.with_client(id, |core, client| {
+            let stays = self.with_entry(id, |core, client| {
                 core.clients.weigh(client);
                 if client.waits_for_memory() {
                     presses |= core.go_on_waiting(client, &mut promised, now_ms);
@@ -446,7 +457,12 @@ impl Core {
 
     /// Lets a client that waits go on, or refuses it, if the time has come; true while it waits on
     /// and has lost its patience.
-    fn go_on_waiting(&mut self, client: &mut Client, promised: &mut usize, now_ms: u64) -> bool {
+    fn go_on_waiting(
+        &mut self,
+        client: &mut ClientEntry,
+        promised: &mut usize,
+        now_ms: u64,
+    ) -> bool {
         let since_ms = client.io.memory.as_deref().and_then(|memory| memory.waits_since_ms);
         let payload_max = self.env.snapshot.settings.max_allowed_packet;
         if !is_login(client) && !client.can_give_way(payload_max) {
@@ -465,7 +481,7 @@ impl Core {
             }
             Verdict::Refuse(_) if is_login(client) => false,
             Verdict::Refuse(refusal) => {
-                self.refuse_memory(client, refusal);
+                self.refuse_memory_of(client, refusal);
                 false
             }
         }
@@ -473,7 +489,7 @@ impl Core {
 
     /// Whether a session may keep `len` bytes more than it does, or the error that says why not.
     pub(crate) fn may_keep(&mut self, client: &Client, len: usize) -> Result<(), ClientError> {
-        let held = client.session.as_ref().map_or(0, |session| session.prepared.held());
+        let held = client.session.prepared.held();
         if held + len <= FREE_LEN {
             return Ok(());
         }
@@ -507,7 +523,7 @@ impl Core {
 
 impl Clients {
     /// Forgets what was known of the memory of a client that holds none; true if it does.
-    fn forget_light(&mut self, client: &mut Client) -> bool {
+    fn forget_light(&mut self, client: &mut Frontend) -> bool {
         let is_heavy = client.io.memory.as_deref().is_some_and(|memory| {
             memory.holder.is_some() || memory.waits_since_ms.is_some() || memory.skipping.is_some()
         });
@@ -518,7 +534,7 @@ impl Clients {
     }
 }
 
-fn is_login(client: &Client) -> bool {
+fn is_login(client: &Frontend) -> bool {
     matches!(client.phase, Phase::Login(_))
 }
 

@@ -13,6 +13,7 @@ use trunkline_protocol::{
 
 use crate::{
     clients::Clients,
+    clients::client::Frontend,
     clients::client::{
         Beside, Client, CommandSent, Meaning, Phase, Preparation, Purpose, Sent, Session, Stage,
         Statement, Target,
@@ -173,7 +174,7 @@ impl Clients {
     }
 
     /// Wakes the client's statement at this time; 0 never does.
-    pub(crate) fn set_timer(&mut self, client: &mut Client, at_ms: u64) {
+    pub(crate) fn set_timer(&mut self, client: &mut Frontend, at_ms: u64) {
         let before = std::mem::replace(&mut client.timer_ms, at_ms);
         if before != 0 {
             self.timers.remove(&(before, client.id));
@@ -184,7 +185,7 @@ impl Clients {
     }
 }
 
-impl Client {
+impl Frontend {
     /// Whether bytes of this client are those of a file.
     pub(crate) fn is_uploading(&self) -> bool {
         matches!(&self.phase, Phase::Running(statement)

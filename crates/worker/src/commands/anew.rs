@@ -31,7 +31,7 @@ impl Exchange {
         stmt_id: u32,
         entry: &Entry,
     ) -> Option<Rc<Came>> {
-        let stmt = client.stmts_mut()?.get_mut(stmt_id)?;
+        let stmt = client.session.prepared.get_mut(stmt_id)?;
         let came = stmt.came.as_mut()?;
         if came.known.edition != self.statements.analyses.edition() {
             let (text, known) =
@@ -64,7 +64,7 @@ impl Exchange {
         if !self.core.reads_as_prepared(client, stmt_id, entry) {
             return Err(READ_OTHERWISE.into());
         }
-        let session = client.session.as_mut().ok_or(UNCHANGED)?;
+        let session = &mut *client.session;
         // The new text may name any view.
         let contents = Contents::ALL;
         let reading = entry.reading_with(contents, &session.settings.state);

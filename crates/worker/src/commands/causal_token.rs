@@ -29,7 +29,7 @@ impl Core {
         if !self.env.snapshot.has_causal_reads {
             return self.answer_error(client, ErrorKind::NotAllowed.says(OFF));
         }
-        let Some(session) = client.session.as_ref() else { return };
+        let session = &*client.session;
         let written = &session.settings.causal.written;
         let token = written.to_text(&self.env.shared.causal().origins, self.env.now.ms());
         let (format, status) = (session.login.format, session.settings.status);

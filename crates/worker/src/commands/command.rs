@@ -250,7 +250,7 @@ impl Commands {
     /// long.
     #[cold]
     fn long_command(&mut self, client: &mut Client, frames: &[u8]) {
-        let is_lost = client.session.as_ref().is_some_and(|session| session.lost.is_some());
+        let is_lost = client.session.lost.is_some();
         if is_readable(client, frames) && !is_lost && is_split(frames) {
             return self.command(client, frames, &joined_payload(frames));
         }
@@ -278,7 +278,7 @@ impl Commands {
     #[inline]
     fn command(&mut self, client: &mut Client, frames: &[u8], payload: &[u8]) {
         client.recent_commands = client.recent_commands.saturating_add(1);
-        if let Some(lost) = client.session.as_ref().and_then(|session| session.lost.as_ref()) {
+        if let Some(lost) = client.session.lost.as_ref() {
             let ends = matches!(lost, Lost::Session(_));
             match is_unanswered(payload) {
                 // Who hears of a transaction goes on with its prepared statements.
@@ -505,8 +505,8 @@ impl Core {
     /// tells how many conditions there are.
     fn answer_ping(&mut self, client: &mut Client) {
         client.counts_rows(0);
-        let session = client.session.as_ref();
-        let warnings = session.map_or(0, |session| self.env.told_conditions(session));
+        let session = &*client.session;
+        let warnings = self.env.told_conditions(session);
         self.write_ok(client, 1, OkPacket { warnings, ..OkPacket::default() });
     }
 
@@ -515,9 +515,7 @@ impl Core {
     fn set_option(&mut self, client: &mut Client, option: u16) {
         // On other connections than it has now, it finds nothing of its own.
         self.fetch_all_left(client);
-        let Some(session) = client.session.as_mut() else {
-            return;
-        };
+        let session = &mut *client.session;
         match option {
             0 => session.login.capabilities.insert(Capabilities::MULTI_STATEMENTS),
             1 => session.login.capabilities.remove(Capabilities::MULTI_STATEMENTS),
@@ -541,8 +539,8 @@ impl Core {
         for conn in session.leases.iter().map(|lease| lease.conn).collect::<Vec<_>>() {
             self.with_conn(conn, |core, conn| core.set_option_on(conn, option, account));
         }
-        let session = client.session.as_ref();
-        let warnings = session.map_or(0, |session| self.env.told_conditions(session));
+        let session = &*client.session;
+        let warnings = self.env.told_conditions(session);
         self.write_client(client, |out| match format.deprecate_eof {
             true => {
                 put_result_end(
@@ -618,8 +616,8 @@ impl Exchange {
 
     /// `COM_RESET_CONNECTION`: on the lease, if there is one; else the record alone changes.
     fn reset_session(&mut self, client: &mut Client, frames: &[u8]) {
-        self.core.follow_globals(client);
-        let held = client.session.as_ref().and_then(held_lease);
+        self.core.follow_globals(Some(client));
+        let held = held_lease(&client.session);
         match self.core.keep_one_lease(client, held.map(|(_, conn)| conn)) {
             Some((hostgroup, conn)) => {
                 let statement = self.core.statement(frames, ResponseShape::Single, Purpose::Reset);

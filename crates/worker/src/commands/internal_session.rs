@@ -24,9 +24,7 @@ pub(super) fn asks_for_session(analysis: &Analysis, text: &[u8]) -> bool {
 impl Core {
     /// Answers with one row of one column.
     pub(super) fn answer_session(&mut self, client: &mut Client) {
-        let Some(session) = client.session.as_ref() else {
-            return;
-        };
+        let session = &*client.session;
         let row = self.session_row(client);
         let pinned = row.holds.iter().find(|held| !held.reasons.is_empty());
         let default = session.login.user.default_hostgroup.0;

@@ -23,9 +23,7 @@ impl Commands {
                 return;
             }
         };
-        if let Some(session) = client.session.as_mut() {
-            session.has_asked_names = true;
-        }
+        client.session.has_asked_names = true;
         self.exchange.core.clients.set_timer(client, 0);
         match waiting.studied {
             None => self.command_again(client, &waiting.frames),

@@ -79,8 +79,7 @@ fn read_parameters(
     is_plain: bool,
 ) -> Result<Option<PlainExecution>, Unreadable> {
     let has_attributes = !is_plain && client.has_capability(Capabilities::QUERY_ATTRIBUTES);
-    let stmt = client.stmts_mut().and_then(|stmts| stmts.get_mut(stmt_id));
-    let Some(stmt) = stmt else { return Ok(None) };
+    let Some(stmt) = client.session.prepared.get_mut(stmt_id) else { return Ok(None) };
     let raw = payload.get(5..).unwrap_or_default();
     let plain = match has_attributes && run == Run::Once {
         true => Some(plain_execution(stmt, raw).map_err(Unreadable::Attributes)?),
@@ -187,8 +186,7 @@ impl ClientStmt {
 impl Client {
     /// Whether a client has agreed on this.
     pub(super) fn has_capability(&self, capability: Capabilities) -> bool {
-        let session = self.session.as_ref();
-        session.is_some_and(|session| session.login.capabilities.contains(capability))
+        self.session.login.capabilities.contains(capability)
     }
 }
 
@@ -209,9 +207,7 @@ impl Commands {
     pub(super) fn prepare(&mut self, client: &mut Client, frames: &[u8], text: &[u8]) {
         let modes = self.exchange.core.modes(client);
         // Whatever comes of it: −1 never stands for what was prepared before.
-        if let Some(stmts) = client.stmts_mut() {
-            stmts.forget_last();
-        }
+        client.session.prepared.forget_last();
         let known = self.exchange.statements.analyses.know(text, &modes);
         if ends_others(&known) {
             let error = ErrorKind::NotPreparable.says(NOT_PREPARED);
@@ -221,7 +217,7 @@ impl Commands {
         let Some(own) = self.exchange.prove_at_home(client, &known, asking, frames) else { return };
         let settings = &self.exchange.core.env.snapshot.settings;
         let (count_max, held_max) = (settings.max_stmts_per_client, settings.max_allowed_packet);
-        let Some(stmts) = client.stmts_mut() else { return };
+        let stmts = &mut client.session.prepared;
         let count = stmts.len();
         if count >= count_max || stmts.held() + text.len() > held_max {
             let text = format!(
@@ -354,7 +350,7 @@ impl Core {
     ) -> Option<(u32, Rc<Entry>, bool)> {
         let stmt_id = self.resolve(client, stmt_id, run.function())?;
         self.close_cursor(client, stmt_id, None);
-        let stmt = client.stmts_mut()?.get_mut(stmt_id)?;
+        let stmt = client.session.prepared.get_mut(stmt_id)?;
         if let Some(error) = stmt.long.as_ref().and_then(|long| long.error) {
             self.refuse_long_data(client, error);
             return None;
@@ -366,9 +362,7 @@ impl Core {
     }
 
     fn refuse_prepare(&mut self, client: &mut Client, error: ClientError) {
-        if let Some(stmts) = client.stmts_mut() {
-            stmts.forget_last();
-        }
+        client.session.prepared.forget_last();
         self.answer_error(client, error);
     }
 
@@ -379,7 +373,7 @@ impl Core {
         stmt_id: u32,
         function: &str,
     ) -> Option<u32> {
-        let resolved = client.stmts_mut()?.resolve(stmt_id);
+        let resolved = client.session.prepared.resolve(stmt_id);
         if resolved.is_none() {
             let function = match self.env.greeting.flavor() {
                 Flavor::MySql => "mysql_stmt_precheck",
@@ -403,13 +397,10 @@ impl Core {
         if !entry.is_read_in(&self.modes(client)) {
             return false;
         }
-        let session = client.session.as_mut();
-        session.is_some_and(|session| {
-            let Session { settings, prepared, .. } = session;
-            let SessionSettings { reading, state, .. } = settings;
-            prepared.get(stmt_id).is_some_and(|stmt| stmt.read_as.is_none())
-                && reading.is_that_of(entry, state, &mut self.servers.states)
-        })
+        let Session { settings, prepared, .. } = &mut *client.session;
+        let SessionSettings { reading, state, .. } = settings;
+        prepared.get(stmt_id).is_some_and(|stmt| stmt.read_as.is_none())
+            && reading.is_that_of(entry, state, &mut self.servers.states)
     }
 
     fn refuse_unreadable(&mut self, client: &mut Client, unreadable: Unreadable) {
@@ -481,7 +472,7 @@ impl Exchange {
         known: &Rc<Known>,
     ) -> Rc<Known> {
         let modes = self.core.modes(client);
-        let Some(session) = client.session.as_mut() else { return Rc::clone(known) };
+        let session = &mut *client.session;
         let Session { settings, prepared, .. } = session;
         let SessionSettings { reading, state, .. } = settings;
         let is_same = reading.is_that_of(entry, state, &mut self.core.servers.states);
@@ -495,12 +486,9 @@ impl Exchange {
     /// `COM_STMT_FETCH`.
     pub(super) fn fetch(&mut self, client: &mut Client, frames: &[u8], stmt_id: u32) {
         let Some(stmt_id) = self.core.resolve(client, stmt_id, "mysqld_stmt_fetch") else { return };
-        let route = client.session.as_ref().and_then(|session| {
-            let conn = session.prepared.get(stmt_id).and_then(|stmt| stmt.cursor);
-            let lease = session.leases.iter().find(|lease| Some(lease.conn) == conn)?;
-            Some(Route::Lease(lease.hostgroup, lease.conn))
-        });
-        let Some(route) = route else {
+        let conn = client.session.prepared.get(stmt_id).and_then(|stmt| stmt.cursor);
+        let lease = client.session.leases.iter().find(|lease| Some(lease.conn) == conn);
+        let Some(route) = lease.map(|lease| Route::Lease(lease.hostgroup, lease.conn)) else {
             let end = if self.core.env.greeting.flavor() == Flavor::MySql { "." } else { "" };
             let text = format!("The statement ({stmt_id}) has no open cursor{end}");
             return self.core.answer_error(client, ErrorKind::NoCursor.says(text));

@@ -31,20 +31,18 @@ impl Core {
     pub(super) fn reset_stmt(&mut self, client: &mut Client, stmt_id: u32) {
         let Some(stmt_id) = self.resolve(client, stmt_id, "mysqld_stmt_reset") else { return };
         self.close_cursor(client, stmt_id, None);
-        if let Some(stmts) = client.stmts_mut() {
-            stmts.drop_long_data(stmt_id);
-        }
+        client.session.prepared.drop_long_data(stmt_id);
         client.counts_rows(0);
         self.answer_ok(client);
     }
 
     /// `COM_STMT_CLOSE`, which nobody answers. Connections keep what is prepared on them.
     pub(super) fn close_stmt(&mut self, client: &mut Client, stmt_id: u32) {
-        let named = client.stmts_mut().and_then(|stmts| stmts.resolve(stmt_id));
+        let named = client.session.prepared.resolve(stmt_id);
         if let Some(stmt_id) = named {
             self.close_cursor(client, stmt_id, None);
             let kept_max = self.env.snapshot.settings.transaction_replay_max_bytes;
-            client.session.as_mut().into_iter().for_each(|it| it.close_stmt(stmt_id, kept_max));
+            client.session.close_stmt(stmt_id, kept_max);
         }
     }
 
@@ -60,9 +58,8 @@ impl Core {
         let max = self.env.snapshot.settings.max_allowed_packet;
         let may_keep = self.may_keep(client, frames.len()).is_ok();
         let whole = self.fx.whole.as_ref().map(|whole| Arc::clone(&whole.frames));
-        if let Some(stmts) = client.stmts_mut()
-            && let Some(stmt_id) = stmts.resolve(stmt_id)
-        {
+        let stmts = &mut client.session.prepared;
+        if let Some(stmt_id) = stmts.resolve(stmt_id) {
             match may_keep {
                 true => stmts.add_long_data(stmt_id, param, frames, whole, max),
                 false => stmts.refuse_long_data(stmt_id),

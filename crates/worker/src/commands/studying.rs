@@ -42,7 +42,7 @@ fn executed_by<'a>(client: &'a Client, frames: &[u8]) -> Option<&'a ClientStmt> 
         return None;
     }
     let stmt_id = frames.get(STMT_ID_AT..)?.first_chunk().map(|id| u32::from_le_bytes(*id))?;
-    let prepared = &client.session.as_ref()?.prepared;
+    let prepared = &client.session.prepared;
     prepared.get(prepared.resolve(stmt_id)?)
 }
 
@@ -70,7 +70,7 @@ impl Commands {
     /// stays there. False for any other.
     pub(super) fn begin_study(&mut self, client: &mut Client, inbox: &mut Vec<u8>) -> bool {
         let payload_max = self.exchange.core.env.snapshot.settings.max_allowed_packet;
-        let is_lost = client.session.as_ref().is_none_or(|session| session.lost.is_some());
+        let is_lost = client.session.lost.is_some();
         let (Some(end), false) = (long_command_end(inbox, payload_max), is_lost) else {
             return false;
         };
@@ -145,7 +145,7 @@ impl Commands {
     fn ask_of(&mut self, client: &Client, about: (RuledText, Option<&[u8]>)) -> Option<RulesAsk> {
         let chance = self.router.next_chance();
         let snapshot = &self.exchange.core.env.snapshot;
-        RulesAsk::of(snapshot, &client.origin.peer, client.session.as_ref()?, about, chance)
+        RulesAsk::of(snapshot, &client.origin.peer, &client.session, about, chance)
     }
 
     /// What has to be known of an execution.

@@ -107,7 +107,7 @@ impl Core {
 
     /// Appends the `BEGIN` of the session's transaction to a connection that it holds.
     pub(super) fn put_begin(&mut self, client: &mut Client, conn: &mut Conn, begun: Begun) {
-        client.session.as_mut().into_iter().for_each(|session| session.begin_on(conn.id));
+        client.session.begin_on(conn.id);
         if has_plant!(self, BeginLost) {
             return;
         }

@@ -40,8 +40,8 @@ impl Exchange {
         service_us: u64,
     ) {
         let Some(mut statement) = client.phase.take_statement() else { return };
-        if let (false, Some(session)) = (statement.meaning.is_read, client.session.as_mut()) {
-            end_own_write(session, &statement, self.core.env.now.us);
+        if !statement.meaning.is_read {
+            end_own_write(&mut client.session, &statement, self.core.env.now.us);
         }
         let noted = match statement.beside.noted.take() {
             Some(Noted::Again(again)) => {
@@ -61,8 +61,8 @@ impl Exchange {
         self.core.learn(client, conn, &statement, outcome, was_run);
         remember_told(client, &statement, outcome, was_run);
         self.finish_purpose(client, conn, &statement, outcome, was_run);
-        if let (Some(noted), Some(session)) = (noted, client.session.as_mut()) {
-            self.core.keep(session, conn, &statement, &noted, outcome);
+        if let Some(noted) = noted {
+            self.core.keep(&mut client.session, conn, &statement, &noted, outcome);
         }
         if let (Some(Ending::Withheld), Some(stmt_id)) =
             (statement.ending, statement.prepared.stmt_id)
@@ -113,7 +113,7 @@ impl Exchange {
         match (is_over, change) {
             (true, _) => self.end_client(client, Some(conn)),
             (false, None) => self.after_statement(client, Some(conn)),
-            (false, Some(body)) => self.core.fx.wake(Wake::ChangeUser(client.id, body)),
+            (false, Some(body)) => self.core.change_when_over(client, body),
         }
     }
 
@@ -195,8 +195,7 @@ impl Exchange {
             Purpose::Reset | Purpose::ChangeUser(_) if succeeded => {
                 self.core.learn_autocommit(conn, outcome.status);
                 self.core.forget_state(client, Some(conn));
-                let session = client.session.as_mut();
-                if let Some(lease) = session.and_then(|session| session.lease_mut(conn.id)) {
+                if let Some(lease) = client.session.lease_mut(conn.id) {
                     lease.pins.reset();
                 }
                 conn.was_reset();
@@ -205,8 +204,7 @@ impl Exchange {
                 self.core.switch_trackers_on(conn, Behind::Reset, Some(client));
             }
             Purpose::Register if succeeded => {
-                let session = client.session.as_mut();
-                if let Some(lease) = session.and_then(|session| session.lease_mut(conn.id)) {
+                if let Some(lease) = client.session.lease_mut(conn.id) {
                     lease.pins.pin(PinReason::Other);
                 }
             }
@@ -257,7 +255,7 @@ impl Exchange {
     /// Whether the failure of a statement that no server was sent ends its session: see
     /// [`Self::fail_unsent`].
     pub(super) fn fails_for_those_behind(&self, client: &Client, statement: &Statement) -> bool {
-        let Some(session) = client.session.as_ref() else { return false };
+        let session = &*client.session;
         !only_looks_at(statement) && (client.has_sent_ahead() || makes_state(statement, session))
     }
 
@@ -328,10 +326,8 @@ impl Exchange {
                 return;
             }
         };
-        if let (Stage::Sent(conn), false, Some(session)) =
-            (&statement.stage, statement.meaning.is_read, client.session.as_mut())
-        {
-            self.core.leave_write(session, *conn, lent.as_deref_mut());
+        if let (Stage::Sent(conn), false) = (&statement.stage, statement.meaning.is_read) {
+            self.core.leave_write(&mut client.session, *conn, lent.as_deref_mut());
         }
         match statement.stage {
             Stage::Held(_) => {}
@@ -416,9 +412,7 @@ impl Exchange {
         if client.is_mirror {
             return self.core.count_mirrored(server, error);
         }
-        let Some(session) = client.session.as_ref() else {
-            return;
-        };
+        let session = &*client.session;
         if let (Some(slot), Some(error)) = (server, outcome.and_then(|it| it.error.as_ref())) {
             let found = self.core.servers.pool.slots().find(|(id, _)| id.index() == slot);
             let refuses = matches!(error.code, OPTION_PREVENTS_STATEMENT | UNKNOWN_COMMAND);
@@ -476,13 +470,11 @@ impl Core {
 
     fn unpin_where(&mut self, client: &mut Client, ends: impl Fn(PinReason) -> bool) {
         let mut freed = Vec::new();
-        if let Some(session) = client.session.as_mut() {
-            let ended = session.leases.iter_mut().filter_map(|lease| {
-                let is_freed = lease.end_brief_pins(&ends);
-                is_freed.then_some(lease.conn)
-            });
-            freed.extend(ended);
-        }
+        let ended = client.session.leases.iter_mut().filter_map(|lease| {
+            let is_freed = lease.end_brief_pins(&ends);
+            is_freed.then_some(lease.conn)
+        });
+        freed.extend(ended);
         for conn in freed {
             self.with_conn(conn, |core, conn| core.settle_lease(client, conn));
         }
@@ -490,7 +482,7 @@ impl Core {
 
     /// Gives a connection back when nothing holds the session on it.
     pub(crate) fn settle_lease(&mut self, client: &mut Client, conn: &mut Conn) {
-        let Some(session) = client.session.as_mut() else { return };
+        let session = &mut *client.session;
         session.settle_begun(conn.id);
         let Some(lease) = session.lease_mut(conn.id) else {
             return;
@@ -515,15 +507,13 @@ impl Core {
     /// connection that is lent, if one is.
     pub(crate) fn end_session(&mut self, client: &mut Client, mut lent: Option<&mut Conn>) {
         self.log_session(client, "MySQL_Client_Close", String::new);
-        let Some(session) = client.session.take() else {
-            return;
-        };
-        for lease in session.leases {
+        let (leases, soiled, place) = client.session.end();
+        for lease in leases {
             self.free_lease(client, &lease, lent.as_deref_mut());
         }
-        self.reset_soiled(client.id, session.soiled, lent);
+        self.reset_soiled(client.id, soiled, lent);
         if has_plant!(self, UserPlaceLeaked) {
-            std::mem::forget(session.login.place);
+            std::mem::forget(place);
         }
     }
 
@@ -534,7 +524,7 @@ impl Core {
         client: &mut Client,
         kept: Option<ConnId>,
     ) -> Option<(HostgroupId, ConnId)> {
-        let session = client.session.as_mut()?;
+        let session = &mut *client.session;
         session.transaction.kept = None;
         let kept = kept.or(session.leases.first().map(|lease| lease.conn));
         let freed = session.leave_where(|lease| Some(lease.conn) != kept);
@@ -569,9 +559,7 @@ impl Core {
 impl Conn {
     /// It is in the session's state: what changed one changed both.
     fn agree(&mut self, client: &Client) {
-        if let Some(session) = client.session.as_ref() {
-            self.state = Arc::clone(&session.settings.state);
-        }
+        self.state = Arc::clone(&client.session.settings.state);
     }
 }
 

@@ -27,9 +27,7 @@ impl Exchange {
                 return;
             }
         };
-        if let Some(session) = client.session.as_mut() {
-            session.leave(conn.id);
-        }
+        client.session.leave(conn.id);
         let ahead = std::mem::take(&mut client.io.inbox);
         if std::mem::take(&mut client.io.is_paused) {
             self.core.fx.act(Action::Resume(Side::Client(client.id)));

@@ -7,7 +7,8 @@ use trunkline_protocol::{
 
 use crate::{
     Action, ClientId,
-    clients::client::{Client, Phase},
+    clients::client::{Client, Frontend, Phase},
+    clients::session::ClientEntry,
     kill::worker_of,
     rooms::{Core, Exchange, Lender},
     servers::conn::Conn,
@@ -21,10 +22,10 @@ impl Exchange {
     }
 
     /// Ends a client whose packets can't be unpacked, as servers do.
-    pub(crate) fn refuse_packed(&mut self, client: &mut Client, fault: Unpackable) {
+    pub(crate) fn refuse_packed(&mut self, client: &mut ClientEntry, fault: Unpackable) {
         if matches!(client.phase, Phase::Forward(_)) {
             // An answer of the server's may be under way.
-            return self.close_client(client);
+            return self.close(client);
         }
         let error = match fault {
             Unpackable::OutOfOrder => ErrorKind::OutOfOrder.says("Got packets out of order"),
@@ -34,7 +35,7 @@ impl Exchange {
                 ErrorKind::NotUnpackable.says("Couldn't uncompress communication packet")
             }
         };
-        self.refuse(client, 1, error);
+        self.refuse_login(client, 1, error);
     }
 
     /// Ends a client connection once its outbox is empty. No server connection is lent.
@@ -49,15 +50,33 @@ impl Exchange {
         if !matches!(client.phase, Phase::Closing) {
             self.leave_statement(client, lent.as_deref_mut());
             self.core.end_session(client, lent);
-            self.core.leave_half_open(client);
-            client.phase = Phase::Closing;
-            client.io.inbox = Vec::new();
-            self.core.clients.uncharge(client);
-            client.active_ms = now_ms;
-            match client.is_mirror {
-                true => self.core.clients.copies.over.push(client.id),
-                false => self.core.fx.act(Action::CloseClient { client: client.id, now: false }),
+            self.core.leave(client, now_ms);
+        }
+    }
+
+    /// See [`Self::close_client`]; of a client that may not have logged in.
+    pub(crate) fn close(&mut self, entry: &mut ClientEntry) {
+        match entry {
+            ClientEntry::LoggedIn(client) => self.close_client(client),
+            ClientEntry::Anonymous(front) if matches!(front.phase, Phase::Closing) => {}
+            ClientEntry::Anonymous(front) => {
+                let now_ms = self.core.env.now.ms();
+                self.core.leave(front, now_ms);
             }
+        }
+    }
+
+    /// See [`Self::refuse`]; of a client that may not have logged in.
+    pub(crate) fn refuse_login(&mut self, entry: &mut ClientEntry, seq: u8, error: ClientError) {
+        self.core.write_error(entry, seq, &error);
+        self.close(entry);
+    }
+
+    /// See [`Self::close_client_now`]; of a client that may not have logged in.
+    pub(crate) fn close_now(&mut self, entry: &mut ClientEntry) {
+        self.close(entry);
+        if !entry.is_mirror {
+            self.core.fx.act(Action::CloseClient { client: entry.id, now: true });
         }
     }
 
@@ -69,20 +88,29 @@ impl Exchange {
         }
     }
 
+    /// While stopping: ends a client that has not logged in, or see [`Self::close_if_free`].
+    pub(crate) fn close_if_resting(&mut self, entry: &mut ClientEntry) {
+        match entry {
+            ClientEntry::LoggedIn(client) => self.close_if_free(client, None),
+            ClientEntry::Anonymous(front) if matches!(front.phase, Phase::Closing) => {}
+            ClientEntry::Anonymous(_) => self.close_now(entry),
+        }
+    }
+
     /// While stopping: ends a client that has nothing under way and no state on a server. `lent`:
     /// the connection that is lent, if one is.
-    pub(crate) fn close_if_free(&mut self, client: &mut Client, lent: Option<&mut Conn>) {
+    pub(super) fn close_if_free(&mut self, client: &mut Client, lent: Option<&mut Conn>) {
         match &client.phase {
             Phase::Login(_) => {
                 self.close_client_now(client);
             }
             Phase::Idle => {
-                let session = client.session.as_ref();
-                if session.is_none_or(|session| !session.is_in_any_transaction()) {
+                if !client.session.is_in_any_transaction() {
                     self.end_client(client, lent);
                 }
             }
             Phase::Running(_)
+            | Phase::ChangeUser
             | Phase::AwaitKill(_)
             | Phase::AwaitNames(_)
             | Phase::Forward(_)
@@ -93,12 +121,14 @@ impl Exchange {
 
     /// Forgets a client whose socket has gone.
     pub(crate) fn remove_client(&mut self, id: ClientId) {
-        self.with_client(id, |exchange, client| {
-            exchange.core.clients.set_timer(client, 0);
-            exchange.leave_statement(client, None);
-            exchange.core.end_session(client, None);
-            exchange.core.leave_half_open(client);
-            client.phase = Phase::Closing;
+        self.with_entry(id, |exchange, entry| {
+            exchange.core.clients.set_timer(entry, 0);
+            if let ClientEntry::LoggedIn(client) = entry {
+                exchange.leave_statement(client, None);
+                exchange.core.end_session(client, None);
+            }
+            exchange.core.leave_half_open(entry);
+            entry.phase = Phase::Closing;
         });
         if let Some(mut client) = self.core.clients.table.remove(id) {
             client.io.outbox.discard(&mut self.core.fx.buffers);
@@ -118,6 +148,19 @@ impl Exchange {
 }
 
 impl Core {
+    /// Has a client go when its outbox is empty.
+    fn leave(&mut self, client: &mut Frontend, now_ms: u64) {
+        self.leave_half_open(client);
+        client.phase = Phase::Closing;
+        client.io.inbox = Vec::new();
+        self.clients.uncharge(client);
+        client.active_ms = now_ms;
+        match client.is_mirror {
+            true => self.clients.copies.over.push(client.id),
+            false => self.fx.act(Action::CloseClient { client: client.id, now: false }),
+        }
+    }
+
     /// Tells the worker that gave a client its number that nobody has it any more.
     pub(crate) fn tell_home(&mut self, number: u32) {
         let home = worker_of(number, self.env.options.workers);

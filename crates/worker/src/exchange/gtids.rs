@@ -5,7 +5,7 @@ use trunkline_protocol::response::Outcome;
 use trunkline_sql::recall::Gtid;
 
 use crate::{
-    clients::client::{Client, Session, Statement},
+    clients::client::{Running, Session, Statement},
     rooms::Core,
     servers::conn::Conn,
 };
@@ -14,18 +14,18 @@ impl Core {
     /// Before a statement goes out: what it commits is to be reported, and marked, where anything
     /// depends on that.
     #[cold]
-    pub(super) fn follow_gtids(&mut self, client: &Client, conn: &mut Conn) {
+    pub(super) fn follow_gtids(&mut self, running: Running<'_>, conn: &mut Conn) {
         if self.env.snapshot.has_causal_reads {
-            self.have_gtids_reported(client, conn);
+            self.have_gtids_reported(running.1, conn);
         }
         if self.env.snapshot.finds_outcomes {
-            self.mark_what_commits(client, conn);
+            self.mark_what_commits(running, conn);
         }
     }
 
-    fn mark_what_commits(&mut self, client: &Client, conn: &mut Conn) {
-        if self.is_mark_due(client, conn) {
-            self.have_gtids_reported(client, conn);
+    fn mark_what_commits(&mut self, running: Running<'_>, conn: &mut Conn) {
+        if self.is_mark_due(running, conn) {
+            self.have_gtids_reported(running.1, conn);
             self.mark(conn);
         }
     }

@@ -19,9 +19,7 @@ impl Exchange {
         hostgroup: HostgroupId,
         waited: Option<Waiter<ClientId>>,
     ) -> Result<(), RefusalCause> {
-        let Some(account) = client.session.as_ref().map(|session| session.login.account) else {
-            return Err(RefusalCause::NoneOnline);
-        };
+        let account = client.session.login.account;
         let may_wait = waited.is_some()
             || self.core.servers.pauses.contains_key(&hostgroup)
             || self.core.env.snapshot.cluster_writing_in(hostgroup).is_some();

@@ -135,7 +135,7 @@ impl Exchange {
         deed: Deed,
     ) -> bool {
         let is_lazy = self.core.is_lazy(client, route, statement);
-        let Some(session) = client.session.as_mut() else { return false };
+        let session = &mut *client.session;
         if !is_lazy || !session.may_be_lazy(has_plant!(self.core, CommitSwallowed)) {
             return false;
         }
@@ -154,8 +154,7 @@ impl Exchange {
 
 /// Whether the session's server would carry out this text as it reads at first sight.
 fn is_certain(client: &Client, text: &[u8]) -> bool {
-    let session = client.session.as_ref();
-    session.is_some_and(|session| is_exact(text, session.settings.modes.oracle))
+    is_exact(text, client.session.settings.modes.oracle)
 }
 
 impl Session {
@@ -175,7 +174,7 @@ impl Core {
     /// Whether transactions of this statement's kind are lazy, and nothing is asked of the
     /// statement that is more than to be carried out.
     fn is_lazy(&self, client: &Client, route: &Route, statement: &Statement) -> bool {
-        let Some(session) = client.session.as_ref() else { return false };
+        let session = &*client.session;
         let directives = &statement.target.directives;
         let of_group = || {
             let group = self.env.snapshot.hostgroup(hostgroup_of(route)?)?;
@@ -262,10 +261,10 @@ impl Core {
 
     /// Answers with OK, the session's status and what its client is told of these changes.
     fn answer_changed(&mut self, client: &mut Client, changes: &[u8]) {
-        let filtered = client.session.as_ref().map(|it| it.settings.told.filter(changes));
+        let filtered = client.session.settings.told.filter(changes);
         let changes = match &filtered {
-            Some(Filtered::Some(told)) => told,
-            Some(Filtered::All) | None => changes,
+            Filtered::Some(told) => told,
+            Filtered::All => changes,
         };
         self.write_ok(client, 1, OkPacket { changes, ..OkPacket::default() });
     }

@@ -68,9 +68,7 @@ impl Core {
         outcome: &Outcome,
         was_sent: bool,
     ) {
-        let Some(session) = client.session.as_mut() else {
-            return;
-        };
+        let session = &mut *client.session;
         session.settle_begun(conn.id);
         let over = self.over(conn, statement, outcome, was_sent);
         let is_set = over.analysis.is_some_and(is_own_set);

@@ -57,7 +57,7 @@ impl Core {
             .pool
             .slot(conn.slot)
             .map(|slot| slot.server.health.state(self.env.now.ms()));
-        client.session.as_ref().is_some_and(Session::is_in_transaction)
+        Session::is_in_transaction(&client.session)
             && state.is_some_and(|state| state != trunkline_topology::ServerState::Online)
     }
 
@@ -95,7 +95,7 @@ impl Core {
     /// another one's replica by now. What is held there is lost, as with its connection.
     pub(crate) fn leave_removed(&mut self, client: &mut Client, conn: &Conn) {
         client.set_stage(Stage::Synchronising(conn.id));
-        let has_left = client.session.as_ref().is_some_and(|session| session.has_left(conn.id));
+        let has_left = client.session.has_left(conn.id);
         let why = match has_left {
             _ if self.is_deposed(conn) || self.is_behind(conn) => DEPOSED,
             true => MOVED,

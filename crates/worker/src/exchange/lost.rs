@@ -137,13 +137,11 @@ impl Exchange {
             // Whether it may be sent again is what is proven of it by now.
             self.core.prove_again(client);
         }
-        let left = client.session.as_mut().and_then(|session| session.lease_mut(loss.conn));
+        let left = client.session.lease_mut(loss.conn);
         let hostgroup = left.map(|lease| lease.hostgroup);
         let is_lost = |repetition: &Repetition| hostgroup == Some(repetition.kept.hostgroup);
         let repetition = self.take_repetition(client, is_lost);
-        let Some(session) = client.session.as_mut() else {
-            return;
-        };
+        let session = &mut *client.session;
         if let Some(repetition) = repetition {
             session.leave(loss.conn);
             return self.repeat_again(client, repetition, reason, None);
@@ -187,7 +185,8 @@ impl Exchange {
                 self.core.lose_write(session, hostgroup);
             }
         }
-        if let Some(session) = client.session.as_mut().filter(|_| is_told_later) {
+        if is_told_later {
+            let session = &mut *client.session;
             session.lost = Some(match transaction.filter(|_| is_undone) {
                 Some(_) => {
                     session.forget_transaction();
@@ -308,7 +307,7 @@ impl Exchange {
             conn.left.accepted_sets.retain(|known| *known != set);
             self.core.servers.accepted_sets.remove(&(conn.slot, conn.server.incarnation, set));
         }
-        let left = client.session.as_mut().and_then(|session| session.leave(conn.id));
+        let left = client.session.leave(conn.id);
         let lease = left.map(|left| left.lease);
         let had_state =
             lease.as_ref().is_some_and(|lease| !lease.pins.is_empty() || lease.is_begun);
@@ -324,8 +323,8 @@ impl Exchange {
             }
             _ => (None, false),
         };
-        if let Some(session) = client.session.as_mut().filter(|_| may_be_done) {
-            self.core.lose_write(session, conn.server.hostgroup);
+        if may_be_done {
+            self.core.lose_write(&mut client.session, conn.server.hostgroup);
         }
         let error = match may_be_done {
             true => ErrorKind::ConnectionLost.says(format!(

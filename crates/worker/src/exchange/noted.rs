@@ -18,7 +18,7 @@ impl Client {
     #[inline]
     pub(super) fn keeps_transaction(&self) -> bool {
         let keeps = |session: &Session| session.transaction.kept.is_some();
-        self.session.as_ref().is_some_and(keeps)
+        keeps(&self.session)
             || matches!(&self.phase, Phase::Running(statement) if statement.beside.noted.is_some())
     }
 }

@@ -319,7 +319,7 @@ impl Exchange {
 
     fn tell_committed(&mut self, client: &mut Client, doubt: Doubt) {
         self.core.fx.stats.counters.commit_outcomes_committed += 1;
-        let Some(session) = client.session.as_mut() else { return };
+        let session = &mut *client.session;
         let hostgroup = self.core.hostgroup_of(doubt.slot);
         self.core.doubt_written(session, hostgroup);
         session.settings.own_writes.end(self.core.env.now.us);
@@ -339,7 +339,7 @@ impl Exchange {
         }
         session.last_conn = None;
         let silent = response::Outcome::default();
-        let Some(statement) = client.phase.take_statement() else { return };
+        let Some(statement) = client.front.phase.take_statement() else { return };
         session.past.learn(&statement, &silent, session.flavor(), None, false);
         self.sample(client, &statement, Some(doubt.slot.index()), None, None);
         self.core.write_ok(client, doubt.seq, OkPacket::default());
@@ -357,9 +357,8 @@ impl Exchange {
             }
         }
         let has_sent_ahead = client.has_sent_ahead();
-        if let Some(session) = client.session.as_mut() {
-            session.forget_transaction();
-        }
+        let session = &mut *client.session;
+        session.forget_transaction();
         let text = match is_commit {
             true => self.core.rolled_back_text(slot, &reason),
             false => format!("{LOST} ({reason}); the statement was not carried out, try again"),

@@ -19,7 +19,7 @@ impl Core {
     /// the session's `FOUND_ROWS()`, where no reply told. True when the statement waits for it.
     pub(super) fn asks_for_found_rows(&mut self, client: &mut Client, conn: &mut Conn) -> bool {
         let here = (conn.id, conn.holder.turn);
-        if !client.session.as_mut().is_some_and(|session| session.past.asks_for_found_rows(here)) {
+        if !client.session.past.asks_for_found_rows(here) {
             return false;
         }
         self.fetch_trace(conn, client.id, Trace::FoundRows);
@@ -30,10 +30,10 @@ impl Core {
     /// Before a statement that reads the last insert id: asks the connection for it, where the
     /// replies do not tell. True when the statement waits for the answer.
     pub(super) fn asks_for_insert_id(&mut self, client: &mut Client, conn: &mut Conn) -> bool {
-        let session = client.session.as_mut();
-        let Some(session) = session.filter(|session| session.past.is_insert_id_reported()) else {
+        let session = &mut *client.session;
+        if !session.past.is_insert_id_reported() {
             return false;
-        };
+        }
         if !conn.server.format.session_track {
             session.past.insert_id_is_set();
             return false;

@@ -358,9 +358,7 @@ pub(super) fn ends_session(
     statement: &Statement,
     outcome: &Outcome,
 ) -> bool {
-    let Some(session) = client.session.as_ref() else {
-        return false;
-    };
+    let session = &*client.session;
     // Packets of its file are still to come, and none of them is a command.
     let is_in_file = matches!(statement.beside.upload, Upload::Sending { .. });
     let is_over = is_in_file || is_released(session, statement, outcome);
@@ -396,8 +394,7 @@ impl Core {
         statement: &Statement,
     ) {
         let now_us = self.env.now.us;
-        let session = client.session.as_mut();
-        let Some(lease) = session.and_then(|session| session.lease_mut(conn_id)) else {
+        let Some(lease) = client.session.lease_mut(conn_id) else {
             return;
         };
         if lease.pins.is_empty() {
@@ -417,9 +414,10 @@ impl Core {
         here: ConnId,
         analysis: &Analysis,
     ) {
-        let Some(session) = client.session.as_mut().filter(|it| it.leases.len() > 1) else {
+        let session = &mut *client.session;
+        if session.leases.len() <= 1 {
             return;
-        };
+        }
         let mut freed = Vec::new();
         for lease in session.leases.iter_mut().filter(|lease| lease.conn != here) {
             let was_pinned = !lease.pins.is_empty();
@@ -451,9 +449,8 @@ impl Core {
             return;
         }
         let is_free = |lease: &Lease| lease.conn == conn.id && lease.pins.is_empty();
-        let session = client.session.as_mut().filter(|it| it.leases.iter().any(is_free));
-        let Some(session) = session else { return };
-        if statement.command.frames.len() > SET_LEN_MAX {
+        let session = &mut *client.session;
+        if !session.leases.iter().any(is_free) || statement.command.frames.len() > SET_LEN_MAX {
             return;
         }
         session.remember_set(text_hash(
@@ -511,7 +508,7 @@ impl Exchange {
         statement: &Statement,
         known: &Known,
     ) -> bool {
-        let Some(session) = client.session.as_mut() else { return false };
+        let session = &mut *client.session;
         if statement.command.frames.len() > SET_LEN_MAX {
             return false;
         }

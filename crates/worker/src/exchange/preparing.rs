@@ -64,7 +64,7 @@ impl Core {
         stmt_id: u32,
         lent: Option<&mut Conn>,
     ) {
-        let stmt = client.stmts_mut().and_then(|stmts| stmts.get_mut(stmt_id));
+        let stmt = client.session.prepared.get_mut(stmt_id);
         let Some(conn_id) = stmt.and_then(|stmt| stmt.cursor.take()) else {
             return;
         };

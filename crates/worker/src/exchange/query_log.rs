@@ -17,6 +17,7 @@ use trunkline_stats::hostgroup_shown;
 use crate::{
     Action,
     clients::client::{Client, Statement},
+    clients::session::AnyClient,
     exchange::slow_log,
     json::Json,
     prepared::ClientStmt,
@@ -198,7 +199,7 @@ impl Exchange {
         server: Option<usize>,
     ) -> Option<QueryEvent> {
         let settings = &self.core.env.snapshot.settings;
-        let (session, known) = (client.session.as_ref()?, statement.meaning.known.as_ref()?);
+        let (session, known) = (&*client.session, statement.meaning.known.as_ref()?);
         let code = statement.command.frames.get(HEADER_LEN).copied().unwrap_or_default();
         // Of an execution the text is the prepared statement's.
         let prepared = statement
@@ -246,7 +247,7 @@ impl Core {
     /// Puts something that happens to a session into the audit log, if there is one.
     pub(crate) fn log_session(
         &mut self,
-        client: &mut Client,
+        client: &impl AnyClient,
         event: &'static str,
         extra: impl FnOnce() -> String,
     ) {
@@ -256,7 +257,7 @@ impl Core {
         if client.is_mirror {
             return;
         }
-        let session = client.session.as_ref();
+        let session = client.session();
         if event == CLOSED && session.is_none() {
             // It was refused, which was said.
             return;
@@ -282,10 +283,7 @@ impl Core {
         statement: &Statement,
         error: Option<u16>,
     ) {
-        let Some(session) = client.session.as_ref() else {
-            return;
-        };
-        let (user, number) = (Arc::clone(&session.login.user), client.origin.number);
+        let (user, number) = (Arc::clone(&client.session.login.user), client.origin.number);
         let digest = statement.meaning.known.as_ref().map_or(0, |known| known.digest);
         let hostgroup = statement.target.hostgroup;
         let took_us = self.env.now.us.saturating_sub(statement.command.begun_us);

@@ -21,7 +21,7 @@ impl Client {
         let Phase::Running(statement) = &self.phase else {
             return None;
         };
-        Some((statement.target.hostgroup, self.session.as_ref()?.login.account))
+        Some((statement.target.hostgroup, self.session.login.account))
     }
 }
 

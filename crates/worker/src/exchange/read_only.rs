@@ -29,8 +29,7 @@ impl Core {
     /// Begins the session's transaction anew before its statement on `conn`, which is the
     /// writer's; where it was it is over.
     pub(super) fn begin_read_only(&mut self, client: &mut Client, conn: &mut Conn) {
-        let session = client.session.as_mut();
-        let left = session.and_then(|session| session.begin_read_only(conn.id));
+        let left = client.session.begin_read_only(conn.id);
         let relay = conn.own_relay();
         let owner = Owner::Sync(client.id, None);
         conn.in_flight.push_back(InFlight {

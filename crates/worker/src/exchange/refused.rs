@@ -108,7 +108,7 @@ impl Core {
         if let Some(slot) = self.servers.pool.slot(conn.slot) {
             slot.server.health.note(Seen::READ_ONLY);
         }
-        let left = client.session.as_mut().and_then(|session| session.leave(conn.id));
+        let left = client.session.leave(conn.id);
         if let Phase::Running(statement) = &mut client.phase {
             let route = Route::Hostgroup(statement.target.hostgroup);
             statement.stage = Stage::held(Awaits::Writer, route, 0);

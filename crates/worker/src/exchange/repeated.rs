@@ -148,7 +148,7 @@ impl Core {
     /// The connection of a transaction that is not to go on is closed. `lent`: the connection that
     /// is lent, if one is.
     fn drop_repeated(&mut self, client: &mut Client, kept: &Kept, lent: Option<&mut Conn>) {
-        let Some(session) = client.session.as_mut() else { return };
+        let session = &mut *client.session;
         let is_its = |lease: &Lease| lease.hostgroup == kept.hostgroup || lease.conn == kept.conn;
         let its = session.leases.iter().find(|lease| is_its(lease)).map(|lease| lease.conn);
         if let Some(left) = its.and_then(|conn| session.leave(conn)) {
@@ -183,17 +183,14 @@ impl Exchange {
         conn: ConnId,
         cause: &str,
     ) -> bool {
-        let begun = client.session.as_mut().and_then(|session| {
-            session.transaction.kept = None;
-            let kept = kept.take()?;
-            let may_be = self.core.may_repeat(&kept, conn, &session.prepared);
-            may_be.then(|| session.begin_repetition(kept, cause))
-        });
-        match begun {
-            Some(repetition) => self.begin_repeating(client, repetition),
-            None => return false,
+        client.session.transaction.kept = None;
+        let Some(kept) = kept.take() else { return false };
+        let may_be = self.core.may_repeat(&kept, conn, &client.session.prepared);
+        if may_be {
+            let repetition = client.session.begin_repetition(kept, cause);
+            self.begin_repeating(client, repetition);
         }
-        true
+        may_be
     }
 
     /// What its client has under way waits until all of it has run.
@@ -223,8 +220,8 @@ impl Exchange {
         let Some(said) = repetition.left.pop_front() else {
             return self.repeated(client, repetition, conn);
         };
-        if let (Some(stmt_id), Some(stmts)) = (said.stmt_id, client.stmts_mut())
-            && let Some(stmt) = stmts.get_mut(stmt_id)
+        if let Some(stmt_id) = said.stmt_id
+            && let Some(stmt) = client.session.prepared.get_mut(stmt_id)
         {
             stmt.types = said.types.clone();
         }
@@ -242,17 +239,15 @@ impl Exchange {
     /// The next statement of a repetition goes out, or what was to run behind it.
     pub(crate) fn go_on_repeating(&mut self, client: &mut Client) {
         let Some((conn, hostgroup)) = client.repeats_on() else { return };
-        let has_it = client.session.as_ref().is_some_and(|session| session.is_open_on(conn));
+        let has_it = client.session.is_open_on(conn);
         if let Some(repetition) = self.take_repetition(client, |_| !has_it) {
             return self.repeat_again(client, repetition, "its connection was given up", None);
         }
-        if let Phase::Running(statement) = &mut client.phase {
+        if let Some((statement, session)) = client.running_mut() {
             statement.target.hostgroup = hostgroup;
             let behind = statement.beside.noted.take_if(|noted| !noted.is_repeated());
             let deadline_ms = statement.deadline_ms;
-            if let (Some(Noted::Behind(repetition)), Some(session)) =
-                (behind, client.session.as_mut())
-            {
+            if let Some(Noted::Behind(repetition)) = behind {
                 session.transaction.kept = Some(repetition.kept);
                 self.core.clients.set_timer(client, deadline_ms);
             }
@@ -333,7 +328,7 @@ impl Exchange {
             }
         }
         self.retire(statement);
-        let is_in = client.session.as_ref().is_some_and(|session| session.is_in_on(conn.id));
+        let is_in = client.session.is_in_on(conn.id);
         again.repetition.kept.conn = conn.id;
         let told = Told::of(&again.digest, outcome);
         let is_unchecked = has_plant!(self.core, ReplayUnchecked);
@@ -379,7 +374,7 @@ impl Exchange {
         conn: Option<&mut Conn>,
     ) {
         self.core.fx.stats.counters.replays_done += 1;
-        let Some(session) = client.session.as_mut() else { return };
+        let session = &mut *client.session;
         session.put_back_stmts(&mut repetition);
         match repetition.waiting.take() {
             Some(mut waiting) => {
@@ -450,7 +445,7 @@ impl Exchange {
         self.core.fx.stats.counters.replays_failed += 1;
         self.core.drop_repeated(client, &repetition.kept, lent.as_deref_mut());
         let has_sent_ahead = client.has_sent_ahead();
-        let Some(session) = client.session.as_mut() else { return false };
+        let session = &mut *client.session;
         session.put_back_stmts(&mut repetition);
         session.forget_transaction();
         let Repetition { waiting, cause, insert_id, .. } = *repetition;
@@ -483,10 +478,7 @@ impl Exchange {
         answer: &[u8],
     ) -> bool {
         let Some(error) = outcome.error.as_ref() else { return false };
-        let (Phase::Running(statement), Some(session)) = (&client.phase, client.session.as_mut())
-        else {
-            return false;
-        };
+        let Some((statement, session)) = client.running_mut() else { return false };
         let on_deadlock = self.core.env.snapshot.settings.transaction_replay_on_deadlock;
         let is_one = says_read_only(error)
             || ends_connection(error.code)
@@ -515,9 +507,7 @@ impl Exchange {
 impl Core {
     /// The transaction that is to be repeated is left on this connection, which is closed.
     fn leave_repeated(&mut self, client: &mut Client, conn: &mut Conn) {
-        if let Some(session) = client.session.as_mut() {
-            session.leave(conn.id);
-        }
+        client.session.leave(conn.id);
         let hostgroup = conn.server.hostgroup;
         self.drop_conn(conn);
         self.fx.wake(Wake::Queue(hostgroup));

@@ -224,9 +224,7 @@ impl Exchange {
             // The client is in the middle of a packet: nothing but the end can follow.
             return self.close_client(client);
         };
-        if let Some(session) = client.session.as_mut() {
-            session.forget_transaction();
-        }
+        client.session.forget_transaction();
         let text = self.core.rolled_back_text(loss.slot, reason);
         self.fail_statement_numbered(client, seq, ErrorKind::RolledBack.says(text), None);
     }
@@ -237,7 +235,7 @@ impl Exchange {
     pub(crate) fn tells_loss(&mut self, client: &mut Client, payload: &[u8]) -> bool {
         // What was sent ahead is meant for the transaction.
         let is_alone = !client.has_sent_ahead();
-        let Some(session) = client.session.as_mut() else { return false };
+        let session = &mut *client.session;
         let without = does_without(payload).filter(|_| is_alone);
         match (session.lost.take(), without) {
             (None, _) => return false,

@@ -156,8 +156,7 @@ impl Exchange {
         }
         let has_state = |session: &Session| Arc::ptr_eq(&conn.state, &session.settings.state);
         let begins = |session: &Session| session.begins_on(conn.id).is_some();
-        let is_ready = client.session.as_ref().is_some_and(|it| has_state(it) && !begins(it))
-            && !past.needs_trace;
+        let is_ready = has_state(&client.session) && !begins(&client.session) && !past.needs_trace;
         match is_ready {
             true if client.is_dump() && waits_to_dump(client, conn) => {}
             true => self.send_statement(client, conn, Stage::Sent(conn.id)),
@@ -176,7 +175,7 @@ impl Exchange {
             let before = conn.in_flight.len();
             let begins = |session: &Session| session.transaction.begins_read_only;
             // What begins one anew there is the first that comes.
-            let begins_anew = client.session.as_ref().is_some_and(begins);
+            let begins_anew = begins(&client.session);
             if is_noted {
                 self.core.give_insert_id(client, conn);
             }
@@ -234,9 +233,7 @@ impl Exchange {
     /// The connection's schema can't be given back: it logs in anew, and the session waits for
     /// it or for another one.
     pub(super) fn exchange(&mut self, client: &mut Client, conn: &mut Conn) {
-        let Some((_, account)) = client.wanted() else {
-            return;
-        };
+        let account = client.session.login.account;
         self.core.take_lease(client, conn);
         let hostgroup = conn.server.hostgroup;
         if !conn.in_flight.is_empty() {
@@ -337,7 +334,7 @@ impl Core {
 
     /// What is prepared on the connection and not needed goes before the statement.
     fn send_ahead(&mut self, client: &mut Client, conn: &mut Conn) {
-        let Some((statement, session)) = client.running() else { return };
+        let Some((statement, session)) = client.running_mut() else { return };
         let is_next = sets_next_transaction(statement);
         let prepares = statement.command.purpose == Purpose::Prepare;
         let known = statement.meaning.known.as_ref();
@@ -345,7 +342,7 @@ impl Core {
             !statement.meaning.is_read || known.is_none_or(|known| !known.looks_at_nothing);
         let begins_read_only = session.transaction.begins_read_only;
         if self.env.snapshot.follows_gtids {
-            self.follow_gtids(client, conn);
+            self.follow_gtids((statement, session), conn);
         }
         if is_next {
             self.track_transactions(conn);
@@ -355,8 +352,8 @@ impl Core {
             false => self.close_surplus(conn),
         }
         if looks_back {
-            self.run_again(client, conn);
-            self.put_counts(client, conn);
+            self.run_again((statement, session), conn);
+            self.put_counts(statement, session, conn);
         }
         if begins_read_only {
             self.begin_read_only(client, conn);
@@ -386,8 +383,8 @@ impl Core {
 
 /// Whether a session has no schema, and a connection one that can't be given back.
 fn logs_in_again(client: &Client, conn: &Conn) -> bool {
-    let state = client.session.as_ref().map(|session| &session.settings.state);
-    state.is_some_and(|state| state.schema == Schema::None && conn.state.schema != Schema::None)
+    let state = &client.session.settings.state;
+    state.schema == Schema::None && conn.state.schema != Schema::None
 }
 
 /// Whether a statement only looks at what the one before has left on this connection, which

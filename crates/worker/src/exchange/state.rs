@@ -4,14 +4,18 @@ use trunkline_protocol::{packet::greeting::Flavor, packet::tracker_filter::Track
 use trunkline_session::tracker::{Charset, SessionState};
 
 use crate::{
-    clients::client::Client, commands::command::SERVERS_CHARSET, effects::Wake,
-    login::ignore_spaces, rooms::Core, servers::conn::Conn,
+    clients::client::{Client, Frontend},
+    commands::command::SERVERS_CHARSET,
+    effects::Wake,
+    login::ignore_spaces,
+    rooms::Core,
+    servers::conn::Conn,
 };
 
 impl Core {
     /// A client may begin its next command: if it has sent some ahead, it does when this event is
     /// over.
-    pub(crate) fn wake_commands(&mut self, client: &mut Client) {
+    pub(crate) fn wake_commands(&mut self, client: &mut Frontend) {
         if client.io.packing.is_some() || !client.io.inbox.is_empty() {
             self.fx.wake(Wake::Commands(client.id));
         }
@@ -21,9 +25,9 @@ impl Core {
     /// character set, MySQL to the server's default. `lent`: the connection that is lent, if one
     /// is.
     pub(crate) fn forget_state(&mut self, client: &mut Client, lent: Option<&mut Conn>) {
-        let charset = match (self.env.greeting.flavor(), client.session.as_ref()) {
-            (Flavor::MariaDb, Some(session)) => session.login.handshake_charset.clone(),
-            (Flavor::MySql | Flavor::MariaDb, _) => SERVERS_CHARSET,
+        let charset = match self.env.greeting.flavor() {
+            Flavor::MariaDb => client.session.login.handshake_charset.clone(),
+            Flavor::MySql => SERVERS_CHARSET,
         };
         self.begin_anew(client, charset, lent);
     }
@@ -37,9 +41,7 @@ impl Core {
     ) {
         let is_mysql = self.env.greeting.flavor() == Flavor::MySql;
         let status = self.begin_status();
-        let Some(session) = client.session.as_mut() else {
-            return;
-        };
+        let session = &mut *client.session;
         let mut state = SessionState::new(session.settings.state.schema.clone(), charset);
         if is_mysql {
             ignore_spaces(&mut state, session.login.capabilities);

@@ -107,8 +107,9 @@ impl Exchange {
             self.core.send_sync(client, conn, state, sync, proof);
         }
         if let Some(begun) = begins {
-            if self.core.env.snapshot.follows_gtids {
-                self.core.follow_gtids(client, conn);
+            if let (true, Some(running)) = (self.core.env.snapshot.follows_gtids, client.running())
+            {
+                self.core.follow_gtids(running, conn);
             }
             self.core.put_begin(client, conn, begun);
         }

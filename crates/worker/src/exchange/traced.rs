@@ -125,7 +125,7 @@ impl Exchange {
         outcome: Option<&Outcome>,
         error: Option<u16>,
     ) {
-        let Some(session) = client.session.as_ref() else { return };
+        let session = &*client.session;
         let parent = match parent_of(statement, session) {
             Found::Parent(parent) => Some(parent),
             Found::None => None,

@@ -63,12 +63,11 @@ impl Core {
     /// Looks again at the unknown names that an idle session is held for. They are asked for again.
     pub(crate) fn settle_unknown_names(&mut self, client: &mut Client) {
         let (now_ms, active_ms) = (self.env.now.ms(), client.active_ms);
-        let Some(session) = client.session.as_mut() else { return };
         let is_over =
             now_ms.saturating_sub(active_ms) >= self.env.snapshot.settings.catalog_age_max;
         let mut unknown = Vec::new();
         let mut freed = Vec::new();
-        for lease in session.leases.iter_mut() {
+        for lease in client.session.leases.iter_mut() {
             if !lease.pins.has(PinReason::UnknownName) {
                 continue;
             }
@@ -82,7 +81,7 @@ impl Core {
                 freed.push(lease.conn);
             }
         }
-        self.ask_names(client, unknown, None);
+        self.ask_names(&client.session, unknown, None);
         for conn in freed {
             self.with_conn(conn, |core, conn| core.settle_lease(client, conn));
         }

@@ -167,8 +167,8 @@ impl Core {
             health.take_connection_beyond();
         }
         let has_session = |id: &&ClientId| {
-            let session = self.clients.get(**id).and_then(|client| client.session.as_ref());
-            session.is_some_and(|session| session.login.account == account)
+            let client = self.clients.get(**id);
+            client.is_some_and(|client| client.session.login.account == account)
         };
         // Any client of the account can log in; the one to be ended may have gone.
         let login = logins.iter().flatten().find(has_session).copied();

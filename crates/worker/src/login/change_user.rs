@@ -16,13 +16,15 @@ use trunkline_protocol::{
     response::ResponseShape,
 };
 use trunkline_session::{
-    frontend::{ClientHandshake, Refusal},
+    frontend::{ClientHandshake, Refusal, Step},
     tracker::{Charset, PinReason},
 };
 use trunkline_topology::{HostgroupId, User};
 
 use crate::{
-    clients::client::{Client, Lease, Phase, Purpose, Session},
+    ClientId,
+    clients::client::{Client, Frontend, Lease, Phase, Purpose, Session},
+    clients::session::ClientEntry,
     login::LoginAccounts,
     rooms::{Core, Exchange, Lender},
     routing::route::Route,
@@ -37,10 +39,10 @@ impl Exchange {
     /// `COM_CHANGE_USER`. What others may wait for, locks and open transactions, is given up before
     /// the client has its answer, as by a server.
     pub(crate) fn change_user(&mut self, client: &mut Client, payload: &[u8]) {
-        let held = client.session.as_ref().and_then(held_lease);
+        let held = held_lease(&client.session);
         let is_unknown = self.core.env.keeps_user() && client.failed_changes >= FAILED_MAX;
         let Some((hostgroup, conn)) = held.filter(|_| !is_unknown) else {
-            return self.begin_login_anew(client, payload);
+            return self.core.change_when_over(client, payload.into());
         };
         self.core.keep_one_lease(client, Some(conn));
         // Who fails to change may ask for what a reset takes.
@@ -55,46 +57,47 @@ impl Exchange {
     }
 
     /// Goes on with a `COM_CHANGE_USER` whose session has given up what it held.
-    pub(crate) fn change_released(&mut self, client: &mut Client, payload: &[u8]) {
-        if matches!(client.phase, Phase::Idle) {
-            self.begin_login_anew(client, payload);
-            self.core.wake_commands(client);
-        }
+    pub(crate) fn change_released(&mut self, id: ClientId, payload: &[u8]) {
+        let step = self.with_client(id, |exchange, client| {
+            debug_assert!(matches!(client.phase, Phase::ChangeUser));
+            exchange.begin_login_anew(client, payload)
+        });
+        self.with_entry(id, |exchange, entry| {
+            if let Some(step) = step.flatten() {
+                exchange.login_step(entry, step);
+            }
+            exchange.core.wake_commands(entry);
+        });
     }
 
-    fn begin_login_anew(&mut self, client: &mut Client, payload: &[u8]) {
+    fn begin_login_anew(&mut self, client: &mut Client, payload: &[u8]) -> Option<Step> {
         let keeps = self.core.env.keeps_user();
-        let Some(capabilities) = client.session.as_ref().map(|it| it.login.capabilities) else {
-            return;
-        };
-        client.session.begin_change();
         if keeps && client.failed_changes >= FAILED_MAX {
-            return self.refuse_change(
-                client,
-                1,
-                ErrorKind::UnknownCommand.says("Unknown command"),
-                None,
-            );
+            let error = ErrorKind::UnknownCommand.says("Unknown command");
+            self.core.stay(client, None);
+            client.note_error(&error);
+            self.core.write_error(client, 1, &error);
+            return None;
         }
-        if keeps && let Some(session) = client.session.as_mut() {
-            name_charset(session, payload);
+        if keeps {
+            name_charset(&mut client.session, payload);
         }
-        let accounts =
-            LoginAccounts::new(&self.core.env, &client.origin.peer, client.origin.tls.is_some());
+        let Frontend { origin, io, .. } = &mut client.front;
+        let accounts = LoginAccounts::new(&self.core.env, &origin.peer, origin.tls.is_some());
         let (handshake, step) = ClientHandshake::change_user(
-            capabilities,
-            client.origin.nonce,
+            client.session.login.capabilities,
+            origin.nonce,
             payload,
             0,
             &accounts,
-            client.io.outbox.buf(&mut self.core.fx.buffers),
+            io.outbox.buf(&mut self.core.fx.buffers),
         );
         client.phase = Phase::Login(Box::new(handshake));
         self.core.touch_client(client);
         let deadline =
             self.core.env.now.ms() + self.core.env.snapshot.settings.connect_timeout_client;
         self.core.clients.logins.logging_in.push_back((deadline, client.id));
-        self.login_step(client, step);
+        Some(step)
     }
 }
 
@@ -124,21 +127,28 @@ fn name_charset(session: &mut Session, payload: &[u8]) {
 impl Core {
     /// The old session ends, as its client has proved to be somebody. It is kept for the case that
     /// the change fails after all.
-    pub(super) fn part_from_session(&mut self, client: &mut Client) {
+    pub(super) fn part_from_session(
+        &mut self,
+        entry: &mut ClientEntry,
+        user: &User,
+    ) -> Option<UserPlace> {
+        let client = entry.client_mut()?;
         if !self.env.keeps_user() {
-            return self.end_session(client, None);
+            self.end_session(client, None);
+            entry.forget_session();
+            return None;
         }
         self.log_session(client, "MySQL_Client_Close", String::new);
         self.free_leases(client, None);
-        client.session.leave();
-        let former = client.session.former_mut();
-        let soiled = former.map(|former| std::mem::take(&mut former.soiled));
-        self.reset_soiled(client.id, soiled.unwrap_or_default(), None);
+        let soiled = std::mem::take(&mut client.session.soiled);
+        self.reset_soiled(client.id, soiled, None);
+        let login = &mut client.session.login;
+        login.place.take_if(|_| login.user.key() == user.key())
     }
 
     /// Who failed to prove anything stays who he was. False for a first login, and where that ends
     /// the connection.
-    pub(super) fn keeps_after(&mut self, client: &mut Client, because: Refusal) -> bool {
+    pub(super) fn keeps_after(&mut self, entry: &mut ClientEntry, because: Refusal) -> bool {
         let kind = match because {
             Refusal::AccessDenied => ErrorKind::AccessDenied,
             Refusal::OutdatedAuthentication => ErrorKind::OutdatedAuthentication,
@@ -148,6 +158,7 @@ impl Core {
             | Refusal::OutOfOrder
             | Refusal::MustWait(_) => return false,
         };
+        let Some(client) = entry.client_mut() else { return false };
         let keeps = self.keep_user(client, None);
         if keeps {
             client.note_error(&kind.says("Access denied"));
@@ -156,10 +167,11 @@ impl Core {
     }
 
     /// The new session's place under its user's cap: the old one's, where it is the same user's.
-    pub(super) fn place_of_user(&mut self, client: &mut Client, user: &User) -> Option<UserPlace> {
-        let former = client.session.former_mut();
-        let same = former.filter(|former| former.login.user.key() == user.key());
-        let own = same.and_then(|former| former.login.place.take());
+    pub(super) fn place_of_user(
+        &mut self,
+        own: Option<UserPlace>,
+        user: &User,
+    ) -> Option<UserPlace> {
         own.or_else(|| self.env.shared.take_user(&user.key(), user.max_connections))
     }
 }

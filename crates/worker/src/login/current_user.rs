@@ -102,7 +102,7 @@ impl Exchange {
             self.core.env.shared.current_users().told(name, asked_ms, self.core.env.now.ms());
         }
         for id in waiting {
-            self.with_client(id, |exchange, client| {
+            self.with_entry(id, |exchange, client| {
                 exchange.login_resumed(client, ClientHandshake::on_user_looked_up);
             });
         }

@@ -10,13 +10,14 @@ use crate::{
     Action,
     accept::arrival::Turned,
     accept::host_names::{ASKING_MAX, FAILURE_KEPT_MS, NAME_KEPT_MS},
-    clients::client::{Client, Phase},
+    clients::client::Phase,
+    clients::session::ClientEntry,
     rooms::{Exchange, Lender},
 };
 
 impl Exchange {
     /// Has a client wait for what its host is called, unless that is known.
-    pub(crate) fn name_host(&mut self, client: &mut Client) {
+    pub(crate) fn name_host(&mut self, client: &mut ClientEntry) {
         let Some(addr) = client.origin.peer.client_addr else {
             return;
         };
@@ -68,12 +69,12 @@ impl Exchange {
             now_ms.saturating_add(kept_ms),
         );
         for id in self.core.clients.logins.naming.remove(&addr).unwrap_or_default() {
-            self.with_client(id, |exchange, client| exchange.go_on_named(client, name.clone()));
+            self.with_entry(id, |exchange, client| exchange.go_on_named(client, name.clone()));
         }
     }
 
     /// A client's login goes on, unless its listener does not take hosts of that name.
-    fn go_on_named(&mut self, client: &mut Client, name: HostName) {
+    fn go_on_named(&mut self, client: &mut ClientEntry, name: HostName) {
         debug_assert!(name != HostName::Unasked);
         let Phase::Login(handshake) = &client.phase else {
             return;
@@ -84,10 +85,10 @@ impl Exchange {
         Arc::make_mut(&mut client.origin.peer).host_name = name;
         let peer = Arc::clone(&client.origin.peer);
         // Who is logged in already was judged when it came.
-        if !client.session.is_some() && !self.core.env.is_allowed(&peer) {
+        if client.client().is_none() && !self.core.env.is_allowed(&peer) {
             self.core.fx.stats.counters.client_refused(ClientRefusal::AddressNotAllowed);
             let error = Turned::NotAllowed.error(&peer.host());
-            return self.refuse(client, answer_seq, error);
+            return self.refuse_login(client, answer_seq, error);
         }
         self.login_resumed(client, ClientHandshake::on_host_named);
     }

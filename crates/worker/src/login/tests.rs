@@ -206,6 +206,45 @@ fn a_change_of_user_makes_another_session() {
 }
 
 #[test]
+fn commands_behind_a_change_of_user_are_the_new_users() {
+    let mut world = TestWorker::with(ONE_CONNECTION);
+    let client = world.log_in();
+    let mut packets = Vec::new();
+    frame::put_payload(&mut packets, 0, &change("other", "other"));
+    frame::put_payload(&mut packets, 0, b"\x03SELECT USER()");
+    world.happens(|worker| worker.client_read(client, &packets));
+    assert_eq!(world.answer(client), "ok");
+    assert_eq!(world.session(client).login.user.name, "other");
+    world.reply("SELECT USER()", Reply::Rows(&["other"]));
+    assert_eq!(world.answer(client), "rows other");
+    let mut vain = Vec::new();
+    frame::put_payload(&mut vain, 0, &change("other", "other"));
+    frame::put_payload(&mut vain, 0, b"\x01");
+    world.happens(|worker| worker.client_read(client, &vain));
+    assert!(world.is_closed(client), "what ends a session is looked at behind it");
+}
+
+#[test]
+fn a_connection_that_has_not_logged_in_is_killed_by_an_administrator_alone() {
+    use crate::{KillRequest, KillScope};
+    let mut world = TestWorker::with(ONE_CONNECTION);
+    let client = world.connect();
+    let number = world.core().clients.table.get(client).map(|entry| entry.origin.number);
+    let number = number.expect("it is greeted");
+    let asker = crate::KillAsker { worker: 0, client: None, ticket: 1 };
+    let request = |user: Option<&str>| KillRequest {
+        number,
+        scope: KillScope::Session,
+        user: user.map(Into::into),
+        asker,
+    };
+    world.happens(|worker| worker.kill_asked(request(Some("app"))));
+    assert!(!world.is_closed(client), "it is nobody's yet");
+    world.happens(|worker| worker.kill_asked(request(None)));
+    assert!(world.is_closed(client));
+}
+
+#[test]
 fn a_change_of_user_is_answered_when_what_was_held_is_given_up() {
     let mut world = TestWorker::with(ONE_CONNECTION);
     let client = world.log_in();

@@ -13,7 +13,7 @@ use trunkline_sql::{analysis::Depends, token::Modes};
 use crate::{
     clients::client::{Client, Phase, Statement},
     commands::prepared::{is_bulk, prepared_text},
-    prepared::{ClientStmts, Contents, Entries, Entry, EntryKey, server_stmts},
+    prepared::{Contents, Entries, Entry, EntryKey, server_stmts},
     rooms::{Core, Exchange},
     servers::conn::{Conn, Owner},
     statement::Statements,
@@ -59,17 +59,14 @@ impl Exchange {
             if outcome.error.as_ref().is_some_and(|error| error.code == TOO_MANY) {
                 self.core.give_up_stmts(conn);
             }
-            if let Some(stmts) = client.stmts_mut() {
-                stmts.forget_last();
-            }
+            client.session.prepared.forget_last();
             return;
         };
         let is_mysql = self.core.env.greeting.flavor() == Flavor::MySql;
         let entry = self.entry_of(client, statement, *prepared);
         entry.iter().for_each(|entry| self.core.stmt_is_on(conn, entry, prepared.stmt_id));
-        if let (Some(entry), Some(stmts), Some(stmt_id)) =
-            (entry, client.stmts_mut(), statement.prepared.stmt_id)
-        {
+        if let (Some(entry), Some(stmt_id)) = (entry, statement.prepared.stmt_id) {
+            let stmts = &mut client.session.prepared;
             stmts.insert(stmt_id, entry, statement.prepared.came.clone());
             if is_mysql {
                 // It knows no −1.
@@ -87,7 +84,7 @@ impl Exchange {
         prepared: Prepared,
     ) -> Option<Rc<Entry>> {
         let modes = self.core.modes(client);
-        let session = client.session.as_mut()?;
+        let session = &mut *client.session;
         let known = Rc::clone(statement.meaning.known.as_ref()?);
         let in_views = statement.prepared.in_views;
         let (text, contents) = match statement.prepared.read.as_deref() {
@@ -143,8 +140,7 @@ impl Core {
             slot.server.health.add_stmt();
         }
         self.fx.stats.counters.statements_prepared += 1;
-        if let (Phase::Running(statement), Some(session)) =
-            (&mut client.phase, client.session.as_ref())
+        if let Some((statement, session)) = client.running_mut()
             && statement.prepared.runs_last
         {
             statement.prepared.server_stmt = prepared.stmt_id;
@@ -173,11 +169,10 @@ pub(crate) fn stmt_executed(
 ) {
     let Some(stmt_id) = statement.prepared.stmt_id else { return };
     client.long_data_used(statement);
-    if let Some(stmts) = client.stmts_mut() {
-        stmts.columns_sent(stmt_id, outcome);
-        if let Some(error) = outcome.error.as_ref().filter(|_| was_run) {
-            stmts.execution_failed(stmt_id, is_bulk(statement), error.code);
-        }
+    let stmts = &mut client.session.prepared;
+    stmts.columns_sent(stmt_id, outcome);
+    if let Some(error) = outcome.error.as_ref().filter(|_| was_run) {
+        stmts.execution_failed(stmt_id, is_bulk(statement), error.code);
     }
     if !was_run {
         return;
@@ -191,7 +186,8 @@ pub(crate) fn stmt_executed(
         conn.stmts.hold(statement.prepared.server_stmt, stmt_id);
     }
     conn.stmts.ended(statement.prepared.server_stmt, has_succeeded, is_unknown);
-    if let Some(session) = client.session.as_mut().filter(|_| has_cursor) {
+    if has_cursor {
+        let session = &mut *client.session;
         if let Some(stmt) = session.prepared.get_mut(stmt_id) {
             stmt.cursor = Some(conn.id);
         }
@@ -211,7 +207,7 @@ pub(crate) fn stmt_fetched(
     let is_last = outcome.status.is_some_and(|flags| flags & status::LAST_ROW_SENT != 0);
     let Some(stmt_id) = statement.prepared.stmt_id.filter(|_| is_last) else { return };
     conn.stmts.close_held(stmt_id);
-    if let Some(stmt) = client.stmts_mut().and_then(|stmts| stmts.get_mut(stmt_id)) {
+    if let Some(stmt) = client.session.prepared.get_mut(stmt_id) {
         stmt.cursor = None;
     }
     client.cursor_ended(conn.id, stmt_id);
@@ -240,29 +236,21 @@ pub(crate) fn other_parameters() -> ServerError {
 impl Client {
     /// Its execution was answered without a server.
     pub(crate) fn stmt_answered(&mut self, statement: &Statement, outcome: &Outcome) {
-        let Some(stmt_id) = statement.executed() else {
-            return;
-        };
-        if let Some(stmts) = self.stmts_mut() {
-            stmts.columns_sent(stmt_id, outcome);
+        if let Some(stmt_id) = statement.executed() {
+            self.session.prepared.columns_sent(stmt_id, outcome);
         }
     }
 
     /// Long data goes with the execution that it was sent for, however that ended.
     pub(crate) fn long_data_used(&mut self, statement: &Statement) {
-        if let (Some(stmt_id), Some(stmts)) = (statement.executed(), self.stmts_mut()) {
-            stmts.long_data_used(stmt_id);
+        if let Some(stmt_id) = statement.executed() {
+            self.session.prepared.long_data_used(stmt_id);
         }
-    }
-
-    pub(crate) fn stmts_mut(&mut self) -> Option<&mut ClientStmts> {
-        Some(&mut self.session.as_mut()?.prepared)
     }
 
     /// A cursor does not hold its session any more.
     pub(crate) fn cursor_ended(&mut self, conn_id: trunkline_pool::ConnId, stmt_id: u32) {
-        let session = self.session.as_mut();
-        if let Some(lease) = session.and_then(|session| session.lease_mut(conn_id)) {
+        if let Some(lease) = self.session.lease_mut(conn_id) {
             lease.pins.unpin_name(PinReason::Cursor, &stmt_id.to_le_bytes());
         }
     }

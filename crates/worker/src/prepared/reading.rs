@@ -153,8 +153,7 @@ impl Core {
     /// Whether a statement is prepared in another state than its session's, where it has to be
     /// prepared again: what sets that state leaves counts of its own.
     pub(crate) fn is_read_elsewhere(&mut self, client: &mut Client, entry: &Entry) -> bool {
-        let Some(session) = client.session.as_mut() else { return false };
-        let SessionSettings { reading, state, .. } = &mut session.settings;
+        let SessionSettings { reading, state, .. } = &mut client.session.settings;
         let now = reading.of(state, entry.contents, &mut self.servers.states);
         !Arc::ptr_eq(&now, &entry.reading)
     }

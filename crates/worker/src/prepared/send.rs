@@ -125,7 +125,7 @@ impl Core {
                 }
                 let asking = Asking::Execute(&last.reading.schema, None);
                 let hostgroup = conn.server.hostgroup;
-                let proof = self.proof_at(client, &last.known, asking, hostgroup).proof;
+                let proof = self.proof_at(&client.session, &last.known, asking, hostgroup).proof;
                 self.proof_in(hostgroup, proof).reads
             }
         }

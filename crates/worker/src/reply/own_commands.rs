@@ -64,7 +64,7 @@ impl Exchange {
         let captured = std::mem::take(&mut conn.io.captured);
         let here = (conn.id, conn.holder.turn);
         self.core.with_client(id, |_, client| {
-            if let Some(session) = client.session.awaiting(conn.id, trace) {
+            if let Some(session) = client.awaiting(conn.id, trace) {
                 take_trace(session, here, trace, &captured, outcome);
             }
         });

@@ -38,8 +38,7 @@ impl Core {
             false => self.fx.stats.counters.statements_detected += 1,
             true => self.fx.stats.counters.statements_refused_firewall += 1,
         }
-        let Some(session) = client.session.as_ref() else { return };
-        let (user, digest) = (&session.login.user, known.digest);
+        let (user, digest) = (&client.session.login.user, known.digest);
         let did = if is_denied { "denied" } else { "would have denied" };
         self.fx.log(true, || {
             let digest = trunkline_sql::digest::format(digest);
@@ -61,9 +60,8 @@ impl Commands {
         if known.analysis.transaction != TransactionEffect::None {
             return None;
         }
-        let session = client.session.as_ref()?;
         let ask = LimitAsk {
-            username: &session.login.user.name,
+            username: &client.session.login.user.name,
             rules: &self.router.matched_rules,
             digest: self.exchange.core.env.snapshot.settings.query_digests.then_some(known.digest),
         };

@@ -293,19 +293,6 @@ impl Decided {
         }
     }
 
-    /// For a client whose session is over.
-    #[cold]
-    pub(super) fn without_session() -> Self {
-        let place = Place::Hostgroup(HostgroupId::default());
-        Self {
-            place: Ok((place, Reason::Split(Split::NoGroup))),
-            named: None,
-            is_for_server: false,
-            gives_up: GivesUp::Nothing,
-            begins_read_only: false,
-        }
-    }
-
     /// The hostgroup, if it goes to one.
     #[inline]
     pub(crate) fn hostgroup(&self) -> Option<HostgroupId> {

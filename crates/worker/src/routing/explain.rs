@@ -291,9 +291,8 @@ impl Core {
     /// The statement that a client wants to have explained, if its user may ask.
     pub(crate) fn asks_for_route<'a>(&self, client: &Client, text: &'a [u8]) -> Option<&'a [u8]> {
         let sql = after_words(text)?;
-        let session = client.session.as_ref()?;
         let users = &self.env.snapshot.settings.explain_route_users;
-        let is_named = |name: &str| name == EVERYBODY || name == session.login.user.name;
+        let is_named = |name: &str| name == EVERYBODY || name == client.session.login.user.name;
         users.split(',').map(str::trim).any(is_named).then_some(sql)
     }
 }
@@ -301,9 +300,7 @@ impl Core {
 impl Exchange {
     /// `EXPLAIN ROUTE`: what would become of a statement of this session.
     pub(crate) fn answer_route(&mut self, client: &mut Client, sql: &[u8]) {
-        let Some(session) = client.session.as_ref() else {
-            return;
-        };
+        let session = &*client.session;
         let modes = self.core.modes(client);
         let analyses = &mut self.statements.analyses;
         let asking = Explaining {

@@ -140,27 +140,27 @@ impl Commands {
         }
         let own = match &rewritten {
             Some(rewritten) => {
-                self.exchange.core.proof_at(client, &rewritten.known, asking, own.group)
+                self.exchange.core.proof_at(&client.session, &rewritten.known, asking, own.group)
             }
             None => own,
         };
-        let known = Rc::clone(rewritten.as_ref().map_or(known, |rewritten| &rewritten.known));
+        let known = rewritten.as_ref().map_or(known, |rewritten| &rewritten.known);
         self.exchange.core.end_brief_pins(client, &known.analysis);
         let comments =
-            self.exchange.core.take_comments(client, &known, asking, own.proof, &mut directives);
+            self.exchange.core.take_comments(client, known, asking, own.proof, &mut directives);
         let limit = match self.router.limits.is_empty() || is_prepared {
             true => None,
-            false => self.admit(client, &known, &mut directives),
+            false => self.admit(client, known, &mut directives),
         };
         let asked = Asked { ruling: &ruling, comments: comments.as_ref(), limit };
-        let decided = self.exchange.core.decide(client, Some((&known, asking)), own.proof, &asked);
+        let decided = self.exchange.core.decide(client, Some((known, asking)), own.proof, &asked);
         self.exchange.core.carry_out(client, &decided);
         let to = decided.hostgroup();
         if let (Some(named), Some(to)) = (decided.named, to) {
             self.exchange.core.fx.stats.counters.statements_kept += u64::from(to != named);
         }
         let server = comments.filter(|_| decided.is_for_server).and_then(|it| it.server);
-        let proven = self.exchange.core.proven_at(client, &known, asking, own, to);
+        let proven = self.exchange.core.proven_at(client, known, asking, own, to);
         let route = self.route_of(&decided);
         Routed { route, directives, rewritten, server: server.map(|(key, _)| key), proven }
     }
@@ -177,10 +177,8 @@ impl Commands {
     ) -> (Ruling, Option<NewText>) {
         let core = &mut self.exchange.core;
         let snapshot = &core.env.snapshot;
-        let Some(session) = client.session.as_mut() else {
-            return Default::default();
-        };
-        let mut asker = Asker::of(&client.origin.peer, session);
+        let session = &mut *client.session;
+        let mut asker = Asker::of(&client.front.origin.peer, session);
         let mut came = None;
         if let Asking::Execute(schema, text) = asking {
             asker.schema = schema.name();
@@ -283,7 +281,7 @@ impl Core {
         proof: Proof,
         asked: &Asked<'_>,
     ) -> Decided {
-        let Some(session) = client.session.as_ref() else { return Decided::without_session() };
+        let session = &*client.session;
         let aim = match statement {
             Some((known, Asking::Prepare)) => {
                 Aim::Prepare { computes: may_compute(known, proof, self.env.greeting.flavor()) }
@@ -325,20 +323,19 @@ impl Core {
             return None;
         }
         directives.take_hints(hints);
-        let session = client.session.as_ref()?;
-        let (snapshot, default) = (&self.env.snapshot, session.login.user.default_hostgroup);
+        let (snapshot, default) = (&self.env.snapshot, client.session.login.user.default_hostgroup);
         let server = hinted_server(hints, snapshot, default, self.env.now.ms());
         let place = hinted_place(hints, server);
         let server = server.map(|(key, is_reader)| (Box::new(key.clone()), is_reader));
-        let proof = place.map_or(proof, |place| self.proof_at(client, known, asking, place).proof);
+        let proof =
+            place.map_or(proof, |place| self.proof_at(&client.session, known, asking, place).proof);
         Some(Comments { server, proof })
     }
 
     /// What is decided becomes of the session's connections.
     #[inline]
     fn carry_out(&mut self, client: &mut Client, decided: &Decided) {
-        let Some(session) = client.session.as_mut() else { return };
-        session.transaction.begins_read_only = decided.begins_read_only;
+        client.session.transaction.begins_read_only = decided.begins_read_only;
         if decided.gives_up != GivesUp::Nothing {
             self.give_up(client, decided.gives_up);
         }
@@ -346,8 +343,7 @@ impl Core {
 
     #[cold]
     fn give_up(&mut self, client: &mut Client, gives_up: GivesUp) {
-        let Some(session) = client.session.as_mut() else { return };
-        let given_up = session.leave_where(|lease| gives_up.has(lease));
+        let given_up = client.session.leave_where(|lease| gives_up.has(lease));
         for lease in &given_up {
             self.free_lease(client, lease, None);
         }
@@ -366,7 +362,8 @@ impl Core {
         let Some(to) = to else { return own };
         // The servers of another group may have other tables.
         let is_elsewhere = to != own.group && self.env.group_of(to) != own.group;
-        let mut proven = if is_elsewhere { self.proof_at(client, known, asking, to) } else { own };
+        let mut proven =
+            if is_elsewhere { self.proof_at(&client.session, known, asking, to) } else { own };
         proven.proof = self.proof_in(to, proven.proof);
         proven
     }

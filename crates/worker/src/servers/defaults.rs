@@ -151,11 +151,11 @@ impl Core {
     }
 
     /// Before a session begins, or begins anew: connections with older defaults go.
-    pub(crate) fn follow_globals(&mut self, client: &mut Client) {
+    pub(crate) fn follow_globals(&mut self, client: Option<&mut Client>) {
         let set = self.env.shared.globals_set();
         if std::mem::replace(&mut self.servers.defaults.globals_seen, set) != set {
             self.servers.accepted_sets.clear();
-            self.drop_outdated(Some(client));
+            self.drop_outdated(client);
         }
     }
 
@@ -175,7 +175,7 @@ impl Core {
 
     /// A session that has said nothing yet begins as its servers' sessions do.
     pub(crate) fn begin_autocommit(&mut self, client: &mut Client) {
-        let Some(session) = client.session.as_ref() else { return };
+        let session = &*client.session;
         let is_off = self.servers.begins_without_autocommit(session.login.user.default_hostgroup);
         if is_off == session.settings.state.is_autocommit_off() {
             return;
@@ -185,12 +185,11 @@ impl Core {
             true => state.set_variable("autocommit", b"0"),
             false => state.unset_variable("autocommit"),
         };
-        if let Some(session) = client.session.as_mut() {
-            session.settings.state = self.servers.states.intern(state);
-            match is_off {
-                true => session.settings.status &= !status::AUTOCOMMIT,
-                false => session.settings.status |= status::AUTOCOMMIT,
-            }
+        let session = &mut *client.session;
+        session.settings.state = self.servers.states.intern(state);
+        match is_off {
+            true => session.settings.status &= !status::AUTOCOMMIT,
+            false => session.settings.status |= status::AUTOCOMMIT,
         }
     }
 

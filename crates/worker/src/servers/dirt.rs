@@ -175,9 +175,7 @@ impl Conn {
     /// A connection about to be the session's is dirty if it keeps names of user variables that
     /// another session set.
     pub(crate) fn soil_with_names(&mut self, client: &Client) {
-        let Some(session) = client.session.as_ref() else {
-            return;
-        };
+        let session = &*client.session;
         let is_others = self.holder.last_client != Some(client.id)
             && !Arc::ptr_eq(&self.state, &session.settings.state);
         if is_others && has_others_names(&self.state, &session.settings.state) {

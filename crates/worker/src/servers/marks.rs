@@ -32,7 +32,7 @@ use trunkline_topology::{
 use crate::{
     ClientId,
     causal::collect::ReportsGtids,
-    clients::client::{Client, Purpose, Session, Statement},
+    clients::client::{Purpose, Running, Session, Statement},
     exchange::outcome::Doubt,
     exchange::send::put_own_query,
     rooms::Core,
@@ -178,8 +178,11 @@ impl Core {
     /// Whether what the client's statement commits has to be marked first: where it may commit
     /// something and the account may mark it. Servers refuse that within a transaction.
     #[cold]
-    pub(crate) fn is_mark_due(&mut self, client: &Client, conn: &mut Conn) -> bool {
-        let Some((statement, session)) = client.running() else { return false };
+    pub(crate) fn is_mark_due(
+        &mut self,
+        (statement, session): Running<'_>,
+        conn: &mut Conn,
+    ) -> bool {
         if is_unmarked(&session.settings.state) || is_unmarked(&conn.state) {
             conn.left.marked.lapse();
             return false;

@@ -66,7 +66,7 @@ impl Core {
     ) -> Option<ServerLogin> {
         let server = &self.servers.pool.slot(slot)?.server;
         let key = self.servers.logins.accounts.key(account)?;
-        let session = client.session.as_ref()?;
+        let session = &*client.session;
         // Replies in the framing of the client that needs them are relayed as they are.
         let framing = session.login.capabilities.intersection(Capabilities::DEPRECATE_EOF);
         let mut capabilities = ALWAYS_WANTED.union(key.behaviour).union(framing);

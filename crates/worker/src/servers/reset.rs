@@ -106,9 +106,7 @@ impl Core {
     /// Takes a lease out of a session. The connection is nobody's; the caller moves it to another
     /// list.
     pub(crate) fn take_lease(&mut self, client: &mut Client, conn: &mut Conn) {
-        if let Some(session) = client.session.as_mut() {
-            session.leave(conn.id);
-        }
+        client.session.leave(conn.id);
         conn.holder.owner = None;
     }
 

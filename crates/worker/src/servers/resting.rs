@@ -102,10 +102,9 @@ impl Core {
     /// something to be read: what reads it is a statement like others, and such servers get no new
     /// ones.
     pub(crate) fn drop_outdated_of(&mut self, client: &mut Client) {
-        let session = client.session.as_ref();
-        let places = session
-            .map(|session| [session.last_conn, session.insert_conn, session.past.found_conn]);
-        for (conn_id, _) in places.into_iter().flatten().flatten() {
+        let session = &*client.session;
+        let places = [session.last_conn, session.insert_conn, session.past.found_conn];
+        for (conn_id, _) in places.into_iter().flatten() {
             let conn = self.servers.conns.get(conn_id).filter(|conn| conn.list.is_free());
             let slot =
                 conn.and_then(|conn| Some((conn.server.epoch, self.servers.pool.slot(conn.slot)?)));

@@ -4,7 +4,8 @@ use trunkline_stats::{HeldConn, SessionList, SessionQuery, SessionRow};
 use trunkline_topology::causal::CausalReads;
 
 use crate::{
-    clients::client::{Awaits, Client, Lease, Phase, Session, Stage},
+    clients::client::{Awaits, Lease, Phase, Session, Stage},
+    clients::session::AnyClient,
     replay::Noted,
     rooms::Core,
     servers::hold::paused,
@@ -20,8 +21,7 @@ impl Core {
         let mut list = SessionList::default();
         for client in self.clients.table.values().filter(|client| !client.is_mirror) {
             let is_pinned = client
-                .session
-                .as_ref()
+                .session()
                 .is_some_and(|session| session.leases.iter().any(|lease| !lease.pins.is_empty()));
             list.total += 1;
             list.pinned += u64::from(is_pinned);
@@ -39,11 +39,12 @@ impl Core {
         list
     }
 
-    pub(crate) fn session_row(&self, client: &Client) -> SessionRow {
+    pub(crate) fn session_row(&self, client: &impl AnyClient) -> SessionRow {
         let rested_us = self.env.now.ms().saturating_sub(client.active_ms) * 1_000;
         let (doing, doing_us, known) = match &client.phase {
             Phase::Login(_) => ("login".to_owned(), rested_us, None),
             Phase::Idle | Phase::Closing => ("idle".to_owned(), rested_us, None),
+            Phase::ChangeUser => ("login".to_owned(), rested_us, None),
             Phase::AwaitKill(_) => ("killing".to_owned(), rested_us, None),
             Phase::AwaitNames(_) => ("waiting".to_owned(), rested_us, None),
             Phase::Forward(_) => ("forwarding".to_owned(), rested_us, None),
@@ -86,11 +87,11 @@ impl Core {
             }
         };
         let client_addr = client.origin.peer.client_addr;
-        let session = client.session.as_ref();
+        let session = client.session();
         SessionRow {
             id: client.origin.number,
             worker: u32::try_from(self.env.options.index).unwrap_or(u32::MAX),
-            user: session.map(|session| session.login.user.name.clone()).unwrap_or_default(),
+            user: session.map(|it| it.login.user.name.clone()).unwrap_or_default(),
             client: client_addr.map_or_else(|| "unix".to_owned(), |addr| addr.to_string()),
             tls: client.origin.tls.as_ref().map(ToString::to_string).unwrap_or_default(),
             balancer: client.origin.peer.told.as_deref().unwrap_or_default().to_owned(),
@@ -98,8 +99,8 @@ impl Core {
             doing,
             doing_us,
             digest_text: known.map(digest_text).unwrap_or_default(),
-            causal_reads: session.map(|session| self.causal_words(session)).unwrap_or_default(),
-            holds: session.map(|session| self.holds(session)).unwrap_or_default(),
+            causal_reads: session.map(|it| self.causal_words(it)).unwrap_or_default(),
+            holds: session.map(|it| self.holds(it)).unwrap_or_default(),
         }
     }
 

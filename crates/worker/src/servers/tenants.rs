@@ -9,12 +9,7 @@ use trunkline_pool::{Place, TENANTS_MAX, TenantId, Waiter};
 use trunkline_stats::TenantSums;
 use trunkline_topology::{TenantScope, Terms};
 
-use crate::{
-    ClientId,
-    clients::client::{Client, Phase},
-    rooms::Core,
-    servers::conn::Conn,
-};
+use crate::{ClientId, clients::client::Client, rooms::Core, servers::conn::Conn};
 
 /// The tenants that a worker has met, and what they have used.
 #[derive(Debug)]
@@ -108,11 +103,7 @@ impl Core {
 
     /// On whose account the statement runs that a client has under way.
     pub(crate) fn name_tenant(&mut self, client: &mut Client) -> TenantId {
-        let (Phase::Running(statement), Some(session)) =
-            (&mut client.phase, client.session.as_ref())
-        else {
-            return TenantId::OTHERS;
-        };
+        let Some((statement, session)) = client.running_mut() else { return TenantId::OTHERS };
         if let Some(tenant) = statement.target.tenant {
             return tenant;
         }

@@ -45,9 +45,8 @@ impl Core {
             Some(client) if client.id == last => Some(client),
             _ => self.clients.get_mut(last),
         };
-        let Some(session) = client.and_then(|client| client.session.as_mut()) else {
-            return;
-        };
+        let Some(client) = client else { return };
+        let session = &mut *client.session;
         // Its next statement makes its warnings void.
         let is_other = Some(last) != next;
         let Left { warnings, found_rows, insert_id } = left_on(session, conn);
@@ -122,7 +121,7 @@ impl Core {
 
     /// Nothing more will come of a trace that was fetched from this connection.
     pub(crate) fn trace_gone(&mut self, client: &mut Client, conn_id: ConnId, trace: Trace) {
-        if let Some(session) = client.session.awaiting(conn_id, trace) {
+        if let Some(session) = client.awaiting(conn_id, trace) {
             *session.past.awaited_mut(trace) = None;
         }
         let waits =

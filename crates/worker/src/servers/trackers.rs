@@ -151,12 +151,13 @@ impl Core {
         }
         let flavor = self.env.greeting.flavor();
         let follow = |client: &mut Client| {
-            if let Some(session) = client.session.as_mut() {
-                session.settings.modes =
-                    modes.follow(session.settings.modes, &session.settings.state, flavor);
-            }
+            let session = &mut *client.session;
+            session.settings.modes =
+                modes.follow(session.settings.modes, &session.settings.state, flavor);
         };
-        self.clients.table.for_each_mut(|_, client| follow(client));
+        self.clients
+            .table
+            .for_each_mut(|_, entry| entry.client_mut().into_iter().for_each(&follow));
         lent.into_iter().for_each(follow);
     }
 
@@ -217,14 +218,13 @@ impl Core {
             return;
         }
         conn.server.tracks_transactions = false;
-        if let Some(session) = client.session.as_mut() {
-            // The proxy's own statement is the connection's last one.
-            session.last_conn = None;
-            // Until it is known, as with a value that is computed.
-            let is_unknown = unreported.iter().any(|name| name == "sql_mode");
-            session.settings.modes.ansi_quotes |= is_unknown;
-            session.settings.modes.guesses_quotes |= is_unknown;
-        }
+        let session = &mut *client.session;
+        // The proxy's own statement is the connection's last one.
+        session.last_conn = None;
+        // Until it is known, as with a value that is computed.
+        let is_unknown = unreported.iter().any(|name| name == "sql_mode");
+        session.settings.modes.ansi_quotes |= is_unknown;
+        session.settings.modes.guesses_quotes |= is_unknown;
         self.set_up(conn, Owner::Setup, TRACKERS_ON);
         self.ask_values(client, conn, unreported);
     }
@@ -234,18 +234,14 @@ impl Core {
         if names.is_empty() || !conn.server.format.session_track {
             return;
         }
-        if let Some(session) = client.session.as_mut() {
-            // The proxy's own statement is the connection's last one.
-            session.last_conn = None;
-        }
+        // The proxy's own statement is the connection's last one.
+        client.session.last_conn = None;
         let text = report_text(names, conn.server.flavor);
         self.set_up(conn, Owner::Values(client.id), &text);
     }
 
     pub(crate) fn take_values(&mut self, conn: &mut Conn, client: &mut Client, outcome: &Outcome) {
-        let Some(session) = client.session.as_mut() else {
-            return;
-        };
+        let session = &mut *client.session;
         // Elsewhere the session may have set the same anew.
         let is_same = Arc::ptr_eq(&conn.state, &session.settings.state);
         let lease = session.leases.iter_mut().find(|lease| lease.conn == conn.id);

@@ -13,7 +13,7 @@ use trunkline_session::tracker::SessionState;
 use trunkline_sql::analysis::Depends;
 
 use crate::{
-    clients::client::{Client, Purpose, Session, Statement},
+    clients::client::{Client, Purpose, Running, Session, Statement},
     env::Env,
     exchange::send::put_own_query,
     rooms::Core,
@@ -54,9 +54,7 @@ pub(crate) fn keep_warnings_of_shared(
     if outcome.warnings == 0 || outcome.error.is_some() || !statement.meaning.is_read {
         return;
     }
-    let Some(session) = client.session.as_mut() else {
-        return;
-    };
+    let session = &mut *client.session;
     let uses_table = || {
         let references = statement.meaning.known.as_ref().map(|known| &known.analysis.references);
         references.is_some_and(|references| !references.tables.is_empty())
@@ -68,7 +66,7 @@ pub(crate) fn keep_warnings_of_shared(
             text.map(|text| Again { text, validity, state: Arc::clone(&session.settings.state) });
     } else if conn.in_flight.is_empty() && uses_table() {
         // Nobody is behind it, and it has cleared what was there before.
-        conn.holder.last_client = Some(client.id);
+        conn.holder.last_client = Some(client.front.id);
         session.last_conn = Some((conn.id, conn.holder.turn));
     }
 }
@@ -76,8 +74,7 @@ pub(crate) fn keep_warnings_of_shared(
 impl Core {
     /// In front of a statement that asks for warnings: runs again what left them, if they went with
     /// a shared connection.
-    pub(crate) fn run_again(&mut self, client: &mut Client, conn: &mut Conn) {
-        let Some((statement, session)) = client.running() else { return };
+    pub(crate) fn run_again(&mut self, (statement, session): Running<'_>, conn: &mut Conn) {
         let known = statement.meaning.known.as_ref();
         let asks = known.is_some_and(|known| known.analysis.depends.contains(Depends::DIAGNOSTICS));
         let is_run = matches!(statement.command.purpose, Purpose::Query | Purpose::Execute);

@@ -55,22 +55,18 @@ impl Servers {
 impl Client {
     /// The proxy has carried something out itself that leaves this row count.
     pub(crate) fn counts_rows(&mut self, count: i64) {
-        let session = self.session.as_mut();
-        if let Some(session) = session {
-            session.past.counts_rows_apart(count);
-        }
+        self.session.past.counts_rows_apart(count);
     }
 
     /// The proxy has shown the session's conditions.
     pub(crate) fn has_shown(&mut self) {
         self.counts_rows(-1);
-        let session = self.session.as_mut();
-        session.into_iter().for_each(|session| session.past.has_shown());
+        self.session.past.has_shown();
     }
 
     /// What the session itself knows of what a statement asks for.
     pub(crate) fn own_values(&self, depends: Depends) -> Recalled {
-        let Some(session) = self.session.as_ref() else { return Recalled::default() };
+        let session = &*self.session;
         let reads = |what| depends.contains(what);
         Recalled {
             connection_id: reads(Depends::CONNECTION_ID).then_some(self.origin.number),
@@ -91,8 +87,7 @@ impl Client {
         if *known == Recalled::default() {
             return false;
         }
-        let session = self.session.as_ref();
-        let modes = session.map(|session| session.settings.modes).unwrap_or_default();
+        let modes = self.session.settings.modes;
         let text = text_of(&statement.command.frames, text_len);
         let Some(recalled) = text.and_then(|text| recall::recall(text, &modes, known)) else {
             return false;
@@ -109,13 +104,16 @@ impl Core {
         let Some((conn_id, turn)) = trace else {
             return Place::Gone;
         };
-        let session = client.session.as_ref();
-        let (Some(conn), Some(session)) = (self.servers.conns.get(conn_id), session) else {
+        let Some(conn) = self.servers.conns.get(conn_id) else {
             return Place::Gone;
         };
         let is_own = conn.holder.turn == turn && conn.holder.last_client == Some(client.id);
         match conn.list {
-            state if state.is_free() && is_own && conn.login.account == session.login.account => {
+            state
+                if state.is_free()
+                    && is_own
+                    && conn.login.account == client.session.login.account =>
+            {
                 Place::Idle
             }
             state if state.is_leased() && is_own && conn.holder.owner == Some(client.id) => {
@@ -135,9 +133,8 @@ impl Core {
         shows: bool,
     ) -> (Route, bool) {
         let known = statement.meaning.known.as_ref();
-        let (Some(session), Some(known)) = (client.session.as_ref(), known) else {
-            return (route, false);
-        };
+        let Some(known) = known else { return (route, false) };
+        let session = &*client.session;
         let depends = known.analysis.depends;
         let left = asked_place(session, depends);
         // To find out about the one clears the other.
@@ -184,16 +181,18 @@ impl Core {
         if !reads && !runs_code(statement) {
             return false;
         }
-        let Some(session) = client.session.as_ref() else { return false };
+        let session = &*client.session;
         let left = session.past.found_conn.filter(|_| session.past.found_rows.is_none());
         let Some((conn_id, turn)) = left else { return false };
         let waits = self.with_conn(conn_id, |core, conn| {
             let is_own = conn.holder.turn == turn && conn.holder.last_client == Some(client.id);
-            let asks = is_own && !goes_to(route, statement, conn);
-            let Some(session) = client.session.as_mut().filter(|_| asks) else { return false };
+            if !is_own || goes_to(route, statement, conn) {
+                return false;
+            }
             match conn.list {
                 state if state.is_free() => core.fetch_from_idle(client, conn),
                 state if state.is_leased() => {
+                    let session = &mut *client.session;
                     session.past.awaits_found_rows = Some(conn.id);
                     // To ask is to find one row.
                     session.past.found_conn = None;
@@ -210,7 +209,7 @@ impl Core {
     /// conditions there are, MySQL does not.
     pub(crate) fn ran_itself(&mut self, client: &mut Client) {
         let is_mysql = self.env.greeting.flavor() == Flavor::MySql;
-        let Some(session) = client.session.as_mut() else { return };
+        let session = &mut *client.session;
         match is_mysql {
             true => {
                 session.last_conn = None;

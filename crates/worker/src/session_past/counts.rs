@@ -19,7 +19,7 @@ use trunkline_sql::analysis::{Analysis, Depends, Effect, StatementKind};
 
 use super::{LastStatement, insert_id::gives_values};
 use crate::{
-    clients::client::{Client, Purpose, Statement},
+    clients::client::{Purpose, Session, Statement},
     exchange::hidden::may_read_past,
     exchange::past::runs_a_routine,
     exchange::send::put_own_query,
@@ -515,9 +515,13 @@ impl Core {
     /// In front of a statement that may read `FOUND_ROWS()` by code that is not its own, or by a
     /// text that can't have the answer in it, or leave it as it is: gives the connection the
     /// session's, in place of another's.
-    pub(crate) fn put_counts(&mut self, client: &mut Client, conn: &mut Conn) {
+    pub(crate) fn put_counts(
+        &mut self,
+        statement: &Statement,
+        session: &mut Session,
+        conn: &mut Conn,
+    ) {
         let finds_by_null = self.env.shared.finds_by_null();
-        let Some((statement, session)) = client.running_mut() else { return };
         if !matches!(statement.command.purpose, Purpose::Query | Purpose::Execute) {
             return;
         }

@@ -234,12 +234,12 @@ impl Core {
         route: &Route,
         statement: &Statement,
     ) -> Settled {
-        let session = client.session.as_mut();
-        let Some(session) = session.filter(|session| !session.past.knows_insert_id()) else {
+        let session = &mut *client.session;
+        if session.past.knows_insert_id() {
             return Settled::GoesOn;
-        };
+        }
         let names_it = names_insert_id(statement);
-        // What is to have an client.id may leave the one that was there.
+        // What is to have an id may leave the one that was there.
         let kind = statement.meaning.known.as_ref().map(|known| known.analysis.kind);
         let may_read = names_it || runs_code(statement) || kind.is_some_and(gives_values);
         if !may_read || session.past.awaits_insert_id.is_some() {
@@ -269,8 +269,8 @@ impl Core {
         }
         if conn.list.is_free() {
             self.fetch_from_idle(client, conn);
-        } else if let Some(session) = client.session.as_mut() {
-            session.past.awaits_insert_id = Some(conn.id);
+        } else {
+            client.session.past.awaits_insert_id = Some(conn.id);
             self.fetch_trace(conn, client.id, Trace::InsertId);
         }
         Settled::Waits

@@ -24,7 +24,7 @@ impl Exchange {
         entry: &Entry,
         recalled: &Recalled,
     ) -> Option<Rc<Entry>> {
-        let session = client.session.as_ref()?;
+        let session = &*client.session;
         if entry.text.len() > ASKING_LEN_MAX {
             return None;
         }
@@ -58,7 +58,7 @@ impl Exchange {
 impl Core {
     /// Answers a prepared `SHOW WARNINGS` or `SHOW ERRORS`; false for anything else.
     pub(crate) fn shows_past(&mut self, client: &mut Client, entry: &Entry) -> bool {
-        let Some(session) = client.session.as_ref() else { return false };
+        let session = &*client.session;
         if entry.text.len() > ASKING_LEN_MAX {
             return false;
         }

@@ -232,7 +232,7 @@ impl Stage {
         let core = &mut self.shell.worker.commands.exchange.core;
         let is_it = |id: &ClientId| Place::of(Side::Client(*id)) == place;
         let id = core.clients.table.keys().into_iter().find(is_it).expect("a client");
-        core.with_client(id, |core, client| {
+        core.with_entry(id, |core, client| {
             core.write_client(client, |outbox| outbox.resize(outbox.len() + len, b'x'));
         });
         client.borrow_mut().got.clear();

@@ -11,6 +11,7 @@ use trunkline_sql::analysis::{Analysis, Effect};
 
 use crate::{
     Action, Side,
+    clients::client::Frontend,
     clients::client::{Client, Phase, Stage},
     rooms::{Core, Exchange, Lender},
     servers::conn::{Conn, ConnPhase, Owner},
@@ -47,9 +48,7 @@ impl Core {
     /// Whether the client never said that it answers requests for files: servers refuse then.
     /// Answers so.
     pub(crate) fn refuses_local_file(&mut self, client: &mut Client, analysis: &Analysis) -> bool {
-        let session = client.session.as_ref();
-        let is_offered = session
-            .is_some_and(|session| session.login.capabilities.contains(Capabilities::LOCAL_FILES));
+        let is_offered = client.session.login.capabilities.contains(Capabilities::LOCAL_FILES);
         if is_offered || !loads_local_file(analysis) {
             return false;
         }
@@ -80,7 +79,8 @@ impl Core {
     /// Sends on what has come of the file, renumbered as the server counts.
     fn upload(&mut self, client: &mut Client, conn: &mut Conn) {
         let max = self.env.snapshot.settings.client_buffer_max;
-        let Phase::Running(statement) = &mut client.phase else {
+        let Frontend { phase, io, .. } = &mut client.front;
+        let Phase::Running(statement) = phase else {
             return;
         };
         let Upload::Sending { mut left, mut is_continued, mut seq } = statement.beside.upload
@@ -93,7 +93,7 @@ impl Core {
         // Packets inside compressed ones have no number that counts, but for 0: a new command.
         let is_counted = conn.io.packing.is_none();
         let out = conn.io.outbox.buf(&mut self.fx.buffers);
-        let mut rest = client.io.inbox.as_slice();
+        let mut rest = io.inbox.as_slice();
         let mut is_done = false;
         while !is_done {
             if left > 0 {
@@ -114,8 +114,8 @@ impl Core {
             is_done = left == 0 && !is_continued;
             is_continued = header.is_continued();
         }
-        let consumed = client.io.inbox.len() - rest.len();
-        client.io.inbox.drain(..consumed);
+        let consumed = io.inbox.len() - rest.len();
+        io.inbox.drain(..consumed);
         statement.beside.upload = match is_done {
             true => Upload::Done,
             false => Upload::Sending { left, is_continued, seq },
@@ -168,10 +168,7 @@ impl Exchange {
             return self.lose_conn(conn, NOBODYS_FILE);
         };
         let id = client.id;
-        let is_offered = client
-            .session
-            .as_ref()
-            .is_some_and(|session| session.login.capabilities.contains(Capabilities::LOCAL_FILES));
+        let is_offered = client.session.login.capabilities.contains(Capabilities::LOCAL_FILES);
         let Phase::Running(statement) = &mut client.phase else {
             return;
         };

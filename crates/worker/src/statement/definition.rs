@@ -148,8 +148,7 @@ fn words<'a>(text: &'a [u8], modes: &'a Modes) -> Option<Vec<Cow<'a, [u8]>>> {
 impl Client {
     /// Whether a text runs one that is prepared, or computed, and may define something.
     fn runs_definition(&self, analysis: &Analysis, text: &[u8], modes: &Modes) -> bool {
-        let session = self.session.as_ref();
-        let Some(session) = session else { return false };
+        let session = &*self.session;
         let is_hidden =
             || analysis.statements != 1 || hides_definition(text, modes, known_variables(session));
         analysis.effects.iter().any(|effect| match effect {
@@ -172,11 +171,9 @@ impl Client {
         if !analysis.effects.iter().any(prepares) {
             return;
         }
-        let session = self.session.as_mut();
-        if let Some(session) = session {
-            session.settings.prepares_definitions |=
-                analysis.statements != 1 || hides_definition(text, modes, known_variables(session));
-        }
+        let session = &mut *self.session;
+        session.settings.prepares_definitions |=
+            analysis.statements != 1 || hides_definition(text, modes, known_variables(session));
     }
 }
 

@@ -84,13 +84,6 @@ pub(crate) struct Proven {
     pub(crate) validity: Validity,
 }
 
-impl Proven {
-    /// Nothing at all, which no age makes less.
-    fn nothing(group: HostgroupId, version: Version) -> Self {
-        Self { group, proof: Proof::NOTHING, validity: Validity::without_age(version) }
-    }
-}
-
 /// How long a proof holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Validity {
@@ -214,22 +207,19 @@ impl Core {
     /// not known there are asked for, and not waited for.
     pub(crate) fn proof_at(
         &mut self,
-        client: &mut Client,
+        session: &Session,
         known: &Known,
         asking: Asking<'_>,
         hostgroup: HostgroupId,
     ) -> Proven {
         let group = self.env.group_of(hostgroup);
-        if let Some(proven) = self.proven_before(client, known, asking, group) {
+        if let Some(proven) = self.proven_before(session, known, asking, group) {
             return proven;
         }
-        let version = self.env.shared.catalog().version();
-        let Some(judged) = self.judge_in(client, known, asking, group) else {
-            return Proven::nothing(group, version);
-        };
+        let judged = self.judge_in(session, known, asking, group);
         let proven = Proven { group, proof: judged.proof, validity: Validity::of(&judged) };
-        self.ask_names(client, judged.due, None);
-        self.ask_names(client, judged.missing, None);
+        self.ask_names(session, judged.due, None);
+        self.ask_names(session, judged.missing, None);
         proven
     }
 
@@ -237,33 +227,28 @@ impl Core {
     /// execution of this statement of the session's.
     pub(crate) fn proof_for(
         &mut self,
-        client: &mut Client,
+        session: &Session,
         known: &Known,
         executed: Option<u32>,
         hostgroup: HostgroupId,
     ) -> Proven {
-        let session = client.session.as_ref();
-        let stmt = session.zip(executed).and_then(|(session, id)| session.prepared.get(id));
+        let stmt = executed.and_then(|id| session.prepared.get(id));
         let entry = stmt.map(|stmt| Rc::clone(&stmt.entry));
         let asking = entry
             .as_ref()
             .map_or(Asking::Query, |entry| Asking::Execute(&entry.reading.schema, None));
-        let proven = self.proof_at(client, known, asking, hostgroup);
+        let proven = self.proof_at(session, known, asking, hostgroup);
         Proven { proof: self.proof_in(hostgroup, proven.proof), ..proven }
     }
 
     /// The base tables that the answer to a statement on its way to `hostgroup` depends on.
     pub(crate) fn bases_of(
         &self,
-        client: &Client,
+        session: &Session,
         statement: &Statement,
         hostgroup: HostgroupId,
     ) -> Result<Vec<Name>, Untracked> {
-        let (Some(session), Some(known)) =
-            (client.session.as_ref(), statement.meaning.known.as_deref())
-        else {
-            return Err(Untracked::Text);
-        };
+        let Some(known) = statement.meaning.known.as_deref() else { return Err(Untracked::Text) };
         let stmt = statement.executed().and_then(|id| session.prepared.get(id));
         let asking = match stmt {
             Some(stmt) => Asking::Execute(&stmt.entry.reading.schema, None),
@@ -276,7 +261,7 @@ impl Core {
     /// A proof that is remembered of a statement, or needs no names.
     fn proven_before(
         &self,
-        client: &Client,
+        session: &Session,
         known: &Known,
         asking: Asking<'_>,
         group: HostgroupId,
@@ -287,7 +272,6 @@ impl Core {
             let validity = Validity::without_age(version);
             return Some(Proven { group, proof: known.nameless, validity });
         }
-        let session = client.session.as_ref()?;
         let place = place_of(session, asking, group);
         let (proof, validity) = known.proofs.find(place, version, self.env.now.ms())?;
         Some(Proven { group, proof, validity })
@@ -298,24 +282,23 @@ impl Core {
     #[inline]
     pub(crate) fn prove_again(&mut self, client: &mut Client) -> bool {
         let (catalog, now_ms) = (self.env.shared.catalog(), self.env.now.ms());
-        let is_outdated = match &client.phase {
-            Phase::Running(statement) => {
-                statement.meaning.validity.is_some_and(|validity| !validity.holds(catalog, now_ms))
+        match client.running_mut() {
+            Some((statement, session))
+                if statement.meaning.validity.is_some_and(|it| !it.holds(catalog, now_ms)) =>
+            {
+                self.prove_outdated(statement, session)
             }
             _ => false,
-        };
-        is_outdated && self.prove_outdated(client)
+        }
     }
 
     #[cold]
-    fn prove_outdated(&mut self, client: &mut Client) -> bool {
-        let Some((statement, session)) = client.running() else { return false };
+    fn prove_outdated(&mut self, statement: &mut Statement, session: &Session) -> bool {
         let Some(known) = statement.meaning.known.clone() else { return false };
         let (hostgroup, home) = (statement.target.hostgroup, session.login.user.default_hostgroup);
         let executed = statement.executed();
-        let proven = self.proof_for(client, &known, executed, hostgroup);
+        let proven = self.proof_for(session, &known, executed, hostgroup);
         let at_home = self.proof_in(home, proven.proof);
-        let Phase::Running(statement) = &mut client.phase else { return false };
         let (was_read, before) = (statement.meaning.is_read, statement.meaning.proof.hidden);
         statement.prove(&known, proven);
         if statement.meaning.proof.hidden.has(Hidden::UNKNOWN) {
@@ -337,24 +320,23 @@ impl Core {
 
     fn judge_in(
         &self,
-        client: &Client,
+        session: &Session,
         known: &Known,
         asking: Asking<'_>,
         group: HostgroupId,
-    ) -> Option<Judgement> {
-        let session = client.session.as_ref()?;
+    ) -> Judgement {
         let place = place_of(session, asking, group);
         let judged = prove(&known.analysis, place, self.env.shared.catalog(), self.env.now.ms());
         if judged.missing.is_empty() && judged.due.is_empty() {
             known.proofs.remember(place, &judged);
         }
-        Some(judged)
+        judged
     }
 
     /// Has the control plane ask what names mean. False when nobody will say it.
     pub(crate) fn ask_names(
         &mut self,
-        client: &mut Client,
+        session: &Session,
         names: Vec<Name>,
         waiter: Option<Waiter>,
     ) -> bool {
@@ -373,7 +355,6 @@ impl Core {
             }
         }
         let Some(group) = first.first().map(|name| name.group) else { return is_asked };
-        let Some(session) = client.session.as_ref() else { return is_asked };
         let Some(key) = self.servers.logins.accounts.key(session.login.account) else {
             return is_asked;
         };
@@ -418,13 +399,11 @@ impl Exchange {
         asking: Asking<'_>,
         frames: &[u8],
     ) -> Option<Proven> {
-        let Some(session) = client.session.as_mut() else {
-            return Some(self.core.proof_at(client, known, asking, HostgroupId::default()));
-        };
+        let session = &mut *client.session;
         let default = session.login.user.default_hostgroup;
         let has_waited = std::mem::take(&mut session.has_asked_names);
         let group = self.core.env.group_of(default);
-        match self.core.proven_before(client, known, asking, group) {
+        match self.core.proven_before(session, known, asking, group) {
             Some(proven) => Some(proven),
             None => self.prove_or_wait(client, known, asking, frames, (group, has_waited)),
         }
@@ -441,10 +420,7 @@ impl Exchange {
         frames: &[u8],
         (group, has_waited): (HostgroupId, bool),
     ) -> Option<Proven> {
-        let version = self.core.env.shared.catalog().version();
-        let Some(judged) = self.core.judge_in(client, known, asking, group) else {
-            return Some(Proven::nothing(group, version));
-        };
+        let judged = self.core.judge_in(&client.session, known, asking, group);
         let proven = Proven { group, proof: judged.proof, validity: Validity::of(&judged) };
         let wait_ms = self.core.env.snapshot.settings.catalog_wait_ms;
         let is_new = judged.missing.iter().any(|name| !self.statements.unanswered.contains(name));
@@ -464,8 +440,8 @@ impl Exchange {
             index: client.id.index,
             generation: client.id.generation,
         };
-        self.core.ask_names(client, judged.due, None);
-        if !self.core.ask_names(client, judged.missing, Some(waiter)) || !waits {
+        self.core.ask_names(&client.session, judged.due, None);
+        if !self.core.ask_names(&client.session, judged.missing, Some(waiter)) || !waits {
             return Some(proven);
         }
         self.core.fx.stats.counters.statements_awaited_names += 1;

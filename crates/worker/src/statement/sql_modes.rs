@@ -311,7 +311,7 @@ impl Core {
     /// How texts of a client are read.
     #[inline]
     pub(crate) fn modes(&self, client: &Client) -> Modes {
-        let modes = client.session.as_ref().map(|it| it.settings.modes).unwrap_or_default();
+        let modes = client.session.settings.modes;
         match modes.guesses_quotes {
             true => self.servers.defaults.modes.settle(modes),
             false => modes,

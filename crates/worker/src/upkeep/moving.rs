@@ -25,7 +25,9 @@ use crate::{
     causal::session::SessionCausal,
     clients::balance,
     clients::balance::Candidate,
+    clients::client::Frontend,
     clients::client::{Client, LoggedIn, Origin, Phase, Session, SessionSettings},
+    clients::session::ClientEntry,
     kill::worker_of,
     prepared::MovedStmts,
     rooms::{Core, Exchange, Lender},
@@ -81,7 +83,8 @@ impl Core {
         let mut sessions = Vec::new();
         let mut load = 0;
         let workers = self.env.options.workers;
-        self.clients.table.for_each_mut(|id, client| {
+        self.clients.table.for_each_mut(|id, entry| {
+            let Some(client) = entry.client_mut() else { return };
             let commands = std::mem::take(&mut client.recent_commands);
             load += u64::from(commands);
             if commands > 0 && is_mobile(client) && reads_alike(client, &mut self.servers.states) {
@@ -134,15 +137,16 @@ impl Core {
     }
 
     fn give_client(&mut self, id: ClientId, to: usize) {
-        let session = self.clients.get(id).and_then(|client| client.session.as_ref());
-        let account = session
-            .and_then(|session| self.servers.logins.accounts.key(session.login.account))
-            .cloned();
-        let Some(account) = account else { return };
-        let Some(mut client) = self.clients.table.remove(id) else { return };
+        let login = self.clients.get(id).map(|client| &client.session.login);
+        let account = login.and_then(|login| self.servers.logins.accounts.key(login.account));
+        let Some(account) = account.cloned() else { return };
+        let Some(ClientEntry::LoggedIn(client)) = self.clients.table.remove(id).map(|it| *it)
+        else {
+            return;
+        };
+        let Client { front: mut client, session, former: _ } = client;
         self.clients.numbers.remove(&client.origin.number);
         self.clients.uncharge(&mut client);
-        let Some(session) = client.session.take() else { return };
         let mut session = *session;
         self.reset_soiled(id, std::mem::take(&mut session.soiled), None);
         debug_assert!(session.leases.is_empty() && session.lost.is_none());
@@ -243,9 +247,8 @@ impl Exchange {
             has_place: true,
         };
         let id = self.core.clients.table.insert_with(|id| {
-            let mut client = Client::new(id, origin, Phase::Idle, active_ms);
-            client.session.begin(Box::new(own));
-            client
+            let front = Frontend::new(id, origin, Phase::Idle, active_ms);
+            ClientEntry::LoggedIn(Client::new(front, own))
         });
         self.core.clients.numbers.insert(number, id);
         self.core.clients.away.remove(&number);
@@ -268,21 +271,19 @@ impl Exchange {
 
 /// Whether a client may move once it rests.
 fn is_mobile(client: &Client) -> bool {
-    let session = client.session.as_ref();
+    let session = &client.session;
     client.origin.has_place
         && !client.is_mirror
         && client.failed_changes == 0
         && client.io.packing.is_none()
-        && session.is_some_and(|session| {
-            session.leases.is_empty()
-                && session.settings.begun.is_none()
-                && session.prepared.is_mobile()
-                && session.lost.is_none()
-                && session.past.is_plain(session.last_conn.is_some())
-        })
+        && session.leases.is_empty()
+        && session.settings.begun.is_none()
+        && session.prepared.is_mobile()
+        && session.lost.is_none()
+        && session.past.is_plain(session.last_conn.is_some())
 }
 
 /// Whether what a client has prepared is read elsewhere as it was read here.
 fn reads_alike(client: &mut Client, states: &mut StateTable) -> bool {
-    client.session.as_mut().is_some_and(|session| session.reads_alike(states))
+    client.session.reads_alike(states)
 }

@@ -46,7 +46,7 @@ impl Exchange {
         self.core.servers.pool.set_paused(hostgroup, false);
         self.core.look_at_hold(hostgroup);
         let is_held = |client: &Client| client.held_by_pause() == Some(hostgroup);
-        for id in self.core.clients.table.keys_where(is_held) {
+        for id in self.core.clients.ids_where(is_held) {
             self.with_client(id, Self::go_on_behind_pause);
         }
         self.core.fx.wake(Wake::Queue(hostgroup));
@@ -54,7 +54,7 @@ impl Exchange {
 
     /// A statement goes on that was held on a connection which its session keeps.
     fn go_on_behind_pause(&mut self, client: &mut Client) {
-        let lost = client.session.as_ref().and_then(|session| session.lost.clone());
+        let lost = client.session.lost.clone();
         let Some((statement, held)) = client.phase.take_held(|it| *it == Awaits::Resume) else {
             return;
         };
@@ -74,8 +74,10 @@ impl Exchange {
 impl Core {
     /// How many are held in each hostgroup on connections that their sessions keep.
     pub(super) fn held_by_pauses(&self) -> impl Iterator<Item = HostgroupId> + '_ {
-        let clients = self.clients.table.values();
-        clients.filter(|_| !self.servers.pauses.is_empty()).filter_map(Client::held_by_pause)
+        let clients = self.clients.logged_in();
+        clients
+            .filter(|_| !self.servers.pauses.is_empty())
+            .filter_map(|client| client.held_by_pause())
     }
 }
 

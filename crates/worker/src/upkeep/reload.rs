@@ -82,16 +82,10 @@ impl Commands {
         self.exchange.core.servers.logins.last_failures.clear();
         self.exchange.core.fx.stats.counters.snapshots_applied += 1;
         if has_plant!(self.exchange.core, SnapshotClearsLeases) {
-            for id in self.exchange.core.clients.table.keys_where(|client| client.session.is_some())
-            {
-                let session = self
-                    .exchange
-                    .core
-                    .clients
-                    .get_mut(id)
-                    .and_then(|client| client.session.as_mut());
-                session.into_iter().for_each(|session| drop(session.leave_all()));
-            }
+            self.exchange.core.clients.table.for_each_mut(|_, entry| {
+                let client = entry.client_mut();
+                client.into_iter().for_each(|client| drop(client.session.leave_all()));
+            });
         }
     }
 }
@@ -103,7 +97,7 @@ impl Core {
     /// Sessions go where their users go now; what one holds where it was is lost, as with its
     /// connection: writes that are to see it would go elsewhere.
     fn apply_users(&mut self, former: &Snapshot) {
-        for id in self.clients.table.keys_where(|client| client.session.is_some()) {
+        for id in self.clients.ids_where(|_| true) {
             self.with_client(id, |core, client| core.follow_user(client, Some(former)));
         }
     }
@@ -112,7 +106,7 @@ impl Core {
     /// users go now. Those of a user that is gone stay where they are, but for a hostgroup that has
     /// become the readers' since `before`.
     pub(super) fn follow_user(&mut self, client: &mut Client, before: Option<&Snapshot>) {
-        for session in client.session.each_mut() {
+        for session in client.sessions_mut() {
             let former = session.login.user.default_hostgroup;
             let user = match self.env.snapshot.today(&session.login.user) {
                 Some(today) if Arc::ptr_eq(today, &session.login.user) => continue,
@@ -190,7 +184,7 @@ impl Exchange {
             }
             _ => false,
         };
-        for id in self.core.clients.table.keys_where(is_unsent) {
+        for id in self.core.clients.ids_where(is_unsent) {
             let client = self.core.clients.get_mut(id);
             let Some((statement, session)) = client.and_then(Client::running_mut) else { continue };
             let conn = statement.stage.conn();
@@ -220,23 +214,18 @@ impl Exchange {
     /// Fast-forward sessions end whose server is taken out, or is not the one of their user any
     /// more: nobody sees where a statement of theirs begins.
     fn end_forwards(&mut self) {
-        let forwards = |client: &Client| matches!(client.phase, Phase::Forward(_));
-        for id in self.core.clients.table.keys_where(forwards) {
-            let Some(client) = self.core.clients.get(id) else { continue };
-            let (Phase::Forward(conn), Some(session)) = (&client.phase, client.session.as_ref())
-            else {
-                continue;
-            };
+        let Servers { conns, pool, .. } = &self.core.servers;
+        let is_left = |client: &Client| {
+            let Phase::Forward(conn) = client.phase else { return false };
             // A replica that is sent a binary log stays.
-            let conn =
-                self.core.servers.conns.get(*conn).filter(|conn| conn.login.forwards == Some(id));
-            let is_left = conn.is_some_and(|conn| {
-                let is_out = self.core.servers.pool.slot(conn.slot).is_some_and(Slot::is_out);
-                is_out || conn.server.hostgroup != session.login.user.default_hostgroup
-            });
-            if is_left {
-                self.with_client(id, Self::close_client);
-            }
+            let conn = conns.get(conn).filter(|conn| conn.login.forwards == Some(client.id));
+            conn.is_some_and(|conn| {
+                let is_out = pool.slot(conn.slot).is_some_and(Slot::is_out);
+                is_out || conn.server.hostgroup != client.session.login.user.default_hostgroup
+            })
+        };
+        for id in self.core.clients.ids_where(is_left) {
+            self.with_client(id, Self::close_client);
         }
     }
 

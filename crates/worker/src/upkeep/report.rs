@@ -131,7 +131,7 @@ impl Core {
 impl Clients {
     /// How many sessions are pinned, for whatever reason.
     fn pinned(&self) -> u64 {
-        let sessions = self.table.values().filter_map(|client| client.session.as_ref());
+        let sessions = self.logged_in().map(|client| &*client.session);
         let is_pinned =
             |session: &&Session| session.leases.iter().any(|lease| !lease.pins.is_empty());
         sessions.filter(is_pinned).count() as u64
@@ -139,14 +139,14 @@ impl Clients {
 
     /// Prepared statements that clients have.
     fn stmts(&self) -> u64 {
-        let sessions = self.table.values().filter_map(|client| client.session.as_ref());
+        let sessions = self.logged_in().map(|client| &*client.session);
         sessions.map(|session| session.prepared.len() as u64).sum()
     }
 
     /// How many sessions are pinned for each reason.
     fn pins(&self) -> std::collections::BTreeMap<String, u64> {
         let mut pins = std::collections::BTreeMap::new();
-        let sessions = self.table.values().filter_map(|client| client.session.as_ref());
+        let sessions = self.logged_in().map(|client| &*client.session);
         for lease in sessions.flat_map(|session| session.leases.iter()) {
             for reason in PinReason::ALL.into_iter().filter(|reason| lease.pins.has(*reason)) {
                 *pins.entry(reason.name().to_owned()).or_default() += 1;

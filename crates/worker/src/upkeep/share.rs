@@ -226,10 +226,9 @@ impl Core {
             let waits_long = |since_us: u64| self.env.now.us.saturating_sub(since_us) >= half_us;
             let mut users: Vec<String> = Vec::new();
             let late = waiters.iter().take(WAITERS_MAX);
-            for waiter in late.take_while(|waiter| waits_long(waiter.since_us)) {
-                let session = self.clients.get(waiter.client).and_then(|it| it.session.as_ref());
-                let Some(session) = session else { continue };
-                let name = &session.login.user.name;
+            let late = late.take_while(|waiter| waits_long(waiter.since_us));
+            for client in late.filter_map(|waiter| self.clients.get(waiter.client)) {
+                let name = &client.session.login.user.name;
                 if users.len() < USERS_MAX && !users.contains(name) {
                     users.push(name.clone());
                 }
@@ -278,13 +277,10 @@ impl Core {
         };
         for conn in self.servers.conns.values().filter(is_pinned) {
             let owner = conn.holder.owner.and_then(|owner| self.clients.get(owner));
-            let Some((client, session)) = owner.and_then(|it| Some((it, it.session.as_ref()?)))
-            else {
+            let Some(client) = owner.filter(|client| matches!(client.phase, Phase::Idle)) else {
                 continue;
             };
-            if !matches!(client.phase, Phase::Idle) {
-                continue;
-            }
+            let session = &client.session;
             let since_ms = client.active_ms;
             let same = holdings.iter_mut().find(|it| it.user == session.login.user.name);
             match same {

@@ -62,9 +62,8 @@ impl Core {
 
     /// Whether nothing of a session's is on this connection of its.
     fn is_pinless(&self, client: crate::ClientId, conn: ConnId) -> bool {
-        let session = self.clients.get(client).and_then(|client| client.session.as_ref());
-        let lease =
-            session.and_then(|session| session.leases.iter().find(|lease| lease.conn == conn));
+        let leases = self.clients.get(client).map(|client| &client.session.leases);
+        let lease = leases.and_then(|leases| leases.iter().find(|lease| lease.conn == conn));
         lease.is_none_or(|lease| lease.pins.is_empty())
     }
 }

@@ -6,6 +6,7 @@ use trunkline_protocol::error::ErrorKind;
 use crate::{
     Action, ClientId, Side,
     clients::client::{Client, Phase, Purpose, Stage},
+    clients::session::ClientEntry,
     kill::break_off_seq,
     rooms::{Core, Exchange, Lender},
     servers::conn::Conn,
@@ -25,7 +26,7 @@ impl Exchange {
         self.core.env.shared.withdraw_load(self.core.env.options.index);
         self.drop_mirrors();
         for id in self.core.clients.table.keys() {
-            self.with_client(id, |exchange, client| exchange.close_if_free(client, None));
+            self.with_entry(id, Self::close_if_resting);
         }
         self.check_stop();
     }
@@ -33,7 +34,7 @@ impl Exchange {
     /// See [`Worker::end_clients`](crate::Worker::end_clients).
     pub(crate) fn on_end_clients(&mut self) {
         for id in self.core.clients.table.keys() {
-            self.with_client(id, Self::close_client_now);
+            self.with_entry(id, Self::close_now);
         }
     }
 
@@ -46,8 +47,8 @@ impl Exchange {
             let is_told = self.core.env.has_told_stop;
             for id in self.core.clients.table.keys() {
                 match is_told {
-                    false => self.with_client(id, Self::tell_stop),
-                    true => self.with_client(id, Self::close_client_now),
+                    false => self.with_entry(id, Self::tell_stop),
+                    true => self.with_entry(id, Self::close_now),
                 };
             }
             // Who does not read it ends all the same.
@@ -67,7 +68,8 @@ impl Exchange {
 
     /// Ends a client at the deadline of a stop, and tells the one whose command is under way, where
     /// its reply can be broken off.
-    fn tell_stop(&mut self, client: &mut Client) {
+    fn tell_stop(&mut self, entry: &mut ClientEntry) {
+        let ClientEntry::LoggedIn(client) = entry else { return self.close_now(entry) };
         if let Some(seq) = self.core.farewell_seq(client) {
             let text = if may_be_done(client) { WAS_SENT } else { WAS_NOT_SENT };
             self.core.fx.stats.counters.errors_sent += 1;
@@ -77,18 +79,22 @@ impl Exchange {
             Phase::Login(_) | Phase::Closing | Phase::Forward(_) | Phase::AwaitServer(_) => {
                 self.close_client_now(client);
             }
-            Phase::Idle | Phase::Running(_) | Phase::AwaitKill(_) | Phase::AwaitNames(_) => {
+            Phase::Idle
+            | Phase::ChangeUser
+            | Phase::Running(_)
+            | Phase::AwaitKill(_)
+            | Phase::AwaitNames(_) => {
                 self.close_client(client);
             }
         }
     }
 
     fn abandon_client(&mut self, id: ClientId) {
-        let leases = self.core.clients.get_mut(id).and_then(|client| client.session.take());
-        for lease in leases.map(|session| session.leases).unwrap_or_default() {
+        let leases = self.core.clients.get_mut(id).map(|client| client.session.end().0);
+        for lease in leases.unwrap_or_default() {
             self.core.with_conn(lease.conn, Core::drop_conn);
         }
-        if self.core.clients.get(id).is_some_and(|client| !client.is_mirror) {
+        if self.core.clients.table.get(id).is_some_and(|client| !client.is_mirror) {
             self.core.fx.act(Action::CloseClient { client: id, now: true });
         }
         self.remove_client(id);
@@ -126,7 +132,8 @@ fn may_be_done(client: &Client) -> bool {
         Phase::Running(_) if client.waits_for_repetition().is_some() => false,
         Phase::Running(statement) => matches!(statement.stage, Stage::Sent(_) | Stage::Shared(_)),
         Phase::AwaitKill(_) | Phase::Forward(_) => true,
-        Phase::AwaitNames(_)
+        Phase::ChangeUser
+        | Phase::AwaitNames(_)
         | Phase::AwaitServer(_)
         | Phase::Login(_)
         | Phase::Idle
@@ -140,7 +147,7 @@ impl Core {
     fn farewell_seq(&self, client: &Client) -> Option<u8> {
         let statement = match &client.phase {
             Phase::Running(statement) => statement,
-            Phase::AwaitKill(_) | Phase::AwaitNames(_) => return Some(1),
+            Phase::ChangeUser | Phase::AwaitKill(_) | Phase::AwaitNames(_) => return Some(1),
             Phase::AwaitServer(_) => return Some(1),
             Phase::Login(_) | Phase::Idle | Phase::Forward(_) | Phase::Closing => return None,
         };

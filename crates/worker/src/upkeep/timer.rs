@@ -79,6 +79,7 @@ impl Commands {
             return None;
         }
         let now_ms = self.exchange.core.env.now.ms();
+        let lost = client.session.lost.clone();
         let Phase::Running(statement) = &mut client.phase else {
             return None;
         };
@@ -88,7 +89,6 @@ impl Commands {
         if awaits_server && is_late {
             return self.exchange.time_out(client);
         }
-        let lost = client.session.as_ref().and_then(|session| session.lost.clone());
         match (statement.stage.release(|awaits| !ends_otherwise(awaits)), lost) {
             (None, _) => return self.exchange.time_out(client),
             (Some(_), Some(cause)) => {

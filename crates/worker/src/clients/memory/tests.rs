@@ -122,8 +122,9 @@ fn the_greediest_gives_way_to_those_who_wait() {
     world.pass_ms(PATIENCE_MS + 50);
     assert_eq!(budget.refusals(Refusal::Greediest), 1);
     world.pass_ms(20);
-    let skips =
-        |world: &mut TestWorker, id| world.core().clients.get(id).is_some_and(Client::skips);
+    let skips = |world: &mut TestWorker, id| {
+        world.core().clients.get(id).is_some_and(|client| client.skips())
+    };
     assert!(skips(&mut world, greedy[1]) && !skips(&mut world, greedy[0]));
     let rest = statement[taken..].to_vec();
     assert_eq!(send(&mut world, modest, &rest), rest.len());

@@ -7,7 +7,7 @@ use crate::{
 
 /// The number that a client was greeted with.
 fn number(world: &mut TestWorker, client: ClientId) -> u32 {
-    world.core().clients.get(client).expect("a client").origin.number
+    world.core().clients.table.get(client).expect("a client").origin.number
 }
 
 fn request(number: u32, scope: KillScope) -> KillRequest {
