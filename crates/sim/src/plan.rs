@@ -34,6 +34,7 @@ pub use act::{Act, Fault};
 pub use config::{
     ConfigSpec, LimitSpec, RuleSpec, ServerSpec, UserSpec, address_of, host_at, host_of, key_of,
 };
+pub use origins::Restriction;
 
 /// How large the runs may be that seeds stand for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,6 +84,8 @@ pub struct Plan {
     pub shares_answers: bool,
     /// The accounts at the servers are shown neither triggers nor the definitions of views.
     pub hides_definitions: bool,
+    /// Users that are for some clients only.
+    pub restrictions: Vec<Restriction>,
     /// Bytes of memory for all that clients can make grow, if that is to be scarce.
     pub memory_max: Option<u64>,
     /// What operators do, in the order of time.

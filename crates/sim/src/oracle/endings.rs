@@ -221,8 +221,11 @@ fn ending(
             && has_any_wait_cause(index, since_us, at_us)
         // Nor does anything run behind what a `KILL QUERY` met before it was sent.
         || told.is_some_and(|session| met_unsent(index, session)) && has_open_exchange(session)
-        // That is told, and may be lost when the client sends something just then.
-        || told.is_none() && lost_ahead(index, session, at_us)
+        // That is told, and may be lost when the client sends something just then; as may what is
+        // told where memory is scarce.
+        || told.is_none()
+            && (lost_ahead(index, session, at_us)
+                || facts.lacks_memory && has_sent_ahead(session))
         // A server that is taken out takes those along whose bytes go straight to it.
         || is_forwarded(index, session, at_us) && has_new_setting(index, at_us);
     if !is_true {

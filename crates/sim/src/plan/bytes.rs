@@ -10,6 +10,7 @@ use trunkline_topology::ServerState;
 use super::{
     Act, Fault, Limits, Plan,
     draw::{draw_link_fault, draw_server_fault},
+    origins,
 };
 use crate::{
     HostId, Micros,
@@ -125,6 +126,8 @@ impl Plan {
             rest = reader.record(record);
         }
         let mut plan = reader.plan;
+        // The records have added changes of user.
+        origins::refuse_changes(&mut plan);
         plan.acts.sort_by_key(|(at, _)| *at);
         plan.faults.sort_by_key(|(at, _)| *at);
         plan

@@ -54,6 +54,7 @@ impl Plan {
             monitor: None,
             shares_answers: false,
             hides_definitions: false,
+            restrictions: Vec::new(),
             memory_max: None,
             acts: Vec::new(),
             faults: Vec::new(),

@@ -25,8 +25,39 @@ const DENIED: u16 = 1045;
 /// Who does not encrypt where its listener wants it.
 const INSECURE: u16 = 3159;
 
+/// What a user's clients have to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Restriction {
+    user: String,
+    to: Only,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Only {
+    /// They come from one of these.
+    From(List),
+    Encrypted,
+}
+
+impl Only {
+    /// How it is configured.
+    fn words(self) -> String {
+        match self {
+            Self::From(list) => format!("allow_from = {:?}\n", list.words()),
+            Self::Encrypted => "require = \"tls\"\n".into(),
+        }
+    }
+
+    fn lets_in(self, client: &ClientSpec) -> bool {
+        match self {
+            Self::From(list) => list.includes(client.place),
+            Self::Encrypted => client.encrypts,
+        }
+    }
+}
+
 /// Who may connect; at least somebody.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct List {
     has_network: bool,
     has_names: bool,
@@ -74,12 +105,12 @@ pub(super) fn draw(rng: &mut Rng, plan: &mut Plan) {
     // Users first: what a listener says comes before them, and hides it.
     if rng.chance(2, 3) {
         let list = List::draw(rng);
-        let words = format!("allow_from = {:?}\n", list.words());
-        restrict(rng, plan, &words, |client| list.includes(client.place));
+        restrict(rng, plan, Only::From(list));
     }
     if plan.offers_tls && rng.chance(1, 2) {
-        restrict(rng, plan, "require = \"tls\"\n", |client| client.encrypts);
+        restrict(rng, plan, Only::Encrypted);
     }
+    refuse_changes(plan);
     if plan.offers_tls {
         encrypt(rng, plan);
     }
@@ -97,23 +128,25 @@ pub(super) fn draw(rng: &mut Rng, plan: &mut Plan) {
 }
 
 /// One of the users is for clients of some kind only.
-fn restrict(rng: &mut Rng, plan: &mut Plan, words: &str, lets_in: impl Fn(&ClientSpec) -> bool) {
-    let Some(name) = plan.configs.first().and_then(|config| rng.pick(&config.users)) else {
+fn restrict(rng: &mut Rng, plan: &mut Plan, to: Only) {
+    let Some(user) = plan.configs.first().and_then(|config| rng.pick(&config.users)) else {
         return;
     };
-    let name = name.name.clone();
+    let name = user.name.clone();
     let users = plan.configs.iter_mut().flat_map(|config| &mut config.users);
-    users.filter(|user| user.name == name).for_each(|user| user.more.push_str(words));
-    for client in &mut plan.clients {
-        if lets_in(client) {
-            continue;
-        }
-        if client.identity.user == name {
-            client.refusal = Some(DENIED);
-        }
-        for step in &mut client.script {
+    users.filter(|user| user.name == name).for_each(|user| user.more.push_str(&to.words()));
+    let is_refused = |client: &&mut ClientSpec| client.identity.user == name && !to.lets_in(client);
+    plan.clients.iter_mut().filter(is_refused).for_each(|client| client.refusal = Some(DENIED));
+    plan.restrictions.push(Restriction { user: name, to });
+}
+
+/// The changes of user that clients' scripts have by now are refused by the restrictions of users.
+pub(super) fn refuse_changes(plan: &mut Plan) {
+    for Restriction { user, to } in &plan.restrictions {
+        let refused = plan.clients.iter_mut().filter(|client| !to.lets_in(client));
+        for step in refused.flat_map(|client| &mut client.script) {
             match &mut step.deed {
-                Deed::ChangeUser(identity, refusal) if identity.user == name => {
+                Deed::ChangeUser(identity, refusal) if identity.user == *user => {
                     *refusal = Some(DENIED);
                 }
                 _ => {}

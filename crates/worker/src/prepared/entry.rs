@@ -64,6 +64,8 @@ struct Remembered {
 #[derive(Debug)]
 struct Otherwise {
     modes: Modes,
+    /// What it is, read in these.
+    now: Rc<Known>,
     /// Whether the session's settings are those of the preparation.
     is_same: bool,
     /// What it is run by.
@@ -111,8 +113,8 @@ impl Entry {
             return None;
         }
         let judged = self.remembered.otherwise.borrow();
-        let is_judged = |it: &Otherwise| it.modes == modes && it.known.edition == edition;
-        (!judged.as_ref().is_some_and(is_judged)).then_some(modes)
+        let is_read = |it: &Otherwise| it.modes == modes && it.known.edition == edition;
+        (!judged.as_ref().is_some_and(is_read)).then_some(modes)
     }
 
     /// What its executions are judged by that find their session in `modes`, where the server may
@@ -130,20 +132,19 @@ impl Entry {
         if *modes == self.modes {
             return Rc::clone(known);
         }
-        let is_judged = |it: &&Otherwise| {
-            it.modes == *modes && it.is_same == is_same && it.known.edition == known.edition
+        let is_read = |it: &Otherwise| it.modes == *modes && it.known.edition == known.edition;
+        let now = match self.remembered.otherwise.borrow().as_ref().filter(|it| is_read(it)) {
+            Some(judged) if judged.is_same == is_same => return Rc::clone(&judged.known),
+            Some(judged) => Rc::clone(&judged.now),
+            None => analyses.know(&self.text, modes),
         };
-        if let Some(judged) = self.remembered.otherwise.borrow().as_ref().filter(is_judged) {
-            return Rc::clone(&judged.known);
-        }
-        let now = analyses.know(&self.text, modes);
         let is_settled = is_same && is_guess_of(&self.modes, modes);
         let known = match known.is_as(&now) || is_settled {
-            true if is_settled => now,
+            true if is_settled => Rc::clone(&now),
             true => Rc::clone(known),
             false => Rc::new(known.or_otherwise(&now)),
         };
-        let judged = Otherwise { modes: *modes, is_same, known: Rc::clone(&known) };
+        let judged = Otherwise { modes: *modes, now, is_same, known: Rc::clone(&known) };
         self.remembered.otherwise.replace(Some(judged));
         known
     }
@@ -465,5 +466,20 @@ pub(super) mod tests {
         assert_eq!(now.analysis, analyses.know(text, &settled).analysis);
         let now = entry.known_in(&known, &settled, false, &mut analyses);
         assert!(!now.analysis.effects.is_empty());
+    }
+
+    #[test]
+    fn a_long_text_is_read_once_whatever_its_session_becomes() {
+        let settled = Modes::default();
+        let guess = Modes { guesses_quotes: true, guesses_escapes: true, ..settled };
+        let text = [&br#"SELECT ?, "it\"s" FROM t -- "#[..], &vec![b'x'; 1 << 20]].concat();
+        let mut analyses = Analyses::new(&Settings::default());
+        let key = EntryKey { text: text[..].into(), ..key(0, "app", "") };
+        let known = analyses.know(&text, &guess);
+        let entry = Entries::own(&key, (Rc::clone(&known), guess), prepared(1, "SELECT"));
+        let settles = entry.known_in(&known, &settled, true, &mut analyses);
+        entry.known_in(&known, &settled, false, &mut analyses);
+        let again = entry.known_in(&known, &settled, true, &mut analyses);
+        assert!(Rc::ptr_eq(&settles, &again), "it was read again");
     }
 }
