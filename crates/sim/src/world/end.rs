@@ -4,8 +4,9 @@ use super::*;
 
 /// Until whoever waits for something has it or was refused, µs.
 const PATIENCE_US: Micros = 30_000_000;
-/// Until resets, pings and the like are over, µs.
-const SETTLE_US: Micros = 5_000_000;
+/// Until resets, pings and the like are over, and connections are closed whose servers never end an
+/// answer to somebody who has gone (`connect_timeout_server_max`, at a tick behind it), µs.
+const SETTLE_US: Micros = 8_000_000;
 /// Until copies that wait for their servers have run or are given up, µs; and how often they are
 /// looked at.
 const COPIES_US: Micros = 1_000_000_000;
