@@ -273,7 +273,9 @@ impl Inquiry {
             None => kind,
             Some(_) => Kind::Other,
         });
-        facts.is_tracked = text(row, 1).eq_ignore_ascii_case(b"InnoDB");
+        facts.is_tracked = text(row, 1).eq_ignore_ascii_case(b"InnoDB")
+            // Servers write there without a word in their logs.
+            && !name.schema.eq_ignore_ascii_case(b"mysql");
         match facts.kind {
             Some(Kind::Sequence) => {
                 facts.reading = Hidden::READS_SESSION | Hidden::VARIES;

@@ -72,6 +72,8 @@ pub struct Analysis {
     /// What is read may be locked (`FOR UPDATE`, `FOR SHARE`, `LOCK IN SHARE MODE`), or go into a
     /// file of the server's (`INTO OUTFILE`, `INTO DUMPFILE`).
     pub locks_or_exports: bool,
+    /// It calls functions that are declared to read only, and leave nothing behind.
+    pub calls_declared: bool,
     /// False if the text ends inside a quote or a comment, or has NUL bytes.
     pub is_complete: bool,
     /// There are more effects than [`EFFECTS_MAX`], and not all of them are named: what the text
@@ -378,6 +380,7 @@ impl Analysis {
         self.computes |= other.computes;
         self.asks_by_literal |= other.asks_by_literal;
         self.locks_or_exports |= other.locks_or_exports;
+        self.calls_declared &= other.calls_declared;
         self.is_cut |= other.is_cut;
         self.variables.join(other.variables);
         let is_new = |effect: &Effect| !effect.ends_something() && !self.effects.contains(effect);
@@ -428,6 +431,7 @@ impl Analysis {
             statements: 0,
             asks_by_literal: false,
             locks_or_exports: false,
+            calls_declared: false,
             is_complete: true,
             is_cut: false,
         }
@@ -481,6 +485,7 @@ fn read(tokens: &mut Tokens<'_>) -> Analysis {
         analysis.varies |= statement.varies;
         analysis.asks_by_literal |= statement.asks_by_literal;
         analysis.locks_or_exports |= statement.locks_or_exports;
+        analysis.calls_declared |= statement.calls_declared;
         analysis.set_for_statement.extend(statement.set_for_statement);
         reads_only &= statement.reads_only;
     }

@@ -21,6 +21,8 @@ pub(super) struct Facts {
     pub(super) is_for_update: bool,
     /// As in [`Analysis`](super::Analysis).
     pub(super) locks_or_exports: bool,
+    /// It calls a routine that is declared to read only.
+    pub(super) calls_declared: bool,
     /// A user variable gets a value.
     pub(super) assigns_user_variable: bool,
     pub(super) depends: Depends,
@@ -496,6 +498,7 @@ impl Walk<'_, '_> {
             Calls::Judged | Calls::JudgedInSet => {}
         }
         if self.is_of_known_routine(window) {
+            self.facts.calls_declared = true;
             // What it reads may change by itself, as far as can be seen.
             self.facts.varies = true;
             return;

@@ -52,6 +52,10 @@ impl Client {
     }
 }
 
+/// How long a read waits at least for what no server is known to have, ms: writers are asked every
+/// 250 ms at most what they have, so that a token may be fresher than what is known of its writer.
+const UNKNOWN_MS: u64 = 600;
+
 /// Whether a statement ends the transaction that is open and may begin another one, or read without
 /// one.
 fn begins_anew(session: &Session, statement: &Statement) -> bool {
@@ -183,17 +187,34 @@ impl Core {
     fn wait_ms(&self, (statement, session): Running<'_>, is_held: bool) -> u64 {
         let now_ms = self.env.now.ms();
         let readers = statement.target.hostgroup;
-        let waited_us = match statement.target.causal_since_us {
-            0 => 0,
-            since_us => self.env.now.us.saturating_sub(since_us),
-        };
         let causal = &session.settings.causal;
-        let may_wait = causal.may_wait(now_ms, self.is_missing_everywhere(session, readers))
-            || is_held && causal.need.may_come_of_age();
+        let is_missing = self.is_missing_everywhere(session, readers);
+        let may_wait =
+            causal.may_wait(now_ms, is_missing) || is_held && causal.need.may_come_of_age();
+        let wait_max_ms = match is_missing {
+            true => self.env.snapshot.settings.causal_wait_ms.max(UNKNOWN_MS),
+            false => self.env.snapshot.settings.causal_wait_ms,
+        };
         match may_wait && self.servers.pool.has_online(readers, now_ms) {
-            true => self.env.snapshot.settings.causal_wait_ms.saturating_sub(waited_us / 1_000),
+            true => wait_max_ms.saturating_sub(self.waited_ms(statement)),
             false => 0,
         }
+    }
+
+    /// How long a statement has waited for a replica, ms.
+    fn waited_ms(&self, statement: &Statement) -> u64 {
+        match statement.target.causal_since_us {
+            0 => 0,
+            since_us => self.env.now.us.saturating_sub(since_us) / 1_000,
+        }
+    }
+
+    /// Whether a read waits no more for a replica, as its time is over and the writer is known to
+    /// have meanwhile what no server was known to have.
+    fn has_come_of_writer(&self, (statement, session): Running<'_>) -> bool {
+        self.waited_ms(statement) >= self.env.snapshot.settings.causal_wait_ms
+            && session.settings.causal.need.is_given()
+            && !self.is_missing_everywhere(session, statement.target.hostgroup)
     }
 
     /// How long a read may wait that goes to any replica of its hostgroup, ms; `None` where one
@@ -380,7 +401,11 @@ impl Exchange {
         // What it was to be a part of may have gone: then its client's timer says so.
         let has_lost = client.session.lost.is_some();
         if has_lost || self.core.misses(&client.session, route) && has_online {
-            return true;
+            let is_over = !has_lost && self.core.has_come_of_writer((statement, &client.session));
+            if is_over {
+                self.end_wait(client);
+            }
+            return !is_over;
         }
         if let Some((statement, held)) = client.phase.take_held(|it| *it == Awaits::Position) {
             self.core.clients.set_timer(client, statement.deadline_ms);
@@ -389,6 +414,15 @@ impl Exchange {
             self.run_on_route(client, route, statement);
         }
         false
+    }
+
+    /// A read waits no more, though no replica shows what it has to see.
+    #[cold]
+    fn end_wait(&mut self, client: &mut Client) {
+        if let Some((statement, held)) = client.phase.take_held(|it| *it == Awaits::Position) {
+            self.core.clients.set_timer(client, statement.deadline_ms);
+            self.waited_in_vain(client, statement, held.route);
+        }
     }
 
     fn count_wait(&mut self, statement: &Statement, is_reached: bool) {

@@ -65,8 +65,11 @@ pub(super) fn follow_status(
     }
     // What certainly only reads changes the session by a function that a view hides.
     let is_unsaid = outcome.changes.is_empty() && reports_change(outcome);
-    // The variables of a `SET STATEMENT` are reported too, and have their old values again.
-    let is_told = |analysis: &Analysis| reads && !analysis.set_for_statement.is_empty();
+    // The variables of a `SET STATEMENT` are reported too, and have their old values again; so does
+    // the schema behind a declared function of another one (MariaDB 10.11).
+    let is_told = |analysis: &Analysis| {
+        reads && !analysis.set_for_statement.is_empty() || analysis.calls_declared
+    };
     let is_unsaid_by =
         |analysis: &Analysis| analysis.access == Access::CertainlyReads && !is_told(analysis);
     if is_unsaid && analysis.is_some_and(is_unsaid_by) {

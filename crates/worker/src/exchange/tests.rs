@@ -4,7 +4,10 @@ use trunkline_protocol::{
     response::{Outcome, ServerError},
 };
 use trunkline_session::tracker::{PinReason, Pins};
-use trunkline_sql::analysis::Analysis;
+use trunkline_sql::{
+    analysis::{Analysis, analyse_knowing},
+    token::Modes,
+};
 
 use super::{
     hidden::looks_at_nothing,
@@ -494,4 +497,17 @@ fn what_may_write_or_is_held_waits_for_a_silent_server() {
     world.pass_ms(3_000);
     assert_eq!(world.core().fx.stats.counters.silent_connections_left, 0);
     assert_eq!((world.answer(one), world.answer(other)), (String::new(), String::new()));
+}
+
+#[test]
+fn a_declared_function_of_another_schema_holds_nothing() {
+    // Without `CLIENT_DEPRECATE_EOF` MariaDB 10.11 says only that something has changed: the
+    // schema, for the call.
+    let changed = status::AUTOCOMMIT | status::SESSION_STATE_CHANGED;
+    let routines = "e.fr".parse().expect("a list");
+    let declared = analyse_knowing(b"SELECT e.fr()", &Modes::default(), &routines);
+    let pins = pins_after(PinReason::Warnings, Some(&declared), changed);
+    assert!(!pins.has(PinReason::ServerState));
+    let pins = pins_after(PinReason::Warnings, Some(&analysis("SELECT a FROM v")), changed);
+    assert!(pins.has(PinReason::ServerState));
 }

@@ -34,6 +34,7 @@ pub(super) struct Statement {
     pub(super) set_for_statement: Vec<Vec<u8>>,
     pub(super) asks_by_literal: bool,
     pub(super) locks_or_exports: bool,
+    pub(super) calls_declared: bool,
 }
 
 /// What the first words told.
@@ -148,6 +149,7 @@ pub(super) fn read(tokens: &mut Tokens<'_>, effects: &mut Effects) -> Statement 
         set_for_statement: head.set_for_statement,
         asks_by_literal: head.asks_by_literal,
         locks_or_exports: false,
+        calls_declared: false,
     };
     let mut assigns_user_variable = head.assigns_user_variable;
     match head.body {
@@ -156,6 +158,7 @@ pub(super) fn read(tokens: &mut Tokens<'_>, effects: &mut Effects) -> Statement 
             statement.depends.insert(facts.depends);
             statement.varies = facts.varies;
             statement.locks_or_exports = facts.locks_or_exports;
+            statement.calls_declared = facts.calls_declared;
             statement.reads_only = head.is_read && !facts.may_write;
             assigns_user_variable |= facts.assigns_user_variable;
             if is_with {
