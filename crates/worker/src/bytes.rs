@@ -309,8 +309,13 @@ impl Exchange {
         }
         self.core.fx.buffers.give(plain);
         let rest = remaining(received, bytes, at);
+        let is_nobodys = !rest.is_empty() && conn.in_flight.is_empty();
         if let Some(packing) = conn.io.packing.as_deref_mut() {
             packing.received = rest;
+        }
+        // As with a part of a plain packet that no command asked for.
+        if is_nobodys && matches!(conn.phase, ConnPhase::Ready) {
+            self.unsolicited(conn, &[]);
         }
     }
 }

@@ -174,7 +174,7 @@ impl Exchange {
     }
 
     /// Bytes that no command asked for: a server says why it ends the connection.
-    fn unsolicited(&mut self, conn: &mut Conn, bytes: &[u8]) {
+    pub(super) fn unsolicited(&mut self, conn: &mut Conn, bytes: &[u8]) {
         let error = frame::split_packet(bytes).and_then(|(_, payload, _)| read_error(payload));
         match error {
             Some((code, text)) => {

@@ -1,5 +1,8 @@
+use trunkline_protocol::capability::Capabilities;
+
 use crate::{
     Side,
+    rooms::Lender,
     tests::{ONE_CONNECTION, Reply, TestWorker, local_peer},
 };
 
@@ -13,6 +16,19 @@ fn a_server_that_speaks_before_it_is_connected_loses_its_connection() {
     world.say(conn, b"early");
     assert!(world.core().servers.conns.get(conn).is_none());
     assert!(world.logged().iter().any(|it| it.contains("sent bytes before it was connected")));
+}
+
+#[test]
+fn a_part_of_a_compressed_packet_that_nobody_waits_for_ends_its_connection() {
+    let mut world = TestWorker::new();
+    let client = world.log_in();
+    world.run(client, "INSERT INTO s.t VALUES (1)", Reply::Ok);
+    let conn = world.conns()[0];
+    let packs = Capabilities::COMPRESS;
+    world.core().with_conn(conn, |core, conn| core.begin_server_packing(conn, packs));
+    world.happens(|worker| worker.server_read(conn, b"$"));
+    assert!(world.core().servers.conns.get(conn).is_none());
+    assert!(world.logged().iter().any(|it| it.contains("spoke without being asked")));
 }
 
 #[test]
