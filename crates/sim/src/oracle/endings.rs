@@ -130,6 +130,8 @@ fn login(
                     && (has_garbage(index, *at_us) || is_session_killed(index, session, *at_us))
                 || error.code == ErrorKind::Inactivity.code()
                     && had_rested(index, client, session, *at_us)
+                || error.message.contains("pinned_share_max")
+                    && former(client, session).is_some_and(|it| gave_way(index, it, *at_us))
                 || is_true_everywhere(index, error, session.begun_us, *at_us);
             if !is_true {
                 let evidence = format!("refused at the login of {}: {error:?}", session.user);
@@ -181,9 +183,7 @@ fn ending(
     let ends_what_follows = |error: &Refused| ENDING_WHAT_FOLLOWS.contains(&error.code);
     let told = Some(session).filter(|session| last_error(session).is_some()).or_else(|| {
         // Whoever changes its user may not have heard yet that its session was ending.
-        let before = client.sessions.iter().take_while(|before| !std::ptr::eq(*before, session));
-        let before = before.last().filter(|before| before.number == session.number);
-        before.filter(|_| session.exchanges.is_empty())
+        former(client, session).filter(|_| session.exchanges.is_empty())
     });
     let last_error = told.and_then(last_error);
     let from_us = last_us(session);
@@ -270,6 +270,34 @@ const ENDS_ON_READER: &str = "this statement ends a transaction on a reader";
 /// ahead, or was to be changed by them.
 const ENDING_WHAT_FOLLOWS: [u16; 2] = [1045, 1041];
 
+/// A statement of another user than this session's, or a login that tries a schema, had waited for
+/// half of the time that it may.
+fn gave_way(index: &Index<'_>, session: &SessionHistory, at_us: Micros) -> bool {
+    let waits = index.facts().settings.iter().map(|setting| setting.queue_wait_max_us / 2);
+    let half_us = waits.min().unwrap_or_default();
+    let has_waited = |from_us: Micros, until_us: Option<Micros>| {
+        let until_us = until_us.unwrap_or(at_us).min(at_us);
+        until_us.saturating_sub(from_us) + SLACK_US >= half_us
+    };
+    let mut others =
+        index.sessions().map(|(_, other)| other).filter(|other| other.user != session.user);
+    others.any(|other| {
+        let logged_in_us = match other.login {
+            LoginOutcome::Pending => None,
+            LoginOutcome::Accepted(at_us) | LoginOutcome::Refused(at_us, _) => Some(at_us),
+        };
+        let mut exchanges = other.exchanges.iter();
+        has_waited(other.begun_us, logged_in_us)
+            || exchanges.any(|it| has_waited(it.sent_us, it.answered_us()))
+    })
+}
+
+/// What a session that changes its user was before.
+fn former<'a>(client: &'a ClientHistory, session: &SessionHistory) -> Option<&'a SessionHistory> {
+    let before = client.sessions.iter().take_while(|before| !std::ptr::eq(*before, session)).last();
+    before.filter(|before| before.number == session.number)
+}
+
 /// Whether a session that changes its user had rested for as long as it may under the old one.
 fn had_rested(
     index: &Index<'_>,
@@ -277,9 +305,7 @@ fn had_rested(
     session: &SessionHistory,
     at_us: Micros,
 ) -> bool {
-    let before = client.sessions.iter().take_while(|before| !std::ptr::eq(*before, session)).last();
-    let same = before.filter(|before| before.number == session.number);
-    same.is_some_and(|before| has_rested(index, last_us(before), at_us))
+    former(client, session).is_some_and(|before| has_rested(index, last_us(before), at_us))
 }
 
 /// Whether a session that sent nothing since then had rested for as long as it may.
@@ -455,7 +481,7 @@ impl Look<'_, '_> {
             return true;
         }
         if error.message.contains("pinned_share_max") {
-            return self.gave_way(at_us);
+            return gave_way(self.index, self.session, at_us);
         }
         let before = self.session.exchanges.get(..=self.number).unwrap_or_default();
         // The proxy gives up the connection of a transaction whose server takes no writes.
@@ -470,28 +496,6 @@ impl Look<'_, '_> {
         // On its way to a server that nothing of this session has reached.
         let turn_us = self.turn_us().saturating_sub(SLACK_US);
         lost.any(|lost_us| lost_us <= at_us) || self.index.any_lost(turn_us, at_us)
-    }
-
-    /// A statement of another user, or a login that tries a schema, had waited for half of the time
-    /// that it may.
-    fn gave_way(&self, at_us: Micros) -> bool {
-        let waits = self.index.facts().settings.iter().map(|setting| setting.queue_wait_max_us / 2);
-        let half_us = waits.min().unwrap_or_default();
-        let has_waited = |from_us: Micros, until_us: Option<Micros>| {
-            let until_us = until_us.unwrap_or(at_us).min(at_us);
-            until_us.saturating_sub(from_us) + SLACK_US >= half_us
-        };
-        let others = self.index.sessions().map(|(_, session)| session);
-        let mut others = others.filter(|session| session.user != self.session.user);
-        others.any(|session| {
-            let logged_in_us = match session.login {
-                LoginOutcome::Pending => None,
-                LoginOutcome::Accepted(at_us) | LoginOutcome::Refused(at_us, _) => Some(at_us),
-            };
-            let mut exchanges = session.exchanges.iter();
-            has_waited(session.begun_us, logged_in_us)
-                || exchanges.any(|it| has_waited(it.sent_us, it.answered_us()))
-        })
     }
 
     /// A fast-forward client's connection may have taken the place of the one at rest that it left

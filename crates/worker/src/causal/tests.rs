@@ -147,6 +147,28 @@ fn what_a_session_has_written_another_one_reads_that_gives_its_token() {
 }
 
 #[test]
+fn a_hint_takes_no_read_out_of_its_transaction() {
+    for hint in ["causal_reads=session", "causal_reads=global", "max_lag_ms=20"] {
+        let config =
+            WRITER_AND_READER.replace("[[user]]\n", "[[user]]\ntransaction_persistent = false\n");
+        let mut world = TestWorker::with(&config);
+        let client = world.log_in();
+        let began = Reply::Says(OkPacket {
+            status: status::AUTOCOMMIT | status::IN_TRANS | status::IN_TRANS_READONLY,
+            ..OK
+        });
+        world.ask(client, "START TRANSACTION READ ONLY");
+        assert_eq!(world.address_asked("START TRANSACTION READ ONLY"), READER);
+        world.reply("START TRANSACTION READ ONLY", began);
+        assert_eq!(world.answer(client), "ok");
+        let read = format!("/* {hint} */ SELECT a FROM s.t");
+        world.ask(client, &read);
+        world.pass_ms(50);
+        assert_eq!(world.address_asked(&read), READER, "{hint}");
+    }
+}
+
+#[test]
 fn a_token_that_is_fresher_than_what_is_known_of_the_writer_waits_for_that() {
     let mut world = world("causal_wait_ms = 50\n");
     let client = world.log_in();

@@ -427,7 +427,9 @@ impl Case<'_> {
     /// The hostgroup that comments name, or where what they ask for is to be had.
     fn hinted_to(&self, hinted: &Hinted<'_>, analysis: &Analysis) -> Option<(HostgroupId, Reason)> {
         let named = self.hinted_named(hinted, analysis);
-        if !hinted.hints.is_causal() || self.snapshot.has_causal_reads {
+        // A read sees what its transaction does, wherever that is.
+        let is_free = self.session.in_transaction().is_none();
+        if !hinted.hints.is_causal() || self.snapshot.has_causal_reads || !is_free {
             return named;
         }
         // Nobody follows replicas as long as no read is causal by the configuration.
