@@ -477,7 +477,10 @@ impl Look<'_, '_> {
         if words.iter().any(|words| error.message.contains(words)) {
             return has_garbage(self.index, at_us);
         }
-        if error.message.starts_with("LAST_INSERT_ID() is unknown") && self.is_displaced(at_us) {
+        // What another one needed the connection for, it is told when it asks.
+        if error.message.starts_with("LAST_INSERT_ID() is unknown")
+            && (self.is_displaced(at_us) || gave_way(self.index, self.session, at_us))
+        {
             return true;
         }
         if error.message.contains("pinned_share_max") {

@@ -4,7 +4,7 @@
 use trunkline_pool::{ConnId, Only};
 use trunkline_protocol::error::ErrorKind;
 use trunkline_session::tracker::PinReason;
-use trunkline_sql::analysis::TransactionEffect;
+use trunkline_sql::analysis::{Analysis, Depends, StatementKind, TransactionEffect};
 use trunkline_topology::{HostgroupId, Server, causal::CausalFallback};
 
 use crate::{
@@ -80,6 +80,22 @@ fn leaves_cursors(session: &Session, statement: &Statement, lease: &Lease) -> bo
         && known.analysis.depends.is_empty()
 }
 
+/// Whether a statement reads nothing that anybody writes: its session's warnings, or values without
+/// a table. No replica lacks that, and no transaction begins with it in which more is read.
+fn reads_no_data(session: &Session, statement: &Statement) -> bool {
+    let Some(known) = statement.meaning.known.as_deref() else { return false };
+    let Analysis { kind, depends, references, statements, calls_declared, .. } = &known.analysis;
+    let is_bare = match kind {
+        StatementKind::Show => depends.contains(Depends::DIAGNOSTICS),
+        StatementKind::Select => references.is_whole && references.tables.is_empty(),
+        _ => false,
+    };
+    let may_read = *calls_declared
+        || depends.contains(Depends::UNKNOWN_FUNCTION)
+        || depends.contains(Depends::SEQUENCE);
+    is_bare && !may_read && *statements == 1 && !session.settings.state.is_autocommit_off()
+}
+
 impl Core {
     /// Notes what a statement that goes to replicas has to see.
     ///
@@ -100,10 +116,12 @@ impl Core {
         let hostgroup = statement.target.hostgroup;
         // What is prepared has to be told of the tables that its session has made. Any command may
         // begin a transaction in which others read.
-        let reads = matches!(
+        let may_read = matches!(
             statement.command.purpose,
             Purpose::Query | Purpose::Prepare | Purpose::Execute
-        ) || session.settings.begun.is_some();
+        );
+        let reads =
+            session.settings.begun.is_some() || may_read && !reads_no_data(session, statement);
         let Some(readers) = self.env.snapshot.causal.readers(hostgroup).filter(|_| reads) else {
             return Ok(());
         };

@@ -147,6 +147,26 @@ fn what_a_session_has_written_another_one_reads_that_gives_its_token() {
 }
 
 #[test]
+fn what_reads_no_table_sees_what_it_has_to_on_any_replica() {
+    let mut world = world("causal_wait_ms = 0\nreading_routines = \"f\"\n");
+    let client = world.log_in();
+    writes(&mut world, client, "0-1-5");
+    shows(&mut world, 4);
+    for (text, address) in [
+        ("SELECT 1", READER),
+        ("SELECT NOW() + 1", READER),
+        ("SELECT f()", WRITER),
+        ("SELECT 1 FROM s.t", WRITER),
+    ] {
+        world.ask(client, text);
+        world.pass_ms(10);
+        assert_eq!(world.address_asked(text), address, "{text}");
+        world.reply(text, Reply::Rows(&["1"]));
+        assert_eq!(world.answer(client), "rows 1");
+    }
+}
+
+#[test]
 fn a_hint_takes_no_read_out_of_its_transaction() {
     for hint in ["causal_reads=session", "causal_reads=global", "max_lag_ms=20"] {
         let config =
