@@ -38,17 +38,16 @@ pub const ACCEPTS_MAX: usize = 256;
 /// For so many reads in a batch, it accepts one client more: what it does for those who are
 /// connected takes as long.
 const READS_PER_ACCEPT: u64 = 4;
-/// Reads from one socket in one batch, for the same reason: 16 × 64 KiB.
-pub const READS_PER_BATCH: usize = 16;
-/// Reads in one batch from all sockets that have filled the memory before, for the same reason:
-/// they take turns.
-pub const LONG_READS_PER_BATCH: usize = 16;
+/// Reads in one batch beyond the first of each socket that has something, from sockets that have
+/// filled the memory before, for the same reason: they take turns. A short statement waits for some
+/// three batches on its way there and back.
+pub const LONG_READS_PER_BATCH: usize = 4;
 /// Bytes that one call writes at most. To a peer on the same machine that reads as fast, the kernel
 /// hands on all that it is given before the call ends: 14 MB took 8 to 10 ms.
 pub const WRITE_LEN_MAX: usize = 256 * 1024;
 /// Bytes of one batch to all sockets that have more than one call writes, for the same reason: they
 /// take turns.
-pub const LONG_WRITES_LEN_MAX: usize = 4 * WRITE_LEN_MAX;
+pub const LONG_WRITES_LEN_MAX: usize = 2 * WRITE_LEN_MAX;
 
 /// One worker with its sockets.
 pub struct Shell<S: Stream> {

@@ -72,7 +72,7 @@ impl<S: Stream> Shell<S> {
     /// Reads what a socket has. A read that fills less than the buffer has taken everything,
     /// unless the socket has ended: then reading goes on until it says so.
     pub(super) fn read<I: Io<Stream = S>>(&mut self, io: &mut I, side: Side) {
-        for _ in 0..READS_PER_BATCH {
+        loop {
             let Some(socket) = self.sockets.get_mut(side) else {
                 return;
             };
@@ -105,12 +105,11 @@ impl<S: Stream> Shell<S> {
             }
             // What was just read may have paused this socket.
             self.act(io);
-            match self.long_reads_left.checked_sub(1) {
-                Some(left) => self.long_reads_left = left,
-                None => break,
-            }
+            let Some(left) = self.long_reads_left.checked_sub(1) else {
+                return self.read_later(side);
+            };
+            self.long_reads_left = left;
         }
-        self.read_later(side);
     }
 
     /// Closes a socket and tells the worker.
