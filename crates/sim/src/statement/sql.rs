@@ -13,7 +13,6 @@ impl Statement {
     /// before or behind it.
     pub fn put_sql(&self, out: &mut String, flavor: Flavor) {
         let tag = self.value();
-        out.push_str(hint_of(tag));
         if self.put_with_literal(out, tag, flavor) {
             return;
         }
@@ -174,16 +173,6 @@ impl Statement {
             // The rest has a place for its tag.
             _ => debug_assert!(false, "{:?} was not written", self.act),
         }
-    }
-}
-
-/// What some comments say of reads, which changes no answer of the world.
-fn hint_of(tag: u64) -> &'static str {
-    match tag % 64 {
-        17 => "/* causal_reads=global */ ",
-        19 => "/* causal_reads=session */ ",
-        21 => "/* max_lag_ms=20 */ ",
-        _ => "",
     }
 }
 
