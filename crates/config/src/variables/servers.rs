@@ -55,6 +55,8 @@ macro_rules! servers {
     causal_reads: CausalReads = CausalReads::Off, Range::All, "", Live, "0.1.0";
 
     /// How long a read waits for a replica that has what its session wrote. 0 means not at all.
+    /// What a token or `min_gtid` names, and not even the writer is known to have, is waited for at
+    /// least 600 ms.
     causal_wait_ms: u64 = 1_000, Range::Numbers(0, 60_000), "ms", Live, "0.1.0";
 
     /// What becomes of a read for which no replica has what its session wrote in time: the

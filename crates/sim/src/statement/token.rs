@@ -47,7 +47,7 @@ pub(super) fn words(text: &str) -> Option<Words<'_>> {
             }
             b'/' => {
                 let (comment, after) = rest.strip_prefix("/*")?.split_once("*/")?;
-                words.tag = comment.trim_ascii().parse().ok().map(Tag).or(words.tag);
+                words.tag = comment.trim_ascii().parse().ok().map(Tag);
                 rest = after;
                 continue;
             }

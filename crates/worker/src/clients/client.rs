@@ -106,7 +106,8 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    /// The same, but for what only one can have.
+    /// A copy of where a client comes from, without its places under limits and its TLS facts:
+    /// only one client can have those.
     fn without_places(&self) -> Self {
         Self {
             peer: Arc::clone(&self.peer),

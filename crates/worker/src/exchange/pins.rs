@@ -68,7 +68,7 @@ pub(super) fn follow_status(
     // The variables of a `SET STATEMENT` are reported too, and have their old values again; so does
     // the schema behind a declared function of another one (MariaDB 10.11).
     let is_told = |analysis: &Analysis| {
-        reads && !analysis.set_for_statement.is_empty() || analysis.calls_declared
+        reads && (analysis.calls_declared || !analysis.set_for_statement.is_empty())
     };
     let is_unsaid_by =
         |analysis: &Analysis| analysis.access == Access::CertainlyReads && !is_told(analysis);

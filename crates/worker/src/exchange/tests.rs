@@ -506,8 +506,13 @@ fn a_declared_function_of_another_schema_holds_nothing() {
     let changed = status::AUTOCOMMIT | status::SESSION_STATE_CHANGED;
     let routines = "e.fr".parse().expect("a list");
     let declared = analyse_knowing(b"SELECT e.fr()", &Modes::default(), &routines);
-    let pins = pins_after(PinReason::Warnings, Some(&declared), changed);
-    assert!(!pins.has(PinReason::ServerState));
-    let pins = pins_after(PinReason::Warnings, Some(&analysis("SELECT a FROM v")), changed);
-    assert!(pins.has(PinReason::ServerState));
+    let outcome = Outcome { status: Some(changed), ..Outcome::default() };
+    let unknown = analysis("SELECT a FROM v");
+    for (text, reads, is_held) in
+        [(&declared, true, false), (&declared, false, true), (&unknown, true, true)]
+    {
+        let mut pins = Pins::default();
+        follow_status(&mut pins, Some(text), reads, &outcome);
+        assert_eq!(pins.has(PinReason::ServerState), is_held);
+    }
 }
