@@ -16,9 +16,9 @@ use crate::{
 };
 
 /// Bytes that are unpacked for one client before others have their turn.
-const UNPACKED_PER_EVENT: usize = 4 * PIECE_MAX;
+const UNPACKED_PER_EVENT: usize = PIECE_MAX;
 /// Bytes that are unpacked in one tick for all that wait for it, so that others are served.
-const UNPACKED_PER_TICK: usize = 8 * PIECE_MAX;
+const UNPACKED_PER_TICK: usize = 2 * PIECE_MAX;
 
 impl Core {
     /// See [`Worker::wrote`](crate::Worker::wrote).

@@ -38,10 +38,12 @@ pub const ACCEPTS_MAX: usize = 256;
 /// For so many reads in a batch, it accepts one client more: what it does for those who are
 /// connected takes as long.
 const READS_PER_ACCEPT: u64 = 4;
-/// Reads in one batch beyond the first of each socket that has something, from sockets that have
-/// filled the memory before, for the same reason: they take turns. A short statement waits for some
-/// three batches on its way there and back.
-pub const LONG_READS_PER_BATCH: usize = 4;
+/// Reads in one batch from sockets whose last read has filled the memory, at least, for the same
+/// reason: they take turns. A short statement waits for some three batches on its way there and
+/// back.
+pub const LONG_READS_MIN: usize = 1;
+/// For so many other reads in a batch, it reads from them once more: that takes as long.
+const READS_PER_LONG_READ: u64 = 8;
 /// Bytes that one call writes at most. To a peer on the same machine that reads as fast, the kernel
 /// hands on all that it is given before the call ends: 14 MB took 8 to 10 ms.
 pub const WRITE_LEN_MAX: usize = 256 * 1024;
@@ -55,11 +57,9 @@ pub struct Shell<S: Stream> {
     index: usize,
     workers: usize,
     sockets: Sockets<S>,
-    /// Sockets that may have more to read than one batch took, each once, in the order in which
+    /// Sockets that may have more to read than one read takes, each once, in the order in which
     /// they are read.
     unfinished: VecDeque<Side>,
-    /// Reads that are left to them in this batch.
-    long_reads_left: usize,
     long_writes: LongWrites,
     /// Listeners at which clients may wait, each once; those behind get their turn first.
     accepting: VecDeque<usize>,
@@ -78,7 +78,6 @@ impl<S: Stream> Shell<S> {
             workers: options.workers,
             sockets: Sockets::default(),
             unfinished: VecDeque::new(),
-            long_reads_left: 0,
             long_writes: LongWrites::default(),
             accepting: VecDeque::new(),
             writing: WriteBatch::default(),
@@ -132,36 +131,38 @@ impl<S: Stream> Shell<S> {
         let counters = self.worker.counters_mut();
         counters.batches += 1;
         let reads_before = counters.socket_reads;
-        self.long_reads_left = LONG_READS_PER_BATCH;
         self.go_on_writing(io);
-        self.go_on_reading(io);
         while let Some(event) = io.next_event() {
             self.happen(io, event);
         }
+        let reads = self.worker.counters_mut().socket_reads - reads_before;
+        if !self.unfinished.is_empty() {
+            self.go_on_reading(io, reads);
+        }
         if !self.accepting.is_empty() {
-            let reads = self.worker.counters_mut().socket_reads - reads_before;
             self.accept_some(io, reads);
         }
         self.worker.tick();
         self.settle(io);
     }
 
-    /// Reads that the last batch left. What these leave over again is the next batch's.
-    fn go_on_reading(&mut self, io: &mut impl Io<Stream = S>) {
-        for _ in 0..self.unfinished.len() {
-            if self.long_reads_left == 0 {
-                break;
-            }
+    /// Reads from sockets that have much, behind the batch's `reads` from others: they take turns,
+    /// and what they leave over is the next batch's.
+    #[cold]
+    fn go_on_reading(&mut self, io: &mut impl Io<Stream = S>, reads: u64) {
+        let more = usize::try_from(reads / READS_PER_LONG_READ).unwrap_or_default();
+        for _ in 0..LONG_READS_MIN + more {
+            // What was just read may have paused this socket.
+            self.act(io);
             let Some(side) = self.unfinished.pop_front() else { break };
             if let Some(socket) = self.sockets.get_mut(side) {
                 socket.is_unfinished = false;
-                self.long_reads_left -= 1;
                 self.read(io, side);
             }
         }
     }
 
-    /// The next batches read on from this socket.
+    /// This socket is read from when its turn comes, in this batch or one of the next.
     fn read_later(&mut self, side: Side) {
         if let Some(socket) = self.sockets.get_mut(side)
             && !std::mem::replace(&mut socket.is_unfinished, true)
@@ -191,13 +192,16 @@ impl<S: Stream> Shell<S> {
             return self.check_connecting(io, side);
         }
         socket.has_ended |= readiness.ended;
-        let awaits_turn = socket.is_unfinished;
+        let (awaits_turn, is_long) = (socket.is_unfinished, socket.is_long);
         if readiness.writable && socket.is_full {
             socket.is_full = false;
             self.write(io, side);
         }
         if (readiness.readable || readiness.ended) && !awaits_turn {
-            self.read(io, side);
+            match is_long {
+                true => self.read_later(side),
+                false => _ = self.read(io, side),
+            }
         }
     }
 

@@ -69,47 +69,49 @@ impl<S: Stream> Shell<S> {
         }
     }
 
-    /// Reads what a socket has. A read that fills less than the buffer has taken everything,
-    /// unless the socket has ended: then reading goes on until it says so.
-    pub(super) fn read<I: Io<Stream = S>>(&mut self, io: &mut I, side: Side) {
-        loop {
-            let Some(socket) = self.sockets.get_mut(side) else {
-                return;
-            };
-            if socket.is_paused || socket.is_connecting() {
-                socket.is_readable = true;
-                return;
+    /// Reads from a socket once; whether it may have more, and is read again when its turn comes.
+    /// A read that fills less than the memory has taken everything, unless the socket has ended.
+    pub(super) fn read<I: Io<Stream = S>>(&mut self, io: &mut I, side: Side) -> bool {
+        let Some(socket) = self.sockets.get_mut(side) else {
+            return false;
+        };
+        if socket.is_paused || socket.is_connecting() {
+            socket.is_readable = true;
+            return false;
+        }
+        let is_sealed = socket.seal.is_some();
+        self.worker.counters_mut().socket_reads += 1;
+        // What waits for the rest of a record goes first.
+        let begin = socket.seal.as_ref().map_or(0, |seal| seal.waiting_len());
+        let wanted = io.scratch().len().saturating_sub(begin);
+        let has_more = match io.read(&mut socket.stream, begin) {
+            Ok(0) => {
+                self.ended(io, side, "the connection was closed");
+                false
             }
-            let (has_ended, is_sealed) = (socket.has_ended, socket.seal.is_some());
-            self.worker.counters_mut().socket_reads += 1;
-            // What waits for the rest of a record goes first.
-            let begin = socket.seal.as_ref().map_or(0, |seal| seal.waiting_len());
-            let wanted = io.scratch().len().saturating_sub(begin);
-            match io.read(&mut socket.stream, begin) {
-                Ok(0) => return self.ended(io, side, "the connection was closed"),
-                Ok(len) => {
-                    match is_sealed {
-                        true => self.unseal(io, side, begin + len),
-                        false => {
-                            let bytes = io.scratch().get(..len).unwrap_or_default();
-                            deliver::<I>(&mut self.worker, side, bytes);
-                        }
-                    }
-                    if len < wanted && !has_ended {
-                        return;
+            Ok(len) => {
+                let has_more = len == wanted || socket.has_ended;
+                socket.is_long = has_more;
+                match is_sealed {
+                    true => self.unseal(io, side, begin + len),
+                    false => {
+                        let bytes = io.scratch().get(..len).unwrap_or_default();
+                        deliver::<I>(&mut self.worker, side, bytes);
                     }
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return self.ended(io, side, &error.to_string()),
+                has_more
             }
-            // What was just read may have paused this socket.
-            self.act(io);
-            let Some(left) = self.long_reads_left.checked_sub(1) else {
-                return self.read_later(side);
-            };
-            self.long_reads_left = left;
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => false,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => true,
+            Err(error) => {
+                self.ended(io, side, &error.to_string());
+                false
+            }
+        };
+        if has_more {
+            self.read_later(side);
         }
+        has_more
     }
 
     /// Closes a socket and tells the worker.

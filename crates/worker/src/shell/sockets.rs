@@ -19,7 +19,9 @@ pub(super) struct Socket<S: Stream> {
     pub(super) is_paused: bool,
     /// There may be bytes, and they were not all read.
     pub(super) is_readable: bool,
-    /// It is read when its turn comes, in the next batches.
+    /// Its last read has filled the memory: it takes turns with others that have much.
+    pub(super) is_long: bool,
+    /// It is read when its turn comes, in this batch or one of the next.
     pub(super) is_unfinished: bool,
     /// It is written to when its turn comes, in the next batches.
     pub(super) is_unwritten: bool,
@@ -46,6 +48,7 @@ impl<S: Stream> Socket<S> {
             attempt: None,
             is_paused: false,
             is_readable: false,
+            is_long: false,
             is_unfinished: false,
             is_unwritten: false,
             has_ended: false,

@@ -271,8 +271,10 @@ fn a_stream_that_has_ended_is_read_until_it_says_so() {
     let client = stage.greeted();
     client.borrow_mut().reads = [Ok(vec![9, 0]), Ok(vec![0, 1]), Ok(vec![])].into();
     stage.ready(&client, ENDED);
-    stage.batch();
-    assert_eq!(stage.calls("read"), 3);
+    for reads in [1 + LONG_READS_MIN, 1] {
+        stage.batch();
+        assert_eq!(stage.calls("read"), reads);
+    }
     assert_eq!(client.borrow().closed.as_deref(), Some("the connection was closed"));
     assert_eq!(stage.shell.worker().clients(), 0);
 }
@@ -284,10 +286,10 @@ fn one_batch_reads_a_socket_so_often_and_the_next_goes_on() {
     client.borrow_mut().reads = long_login(10);
     stage.ready(&client, READABLE);
     stage.batch();
-    assert_eq!(stage.calls("read"), 1 + LONG_READS_PER_BATCH);
+    assert_eq!(stage.calls("read"), 1 + LONG_READS_MIN);
     assert!(stage.shell.has_more() && stage.shell.wait_within_ms() == 0);
     stage.batch();
-    assert_eq!(stage.calls("read"), LONG_READS_PER_BATCH);
+    assert_eq!(stage.calls("read"), LONG_READS_MIN);
 }
 
 #[test]
@@ -305,20 +307,56 @@ fn those_who_send_much_take_turns_and_who_sends_little_is_read_beside_them() {
         left
     };
     stage.batch();
-    assert_eq!(left(&stage), [1 + LONG_READS_PER_BATCH, 1, 1, 1, 1]);
+    assert_eq!(left(&stage), [2, 1, 1, 1, 1]);
     // Who has been told to be readable again waits for its turn all the same.
-    stage.ready(&clients[0], READABLE);
+    clients.iter().for_each(|client| stage.ready(client, READABLE));
+    stage.batch();
+    assert_eq!(left(&stage), [2, 2, 1, 1, 1]);
     let newcomer = stage.greeted();
-    assert_eq!(left(&stage), [1 + 2 * LONG_READS_PER_BATCH, 1, 1, 1, 1]);
+    assert_eq!(left(&stage), [2, 2, 2, 1, 1]);
     newcomer.borrow_mut().reads = [Ok(vec![9, 0, 0])].into();
     stage.ready(&newcomer, READABLE);
     stage.batch();
     assert!(newcomer.borrow().reads.is_empty(), "who sends little has waited");
-    for _ in 0..4 {
-        stage.batch();
+    assert_eq!(left(&stage), [2, 2, 2, 2, 1]);
+}
+
+#[test]
+fn the_more_a_batch_reads_from_others_the_more_it_reads_from_those_who_send_much() {
+    let mut stage = Stage::new(10);
+    let long = stage.greeted();
+    long.borrow_mut().reads = long_login(10);
+    stage.ready(&long, READABLE);
+    stage.batch();
+    let others: Vec<_> = (0..3 * READS_PER_LONG_READ).map(|_| stage.greeted()).collect();
+    let before = long.borrow().reads.len();
+    for other in &others {
+        other.borrow_mut().reads = [Ok(vec![9])].into();
+        stage.ready(other, READABLE);
     }
-    let reads = left(&stage);
-    assert!(reads.iter().all(|reads| *reads > LONG_READS_PER_BATCH), "{reads:?}");
+    stage.batch();
+    assert_eq!(before - long.borrow().reads.len(), LONG_READS_MIN + 3);
+}
+
+#[test]
+fn who_has_sent_much_and_sends_little_is_read_at_once_from_then_on() {
+    let mut stage = Stage::new(10);
+    let clients: Vec<_> = (0..LONG_READS_MIN + 2).map(|_| stage.greeted()).collect();
+    let (short, long) = clients.split_first().expect("some");
+    let first = long_login(10).pop_front().expect("it has parts");
+    short.borrow_mut().reads = [first, Ok(vec![b'x'])].into();
+    stage.ready(short, READABLE);
+    stage.batch();
+    assert!(short.borrow().reads.is_empty());
+    for client in long {
+        client.borrow_mut().reads = long_login(10);
+        stage.ready(client, READABLE);
+    }
+    stage.batch();
+    short.borrow_mut().reads = [Ok(vec![b'x'])].into();
+    stage.ready(short, READABLE);
+    stage.batch();
+    assert!(short.borrow().reads.is_empty(), "it has waited for its turn");
 }
 
 #[test]

@@ -4,6 +4,9 @@ use std::{collections::VecDeque, io};
 
 use super::*;
 
+/// Reads of what a peer said last, before its connection ends as a write to it failed.
+const LAST_READS: usize = 5;
+
 /// Room for the writes of one batch.
 #[derive(Default)]
 pub(super) struct WriteBatch {
@@ -187,7 +190,7 @@ impl<S: Stream> Shell<S> {
         if let Some(socket) = self.sockets.get_mut(side) {
             socket.has_ended = true;
         }
-        self.read(io, side);
+        let _ = (0..LAST_READS).all(|_| self.read(io, side));
         if self.sockets.get_mut(side).is_some() {
             self.ended(io, side, &error.to_string());
         }
