@@ -22,7 +22,6 @@ pub const SUPPORTED: Capabilities = Capabilities::LONG_PASSWORD
     .union(Capabilities::FOUND_ROWS)
     .union(Capabilities::LONG_FLAG)
     .union(Capabilities::CONNECT_WITH_DB)
-    .union(Capabilities::NO_SCHEMA)
     .union(Capabilities::ODBC)
     .union(Capabilities::LOCAL_FILES)
     .union(Capabilities::IGNORE_SPACE)

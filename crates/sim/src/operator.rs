@@ -24,7 +24,6 @@ const OFFERED: Capabilities = Capabilities::LONG_PASSWORD
     .union(Capabilities::FOUND_ROWS)
     .union(Capabilities::LONG_FLAG)
     .union(Capabilities::CONNECT_WITH_DB)
-    .union(Capabilities::NO_SCHEMA)
     .union(Capabilities::ODBC)
     .union(Capabilities::IGNORE_SPACE)
     .union(Capabilities::PROTOCOL_41)
@@ -47,8 +46,7 @@ const OFFERED: Capabilities = Capabilities::LONG_PASSWORD
     .union(Capabilities::DEPRECATE_EOF);
 
 /// What is the proxy's affair, whatever its servers can do.
-const PROXYS_OWN: Capabilities = Capabilities::NO_SCHEMA
-    .union(Capabilities::ODBC)
+const PROXYS_OWN: Capabilities = Capabilities::ODBC
     .union(Capabilities::IGNORE_SPACE)
     .union(Capabilities::INTERACTIVE)
     .union(Capabilities::IGNORE_SIGPIPE)

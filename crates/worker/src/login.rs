@@ -45,7 +45,6 @@ use crate::{
 pub(crate) const BEHAVIOUR: Capabilities = Capabilities::FOUND_ROWS
     .union(Capabilities::MULTI_STATEMENTS)
     .union(Capabilities::MULTI_RESULTS)
-    .union(Capabilities::NO_SCHEMA)
     .union(Capabilities::OPTIONAL_RESULTSET_METADATA)
     .union(Capabilities::EXTENDED_METADATA);
 

@@ -165,8 +165,11 @@ impl Exchange {
     fn broken_off(&mut self, conn: &mut Conn, bytes: &[u8]) {
         match frame::split_packet(bytes) {
             Some((header, _, _)) if header.seq == 0 => self.unsolicited(conn, bytes),
-            // The rest of its reason is on its way.
+            // The rest of its reason is on its way, or its beginning came before.
             None if matches!(bytes, [_, _, _, 0, err::HEADER, ..]) => {
+                self.lose_conn(conn, "the server ended the connection");
+            }
+            _ if conn.in_flight.front().is_some_and(|front| front.relay.has_met_farewell()) => {
                 self.lose_conn(conn, "the server ended the connection");
             }
             _ => self.server_broke(conn, "sent an answer that can't be understood"),

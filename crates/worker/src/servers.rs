@@ -41,7 +41,7 @@ use crate::{
     servers::handover::Ask,
     servers::marks::Marks,
     servers::tenants::Tenants,
-    servers::trackers::Lists,
+    servers::trackers::Optional,
     statement::sql_modes::DefaultModes,
     table::Table,
 };
@@ -60,8 +60,8 @@ pub(crate) struct Servers {
     /// What sessions and connections may be in: each state once.
     pub(crate) states: StateTable,
     pub(crate) defaults: Defaults,
-    /// Lists of statements that servers are told to keep none of.
-    lists_off: Lists,
+    /// What is set on new connections where servers have it.
+    optional: Optional,
     pub(crate) kills: Kills,
     peers: Peers,
     pub(crate) sharing: Sharing,
@@ -91,7 +91,7 @@ impl Servers {
             resetting: HashSet::with_hasher(FixedState::default()),
             states: StateTable::default(),
             defaults: Defaults::default(),
-            lists_off: [true; _],
+            optional: [true; _],
             kills: Kills::default(),
             peers: Peers::default(),
             sharing: Sharing::default(),

@@ -34,6 +34,8 @@ pub struct Shared {
     clients: AtomicU32,
     schemas_defined: AtomicU64,
     finds_by_null: AtomicBool,
+    /// See [`Self::hold_begin`].
+    holds_begin: AtomicBool,
     /// [`ServerVersion::to_bits`] of the version that all servers have.
     server_version: AtomicU16,
     /// Whether clients are greeted as by MariaDB.
@@ -255,6 +257,16 @@ impl Shared {
     /// Whether a server was met that has.
     pub(crate) fn finds_by_null(&self) -> bool {
         self.finds_by_null.load(Relaxed)
+    }
+
+    /// A server of a Galera cluster holds the `BEGIN` of new sessions.
+    pub(crate) fn hold_begin(&self) {
+        self.holds_begin.store(true, Relaxed);
+    }
+
+    /// Whether a server was met that does.
+    pub(crate) fn holds_begin(&self) -> bool {
+        self.holds_begin.load(Relaxed)
     }
 
     /// Says how busy a worker is, and gives what all of them have said last, if all have. Once a

@@ -149,3 +149,9 @@ fn a_setting_overrides_the_version_alone() {
     let none = greeting_for_clients(&Knowledge::default(), &snapshot);
     assert_eq!(none.server_version, "8.0.99-mine");
 }
+
+#[test]
+fn clients_are_offered_no_reading_of_names_that_servers_are_not_asked_for() {
+    let greeting = greeting_for_clients(&Knowledge::default(), &replicated(""));
+    assert!(!greeting.capabilities.contains(Capabilities::NO_SCHEMA));
+}

@@ -6,7 +6,7 @@
 
 use crate::codec::Malformed;
 use crate::codec::frame::{HEADER_LEN, Header};
-use crate::packet::{status, tracker_filter::TrackerFilter};
+use crate::packet::{err, status, tracker_filter::TrackerFilter};
 
 use super::metadata::Columns;
 use super::pass::Pass;
@@ -223,6 +223,12 @@ impl Relay {
     pub fn set_stmt_id(&mut self, stmt_id: u32) {
         debug_assert!(!self.has_begun());
         self.stmt_id = Some(stmt_id);
+    }
+
+    /// Whether what came in place of the response is an error that no command asked for, with the
+    /// number 0: its server ends the connection. Only of a packet whose header came in parts.
+    pub fn has_met_farewell(&self) -> bool {
+        matches!(self.head, [_, _, _, 0, err::HEADER, ..]) && self.head_len > 4
     }
 
     /// Throws the rest of the response away: the client has gone.

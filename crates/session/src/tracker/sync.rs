@@ -37,6 +37,14 @@ pub struct Sync {
     pub may_fail: bool,
 }
 
+impl Sync {
+    /// Whether there is a `SET` in it.
+    pub fn sets(&self) -> bool {
+        let Self { set_names, schema: _, set_first, set, set_user, may_fail: _ } = self;
+        set_names.is_some() || set_first.is_some() || set.is_some() || set_user.is_some()
+    }
+}
+
 /// What brings a connection in state `server` to the state `session`.
 pub fn difference(server: &SessionState, session: &SessionState, flavor: Flavor) -> Difference {
     let schema = match (&server.schema, &session.schema) {

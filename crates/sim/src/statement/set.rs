@@ -29,7 +29,11 @@ pub(super) fn settings(tokens: &[Token<'_>]) -> Option<Vec<Setting>> {
         }
         // Of a new connection: nobody sets it, so that there is nothing to tell.
         if let [
-            Y(own @ ("SESSION.sql_auto_is_null" | "SESSION.character_set_client")),
+            Y(
+                own @ ("SESSION.sql_auto_is_null"
+                | "SESSION.character_set_client"
+                | "SESSION.wsrep_sync_wait"),
+            ),
             S(b'='),
             Y(same),
         ] = part

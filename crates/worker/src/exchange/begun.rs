@@ -7,7 +7,7 @@
 
 use trunkline_pool::ConnId;
 use trunkline_protocol::packet::status;
-use trunkline_session::tracker::PinReason;
+use trunkline_session::tracker::{PinReason, SessionState};
 use trunkline_topology::HostgroupId;
 
 use crate::{
@@ -15,6 +15,7 @@ use crate::{
     exchange::send::{put_own_query, text_hash},
     rooms::Core,
     servers::conn::{Conn, InFlight, Owner},
+    servers::trackers::{GALERA_WAITS, holds_begin},
 };
 
 /// A transaction of which no server knows yet.
@@ -35,6 +36,11 @@ pub(crate) enum BegunAccess {
     ReadOnly,
     ReadWrite,
 }
+
+/// Variables of sessions whose `BEGIN` may be held, and refused or ended then. Besides
+/// [`GALERA_WAITS`], which says more.
+const MAY_HOLD_BEGIN: [&str; 3] =
+    ["wsrep_causal_reads", "group_replication_consistency", "max_statement_time"];
 
 impl BegunAccess {
     /// The statement that begins it.
@@ -97,12 +103,17 @@ impl Core {
     /// Whether a statement that is no read must not go out before its server has begun the
     /// transaction. A read may: its reply is dropped where the `BEGIN` is refused. So may any
     /// statement behind a `BEGIN` that the server has accepted before. A server that has become
-    /// read-only refuses `READ WRITE`.
-    pub(super) fn waits_for_begin(&self, begun: Begun, conn: &Conn) -> bool {
+    /// read-only refuses `READ WRITE`; one of a cluster any of them, if its session is to wait for
+    /// the other members and that takes too long; and MariaDB's limit of time may end it.
+    pub(super) fn waits_for_begin(&self, begun: Begun, conn: &Conn, state: &SessionState) -> bool {
         let proof = (conn.slot, conn.server.incarnation, text_hash(begun.access.text()));
         let is_proven =
             begun.access != BegunAccess::ReadWrite && self.servers.accepted_sets.contains(&proof);
-        !is_proven
+        let is_held = || {
+            let galera = state.variable(GALERA_WAITS).is_some_and(holds_begin);
+            galera || MAY_HOLD_BEGIN.iter().any(|name| state.variable(name).is_some())
+        };
+        !is_proven || self.env.shared.holds_begin() || is_held()
     }
 
     /// Appends the `BEGIN` of the session's transaction to a connection that it holds.

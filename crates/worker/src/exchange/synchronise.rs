@@ -96,7 +96,8 @@ impl Exchange {
             past.bring(session, conn, &mut sync);
         }
         let begins = session.begins_on(conn.id).filter(|_| !is_dump);
-        let waits_to_begin = begins.is_some_and(|begun| self.core.waits_for_begin(begun, conn));
+        let waits_to_begin =
+            begins.is_some_and(|begun| self.core.waits_for_begin(begun, conn, &state));
         let waits = is_dump
             || !is_read
                 && (awaits_reset
@@ -126,7 +127,9 @@ impl Exchange {
 impl Core {
     /// Whether a statement that is no read must not go out before the state is confirmed. A read
     /// may: its reply is dropped if the state was refused. So may any statement behind a `SET` that
-    /// the server has accepted before, on this connection if it takes rights.
+    /// the server has accepted before, on this connection if it takes rights; but not on MariaDB,
+    /// where a `KILL QUERY`, or the time limit of the session before, may end any `SET` with
+    /// nothing done (`docs/decisions/0095`).
     fn waits_for_sync(&self, conn: &Conn, sync: &Sync, proof: Option<u64>) -> bool {
         // The one that it had before its reset is still its, and can't be refused.
         let chooses_schema = sync.schema.is_some() && sync.schema != conn.left.kept_schema;
@@ -137,7 +140,8 @@ impl Core {
                 || self.servers.accepted_sets.contains(&(conn.slot, conn.server.incarnation, proof))
                     && is_for_all()
         });
-        chooses_schema || sync.may_fail || !is_proven
+        let may_be_interrupted = conn.server.flavor == Flavor::MariaDb && sync.sets();
+        chooses_schema || sync.may_fail || !is_proven || may_be_interrupted
     }
 
     /// Appends what brings a connection to `state`.

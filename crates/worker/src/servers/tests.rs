@@ -349,6 +349,21 @@ fn a_server_that_refuses_trackers_is_said_in_the_log() {
 }
 
 #[test]
+fn a_connection_whose_trackers_were_interrupted_serves_no_other_session() {
+    let mut world = TestWorker::new();
+    world.is_automatic = false;
+    let client = world.log_in();
+    world.ask(client, "SELECT 1");
+    let conn = world.conns()[0];
+    world.come_up(conn);
+    let text = world.asked()[0].clone();
+    world.reply(&text, Reply::Error(1317, "Query execution was interrupted"));
+    world.reply("SELECT 1", Reply::Rows(&["1"]));
+    assert_eq!(world.answer(client), "rows 1");
+    assert!(!world.conns().contains(&conn), "it went back to the pool");
+}
+
+#[test]
 fn a_connection_that_ends_gives_its_place_back_and_says_goodbye() {
     use crate::Action;
     let config = format!("idle_connection_timeout = 3000\n{TWO_SERVERS}");

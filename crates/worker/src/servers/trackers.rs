@@ -38,15 +38,23 @@ const TRACKERS_ON: &[u8] = b"SET @@SESSION.session_track_system_variables='*',\
 /// decides how texts are read and what they find.
 const FRESH: &[u8] = b",@@SESSION.sql_mode=@@SESSION.sql_mode,\
     @@SESSION.sql_auto_is_null=@@SESSION.sql_auto_is_null";
+/// What is set where the server has the variable, with its name.
+///
 /// A server that keeps profiles or traces of everybody's statements would keep one list for all
 /// sessions of a connection, which a reset may leave. Whoever wants one says so, and has the
-/// connection alone. With the variables' names; MySQL warns of the first one.
-const LISTS_OFF: [(&str, &[u8]); 2] = [
+/// connection alone. MySQL warns of the first one.
+///
+/// A MariaDB server tells behind a login whether sessions begin by waiting for their Galera cluster
+/// ([`holds_begin`]).
+const OPTIONAL: [(&str, &[u8]); 3] = [
     ("profiling", b",@@SESSION.profiling=0"),
     ("optimizer_trace", b",@@SESSION.optimizer_trace='enabled=off'"),
+    (GALERA_WAITS, b",@@SESSION.wsrep_sync_wait=@@SESSION.wsrep_sync_wait"),
 ];
 /// Which of them are in use: not those that some server lacks.
-pub(super) type Lists = [bool; LISTS_OFF.len()];
+pub(super) type Optional = [bool; OPTIONAL.len()];
+/// What a session of a Galera cluster waits for before it begins.
+pub(crate) const GALERA_WAITS: &str = "wsrep_sync_wait";
 /// Whatever a server's sessions begin with by now: it is off where a session's record says so.
 const AUTOCOMMIT_ON: &[u8] = b",@@SESSION.autocommit=1";
 /// Before that: has MySQL tell what its sessions begin with.
@@ -68,8 +76,18 @@ pub(crate) enum Behind {
 /// The error of a server that does not know a variable.
 const UNKNOWN_VARIABLE: u16 = 1193;
 
+/// The errors of a `SET` that a `KILL QUERY` or MariaDB's limit of time has ended.
+const INTERRUPTED: [u16; 2] = [1317, 1969];
+
 const TRANSACTION_TRACKER_ON: &[u8] =
     b"SET @@SESSION.session_track_transaction_info='CHARACTERISTICS'";
+
+/// Whether a server holds `BEGIN` with this value of [`GALERA_WAITS`] until its node has what the
+/// cluster has, and refuses it where that takes too long. What is not a number may mean anything.
+pub(crate) fn holds_begin(value: &[u8]) -> bool {
+    let number = std::str::from_utf8(value).ok().and_then(|value| value.parse::<u64>().ok());
+    number.is_none_or(|bits| bits & 1 == 1)
+}
 
 impl Env {
     /// A new or reset connection reports what new sessions have.
@@ -78,6 +96,9 @@ impl Env {
             let Ok(Change::SystemVariable { name, value }) = change else { continue };
             if name == b"sql_auto_is_null" && !value.eq_ignore_ascii_case(b"off") && value != b"0" {
                 self.shared.find_by_null();
+            }
+            if name == GALERA_WAITS.as_bytes() && holds_begin(value) {
+                self.shared.hold_begin();
             }
         }
     }
@@ -99,31 +120,34 @@ impl Core {
         conn.server.gtids = ReportsGtids::default();
         let flavor = conn.server.flavor;
         let charset = if behind == Behind::Login { CLIENT_CHARSET } else { b"" };
-        let lists = LISTS_OFF.iter().zip(self.servers.lists_off);
-        let lists = lists.filter(|(_, is_known)| *is_known).map(|((_, text), _)| *text);
-        let lists: Vec<u8> = lists.flatten().copied().collect();
+        let asks_galera = flavor == Flavor::MariaDb && behind == Behind::Login;
+        let optional = OPTIONAL.iter().zip(self.servers.optional);
+        let optional = optional
+            .filter(|((name, _), is_known)| *is_known && (asks_galera || *name != GALERA_WAITS));
+        let optional: Vec<u8> = optional.flat_map(|((_, text), _)| *text).copied().collect();
         let within = match flavor {
             // What is set behind clears its warning.
             Flavor::MySql => {
-                self.set_up(conn, Owner::Defaults, &[AUTOCOMMIT_TOLD, &*lists].concat());
+                self.set_up(conn, Owner::Defaults, &[AUTOCOMMIT_TOLD, &*optional].concat());
                 Vec::new()
             }
-            Flavor::MariaDb => lists,
+            Flavor::MariaDb => optional,
         };
         let text = [TRACKERS_ON, FRESH, AUTOCOMMIT_ON, charset, &*within].concat();
         self.set_up(conn, Owner::Setup, &text);
     }
 
-    /// A server does not take the trackers' `SET`. One that has no profiles or traces at all is not
-    /// asked again to keep none.
+    /// A server does not take the trackers' `SET`. What it lacks is not set again.
     pub(crate) fn trackers_refused(&mut self, conn: &mut Conn, error: &ServerError) {
         let text = String::from_utf8_lossy(&error.message).into_owned();
         self.fx.log(true, || format!("a server refused session trackers: {text}"));
         if text.contains(GTID_TRACKER) {
             conn.server.gtids = ReportsGtids::No;
         }
+        // Nobody else gets a connection that does not tell what changes.
+        conn.holder.close_on_release |= INTERRUPTED.contains(&error.code);
         let mut lacks = false;
-        for ((name, _), is_known) in LISTS_OFF.iter().zip(&mut self.servers.lists_off) {
+        for ((name, _), is_known) in OPTIONAL.iter().zip(&mut self.servers.optional) {
             let is_it = error.code == UNKNOWN_VARIABLE && text.contains(name);
             *is_known &= !is_it;
             lacks |= is_it;

@@ -195,6 +195,27 @@ fn who_gives_an_id_that_another_session_has_left_keeps_its_own() {
 }
 
 #[test]
+fn a_write_waits_for_its_id_where_a_servers_limit_may_end_what_tells_it() {
+    let mut world = TestWorker::with(ONE_CONNECTION);
+    let (one, other) = (world.log_in(), world.log_in());
+    let told =
+        |id| trunkline_protocol::packet::ok::OkPacket { last_insert_id: id, ..crate::tests::OK };
+    let (generates, gives) = ("INSERT INTO s.u (a) VALUES (1)", "INSERT INTO s.m SET id = 41");
+    world.run(one, generates, Reply::Says(told(70)));
+    world.run(other, generates, Reply::Says(told(41)));
+    assert_eq!(world.run(one, gives, Reply::Ok), "ok");
+    // The server has accepted the same text.
+    world.run(other, generates, Reply::Says(told(41)));
+    world.is_automatic = false;
+    world.ask(one, gives);
+    let [tells] = &world.asked()[..] else { panic!("the write has not waited") };
+    assert!(tells.contains("@@SESSION.last_insert_id=(SELECT 70 FROM"), "{tells}");
+    world.reply(&tells.clone(), Reply::Ok);
+    world.reply(gives, Reply::Ok);
+    assert_eq!(world.answer(one), "ok");
+}
+
+#[test]
 fn a_trigger_that_refuses_a_row_leaves_its_id_to_be_asked_for() {
     for (hidden, times) in [(Hidden::GIVES_VALUES, 1), (Hidden::empty(), 0)] {
         let mut world = TestWorker::with(ONE_CONNECTION);

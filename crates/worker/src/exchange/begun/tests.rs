@@ -1,4 +1,7 @@
-use trunkline_protocol::packet::{ok::OkPacket, status};
+use trunkline_protocol::{
+    packet::{ok::OkPacket, status},
+    response::Outcome,
+};
 
 use crate::{
     ClientId,
@@ -99,6 +102,43 @@ fn a_begin_that_is_refused_answers_the_statement_and_ends_the_session() {
         assert_eq!(world.answer(client), "error 1290: read-only");
         assert!(world.is_closed(client));
         assert!(said == READ || world.times_heard(WRITE) == 0, "it was not sent");
+    }
+}
+
+#[test]
+fn a_write_waits_for_a_begin_that_a_node_of_galera_may_hold_and_refuse() {
+    for (setting, waits) in [
+        ("wsrep_sync_wait = 1", true),
+        ("wsrep_sync_wait = 6", false),
+        ("wsrep_causal_reads = ON", true),
+        ("max_statement_time = 5", true),
+        ("sort_buffer_size = 65537", false),
+    ] {
+        let mut world = lazy(ONE_CONNECTION);
+        let client = world.log_in();
+        assert_eq!(world.run(client, &format!("SET SESSION {setting}"), Reply::Ok), "ok");
+        prove(&mut world, client);
+        assert_eq!(world.answered(client, "BEGIN"), "ok");
+        world.ask(client, WRITE);
+        let asked = world.asked();
+        assert_eq!(asked.last().map(String::as_str) == Some(BEGIN), waits, "{setting}: {asked:?}");
+    }
+}
+
+#[test]
+fn a_server_says_that_it_holds_the_begin_of_new_sessions() {
+    for (value, waits) in [(&b"0"[..], false), (b"1", true), (b"15", true), (b"14", false)] {
+        let mut world = lazy(ONE_CONNECTION);
+        let client = world.log_in();
+        prove(&mut world, client);
+        let (name, len) = (b"wsrep_sync_wait", u8::try_from(value.len()).expect("short"));
+        let changes = [&[0, 17 + len, 15][..], name, &[len], value].concat();
+        let outcome = Outcome { changes, ..Outcome::default() };
+        world.core().env.trackers_are_on(&outcome);
+        assert_eq!(world.answered(client, "BEGIN"), "ok");
+        world.ask(client, WRITE);
+        let asked: &[_] = if waits { &[BEGIN] } else { &[BEGIN, WRITE] };
+        assert_eq!(world.asked(), asked, "{value:?}");
     }
 }
 

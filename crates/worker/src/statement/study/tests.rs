@@ -3,7 +3,7 @@ use trunkline_protocol::codec::frame::put_payload;
 use super::*;
 use crate::{
     clients::{client::Phase, frames::Frames},
-    tests::{ONE_CONNECTION, Reply, TWO_SERVERS, TestWorker, snapshot},
+    tests::{MYSQL, ONE_CONNECTION, Reply, Setup, TWO_SERVERS, TestWorker, snapshot},
 };
 
 /// Has a client send this text in reads of 64 KiB; it asks for more than one.
@@ -224,7 +224,8 @@ fn buffer(world: &mut TestWorker, client: ClientId) -> Arc<Vec<u8>> {
 #[test]
 fn what_rules_make_of_a_long_text_is_sent_from_where_it_was_made() {
     let rule = ruled("match_pattern = \"INTO s.t\"\nreplace_pattern = \"INTO s.u\"");
-    let mut world = TestWorker::with(&format!("catalog_wait_ms = 0\n{rule}"));
+    let config = format!("catalog_wait_ms = 0\n{rule}");
+    let mut world = TestWorker::of(Setup { config: &config, version: MYSQL, ..Setup::default() });
     world.is_studious = false;
     let client = world.log_in();
     world.run(client, "SELECT 1", Reply::Rows(&["1"]));
