@@ -56,14 +56,15 @@ fn state_travels_with_the_statement() -> Result<()> {
         let config = format!("catalog_wait_ms = 10000\n{}", one_server(&server, 1, 10));
         let proxy = Trunkline::start(&config)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(zones(&proxy, &schema)).with_context(|| format!("{flavour:?}"))?;
+        let zones = zones(&proxy, &schema, flavour);
+        runtime.block_on(zones).with_context(|| format!("{flavour:?}"))?;
         let rows = server.value(&format!("SELECT COUNT(*) FROM {schema}.t"))?;
         ensure!(rows.as_deref() == Some("1000"), "{rows:?} rows");
     }
     Ok(())
 }
 
-async fn zones(proxy: &Trunkline, schema: &str) -> Result<()> {
+async fn zones(proxy: &Trunkline, schema: &str, flavour: Flavour) -> Result<()> {
     const SESSIONS: usize = 1_000;
     const QUESTION: &str = "SELECT CONCAT(@@time_zone, ' ', @@group_concat_max_len)";
     let mut conns = Vec::new();
@@ -98,9 +99,11 @@ async fn zones(proxy: &Trunkline, schema: &str) -> Result<()> {
         resets += counter(proxy, &format!("connections_reset_{reason}"))?;
     }
     let told = format!("{synced} changes of state, on {opened}, {resets} of them reset");
+    // Writes wait for each `SET` on MariaDB, as it may be interrupted.
+    let writes = if flavour == Flavour::MariaDb { SESSIONS as u64 } else { 0 };
     // On a busy machine two more have waited, and nobody knows why; far from each of them does.
     let few = SESSIONS as u64 / 100;
-    ensure!(waited <= opened + few, "{waited} waited for {told}");
+    ensure!(waited <= writes + opened + few, "{waited} waited for {told}");
     ensure!(opened < 50, "{opened} connections were opened, of which ten are allowed at a time");
     ensure!(synced >= 1_000, "{synced} changes of state only");
     for (_, conn) in conns {

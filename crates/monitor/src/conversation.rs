@@ -52,6 +52,8 @@ pub(crate) struct Answer {
     pub(crate) columns: Vec<Vec<u8>>,
     /// Its rows, with a value for each column.
     pub(crate) rows: Vec<Row>,
+    /// How many warnings it has.
+    pub(crate) warnings: u16,
 }
 
 /// How a server is met.
@@ -266,7 +268,10 @@ impl Conversation {
             let (_, payload) = self.packet().await?;
             match payload.first() {
                 Some(&err::HEADER) => return Err(refused(&payload)),
-                Some(&eof::HEADER) if payload.len() < 9 => return Ok(answer),
+                Some(&eof::HEADER) if payload.len() < 9 => {
+                    answer.warnings = eof::parse(&payload).map_err(malformed)?.warnings;
+                    return Ok(answer);
+                }
                 Some(_) | None => answer.rows.push(row(&payload, count)?),
             }
         }

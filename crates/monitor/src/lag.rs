@@ -278,7 +278,7 @@ mod tests {
             vec![Some(b"Waiting for source".to_vec()), value]
         };
         let columns = vec![b"Slave_IO_State".to_vec(), column.to_vec()];
-        let answer = Answer { columns, rows: values.iter().map(row).collect() };
+        let answer = Answer { columns, rows: values.iter().map(row).collect(), warnings: 0 };
         replication_of(&answer).map_err(|error| error.to_string())
     }
 

@@ -137,7 +137,7 @@ impl Commands {
         let input = joined(&mut received, bytes);
         let more_follows = client.io.follows;
         let (mut at, mut unpacked_len) = (0, 0);
-        while unpacked_len < UNPACKED_PER_EVENT && self.exchange.core.takes_packets(client) {
+        while self.exchange.core.takes_packets(client) {
             // In pieces: one packet may hold millions of commands, and answers may have to wait.
             if let Some(piece) = piece_of(&plain, used) {
                 used += piece.len();
@@ -148,6 +148,10 @@ impl Commands {
                     self.exchange.core.weigh_sender(client);
                 }
                 continue;
+            }
+            // What was unpacked has gone on: that resumes who is paused meanwhile.
+            if unpacked_len >= UNPACKED_PER_EVENT {
+                break;
             }
             plain.clear();
             used = 0;

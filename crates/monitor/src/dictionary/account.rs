@@ -222,7 +222,12 @@ impl AccountDictionary {
         }
         while let Some(query) = inquiry.next_query() {
             self.queries += 1;
-            let rows = line.conversation.query(query.sql(), ANSWER_LEN_MAX).await?;
+            let answer = line.conversation.ask(query.sql(), ANSWER_LEN_MAX).await?;
+            if answer.warnings > 0 {
+                let warnings = line.conversation.query("SHOW WARNINGS", ANSWER_LEN_MAX).await?;
+                refuse_parts(&warnings)?;
+            }
+            let rows = answer.rows;
             if query.is_about_grants() && rows != line.grants {
                 let text = format!("what user {} may do has changed", line.account.user);
                 return Err(LearnError::new(text));
@@ -260,6 +265,21 @@ impl Line {
     }
 }
 
+/// MariaDB leaves a table out of the dictionary's answer, with a warning, where it can't open it
+/// within its time: another session has it locked (1205), it would be a deadlock (1213), or the
+/// statement was interrupted.
+const LEAVES_OUT: [&[u8]; 5] = [b"1205", b"1213", b"1317", b"1969", b"3024"];
+
+/// Fails where these warnings, rows of `SHOW WARNINGS`, say that an answer is not whole.
+fn refuse_parts(warnings: &[Row]) -> Result<(), LearnError> {
+    let value = |row: &Row, at: usize| row.get(at).cloned().flatten().unwrap_or_default();
+    let leaves_out = |row: &&Row| LEAVES_OUT.contains(&value(row, 1).as_slice());
+    let Some(row) = warnings.iter().find(leaves_out) else { return Ok(()) };
+    let text = value(row, 2);
+    let text = String::from_utf8_lossy(&text);
+    Err(LearnError::new(format!("the dictionary has left a table out: {text}")))
+}
+
 /// The servers of a group that may be asked: its writers first, then its readers.
 pub(super) fn servers_of(snapshot: &Snapshot, group: HostgroupId) -> Vec<Arc<Server>> {
     let readers = snapshot.writer_group(group).map(|it| it.reader_hostgroup);
@@ -275,4 +295,22 @@ pub(super) fn servers_of(snapshot: &Snapshot, group: HostgroupId) -> Vec<Arc<Ser
 fn can_be_asked(server: &Arc<Server>) -> bool {
     let state = server.health.state(u64::MAX);
     !matches!(state, ServerState::OfflineSoft | ServerState::OfflineHard)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_that_leaves_a_locked_table_out_is_none() {
+        let warning = |code: &str, text: &str| -> Row {
+            ["Warning", code, text].map(|it| Some(it.as_bytes().to_vec())).into()
+        };
+        let invalid = warning("1356", "View 'd.v' references invalid table(s)");
+        assert!(refuse_parts(&[]).is_ok());
+        assert!(refuse_parts(std::slice::from_ref(&invalid)).is_ok());
+        let locked = warning("1205", "Lock wait timeout exceeded; try restarting transaction");
+        let error = refuse_parts(&[invalid, locked]).expect_err("a table is missing");
+        assert!(error.to_string().contains("Lock wait timeout"), "{error}");
+    }
 }

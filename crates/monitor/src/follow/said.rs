@@ -181,7 +181,7 @@ mod tests {
 
     fn answer(text: &str) -> Answer {
         let row = vec![Some(b"0".to_vec()), Some(text.as_bytes().to_vec())];
-        Answer { columns: Vec::new(), rows: vec![row] }
+        Answer { columns: Vec::new(), rows: vec![row], warnings: 0 }
     }
 
     /// What is asked after each of these answers.
@@ -243,7 +243,7 @@ mod tests {
     fn a_server_that_logs_with_numbers_says_so() {
         let said = |value: Option<&str>| {
             let row = vec![value.map(|value| value.as_bytes().to_vec())];
-            numbers(&Answer { columns: Vec::new(), rows: vec![row] })
+            numbers(&Answer { columns: Vec::new(), rows: vec![row], warnings: 0 })
         };
         assert!(said(Some("1")) && said(Some("ON")));
         assert!(!said(Some("0")) && !said(None) && !numbers(&Answer::default()));

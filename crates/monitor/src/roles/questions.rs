@@ -330,12 +330,13 @@ pub(super) mod tests {
 
     pub(super) fn answer(columns: &[&str], rows: &[&[&str]]) -> Answer {
         let columns = columns.iter().map(|name| name.as_bytes().to_vec()).collect();
-        Answer { columns, rows: rows.iter().map(|values| row(values)).collect() }
+        let rows = rows.iter().map(|values| row(values)).collect();
+        Answer { columns, rows, warnings: 0 }
     }
 
     pub(super) fn variables(values: &[(&str, &str)]) -> Variables {
         let rows = values.iter().map(|(name, value)| row(&[name, value])).collect();
-        Variables(Answer { columns: Vec::new(), rows })
+        Variables(Answer { rows, ..Answer::default() })
     }
 
     #[test]

@@ -104,12 +104,15 @@ fn setting(tokens: &[Token<'_>]) -> Option<Setting> {
         return Some(Setting::LastInsertIdAsItIs);
     }
     if name == "last_insert_id"
-        && let [S(b'('), W("SELECT"), selected @ .., W("AS"), W("t"), S(b')')] = value
-        && let [id @ .., W("FROM"), S(b'('), W("SELECT"), N(1), S(b')')] = selected
+        && let [W("IF"), S(b'('), S(b'('), selected @ .., S(b')')] = value
+        && let [W("SELECT"), N(1), W("FROM"), S(b'('), of_table @ ..] = selected
+        && let [W("SELECT"), N(1), S(b')'), W("AS"), W("t"), S(b')'), S(b','), ids @ ..] = of_table
     {
-        match id {
-            [N(id)] => return Some(Setting::LastInsertIdOfTable(*id)),
-            [W("LAST_INSERT_ID"), S(b'('), S(b')')] => {
+        match ids {
+            [N(id), S(b','), N(same)] if id == same => {
+                return Some(Setting::LastInsertIdOfTable(*id));
+            }
+            [W("LAST_INSERT_ID"), .., W("LAST_INSERT_ID"), S(b'('), S(b')')] => {
                 return Some(Setting::LastInsertIdAsItIsOfTable);
             }
             _ => {}

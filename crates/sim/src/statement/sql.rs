@@ -248,13 +248,16 @@ fn put_settings(out: &mut String, settings: &[Setting], flavor: Flavor) {
             Setting::InsertId(id) => put(out, format_args!("insert_id = {id}")),
             Setting::LastInsertIdOfTable(id) => put(
                 out,
-                format_args!("@@SESSION.last_insert_id = (SELECT {id} FROM (SELECT 1) AS t)"),
+                format_args!(
+                    "@@SESSION.last_insert_id = IF((SELECT 1 FROM (SELECT 1) AS t), {id}, {id})"
+                ),
             ),
             Setting::LastInsertIdAsItIs => {
                 out.push_str("@@SESSION.last_insert_id = LAST_INSERT_ID()");
             }
             Setting::LastInsertIdAsItIsOfTable => out.push_str(
-                "@@SESSION.last_insert_id = (SELECT LAST_INSERT_ID() FROM (SELECT 1) AS t)",
+                "@@SESSION.last_insert_id = \
+                 IF((SELECT 1 FROM (SELECT 1) AS t), LAST_INSERT_ID(), LAST_INSERT_ID())",
             ),
             Setting::Tracker(name, value) => {
                 put(out, format_args!("@@SESSION.session_track_{name} = '{value}'"));

@@ -170,8 +170,11 @@ fn what_the_proxy_says_is_understood() {
         ]
     );
     assert_eq!(
-        settings("SET time_zone=DEFAULT,@@SESSION.last_insert_id=(SELECT 7 FROM (SELECT 1) AS t)")
-            .get(1),
+        settings(
+            "SET time_zone=DEFAULT,\
+             @@SESSION.last_insert_id=IF((SELECT 1 FROM (SELECT 1) AS t),7,7)"
+        )
+        .get(1),
         Some(&Setting::LastInsertIdOfTable(7))
     );
     assert_eq!(settings("SET insert_id=7"), [Setting::InsertId(7)]);

@@ -209,7 +209,8 @@ fn add_last_insert_id(sync: &mut Sync, value: Option<u64>, flavor: Flavor, clear
     let lead = if text.is_empty() { "SET " } else { "," };
     let value = value.map_or_else(|| "LAST_INSERT_ID()".to_owned(), |value| value.to_string());
     let value = match flavor {
-        Flavor::MariaDb if clears => format!("(SELECT {value} FROM (SELECT 1) AS t)"),
+        // An interrupted subquery may be NULL, and the `SET` succeed all the same.
+        Flavor::MariaDb if clears => format!("IF((SELECT 1 FROM (SELECT 1) AS t),{value},{value})"),
         Flavor::MariaDb | Flavor::MySql => value,
     };
     text.extend_from_slice(format!("{lead}@@SESSION.last_insert_id={value}").as_bytes());

@@ -11,6 +11,7 @@ use trunkline_session::tracker::{Difference, Schema, SessionState, Sync, differe
 
 use crate::{
     clients::client::{Client, Purpose, Stage},
+    exchange::lost::only_looks_at,
     exchange::past::PastHere,
     exchange::pins::PLAIN_VARIABLES,
     exchange::send::{has_transaction, put_own_query, text_hash},
@@ -60,6 +61,12 @@ pub(crate) fn put_init_db(out: &mut Vec<u8>, schema: &[u8]) {
     put_payload(out, 0, &payload);
 }
 
+/// Whether a `KILL QUERY`, or the time limit of the session before, may end what brings a
+/// connection to a state, with nothing done: any `SET`, on MariaDB (`docs/decisions/0095`).
+fn may_be_interrupted(conn: &Conn, sync: &Sync) -> bool {
+    conn.server.flavor == Flavor::MariaDb && sync.sets()
+}
+
 impl Exchange {
     /// Sends what brings the connection to the session's state, and behind that the statement, now
     /// or when the servers have accepted the state.
@@ -72,6 +79,7 @@ impl Exchange {
     ) {
         let Some((statement, session)) = client.running_mut() else { return };
         let is_read = statement.meaning.is_read;
+        let only_looks = only_looks_at(statement);
         let is_dump = statement.command.purpose == Purpose::Dump;
         let mut state = Arc::clone(&session.settings.state);
         let mut found = difference(&conn.state, &state, conn.server.flavor);
@@ -103,6 +111,7 @@ impl Exchange {
                 && (awaits_reset
                     || waits_to_begin
                     || self.core.waits_for_sync(conn, &sync, proof)
+                    || !only_looks && may_be_interrupted(conn, &sync)
                     || has_transaction(session, conn.id));
         if !Arc::ptr_eq(&conn.state, &state) || past.needs_trace || begins.is_none() {
             self.core.send_sync(client, conn, state, sync, proof);
@@ -127,9 +136,7 @@ impl Exchange {
 impl Core {
     /// Whether a statement that is no read must not go out before the state is confirmed. A read
     /// may: its reply is dropped if the state was refused. So may any statement behind a `SET` that
-    /// the server has accepted before, on this connection if it takes rights; but not on MariaDB,
-    /// where a `KILL QUERY`, or the time limit of the session before, may end any `SET` with
-    /// nothing done (`docs/decisions/0095`).
+    /// the server has accepted before, on this connection if it takes rights.
     fn waits_for_sync(&self, conn: &Conn, sync: &Sync, proof: Option<u64>) -> bool {
         // The one that it had before its reset is still its, and can't be refused.
         let chooses_schema = sync.schema.is_some() && sync.schema != conn.left.kept_schema;
@@ -140,8 +147,7 @@ impl Core {
                 || self.servers.accepted_sets.contains(&(conn.slot, conn.server.incarnation, proof))
                     && is_for_all()
         });
-        let may_be_interrupted = conn.server.flavor == Flavor::MariaDb && sync.sets();
-        chooses_schema || sync.may_fail || !is_proven || may_be_interrupted
+        chooses_schema || sync.may_fail || !is_proven
     }
 
     /// Appends what brings a connection to `state`.

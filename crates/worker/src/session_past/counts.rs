@@ -553,7 +553,8 @@ impl Core {
             let relay =
                 Relay::new(ResponseShape::Query, conn.server.format, conn.server.format, false);
             conn.in_flight.push_back(InFlight {
-                owner: Owner::Again,
+                // Where one is interrupted, the connection has another session's.
+                owner: conn.holder.owner.map_or(Owner::Again, |owner| Owner::Sync(owner, None)),
                 relay: self.fx.relays.hold(relay),
                 is_statement: false,
                 place: None,

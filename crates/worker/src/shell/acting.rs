@@ -14,6 +14,7 @@ impl<S: Stream> Shell<S> {
         }
     }
 
+    #[inline(never)]
     fn carry_out_all(&mut self, io: &mut impl Io<Stream = S>) {
         while self.worker.has_actions() {
             let mut actions = self.worker.take_actions();
