@@ -30,18 +30,20 @@ fn play_with(settings: &[(&'static str, u64)], deeds: Vec<Deed>) -> Outcome {
     run(&world(settings, vec![steps]), true)
 }
 
+/// Whether all servers of a plan are MySQL's, and texts to them can be read in the trace.
 fn is_mysql_uncompressed(plan: &Plan) -> bool {
     let mut servers = plan.configs.iter().flat_map(|config| &config.servers);
     plan.cluster.hosts.iter().all(|host| host.flavor == Flavor::MySql)
         && servers.all(|server| server.compression.is_none())
 }
 
-/// Such a world, and as many clients as there are scripts.
+/// A calm world with a writer and readers elsewhere, and as many clients as there are scripts.
 fn world(settings: &[(&'static str, u64)], scripts: Vec<Vec<Step>>) -> Plan {
     world_with(|_| true, settings, scripts)
 }
 
-/// The same, of the plans that are like this.
+/// A calm world with a writer and readers elsewhere, drawn from the first plan that is like this,
+/// and as many clients as there are scripts.
 fn world_with(
     is_it: impl Fn(&Plan) -> bool,
     settings: &[(&'static str, u64)],

@@ -69,10 +69,10 @@ macro_rules! servers {
 
     /// When transactions begin. `begin`: the proxy answers `BEGIN`, `START TRANSACTION` and a `SET
     /// autocommit` by itself where it knows what a server would say, and sends it with the first
-    /// statement behind it, in one write; the session has no server connection until then. A
-    /// `COMMIT` or `ROLLBACK` of a transaction in which nothing was sent is answered as well.
-    /// `off`: all of these go to a server at once. A user, a hostgroup and a rule may say
-    /// otherwise.
+    /// statement behind it, in one write; the session has no server connection until then. Where a
+    /// server may refuse it, a write waits for its answer (limits.md). A `COMMIT` or `ROLLBACK` of
+    /// a transaction in which nothing was sent is answered as well. `off`: all of these go to a
+    /// server at once. A user, a hostgroup and a rule may say otherwise.
     lazy_transactions: LazyTransactions = LazyTransactions::Begin,
         Range::All, "", Live, "0.1.0";
 

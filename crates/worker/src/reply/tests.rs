@@ -85,50 +85,42 @@ fn a_server_that_says_why_it_ends_an_idle_connection_is_heard() {
     assert_eq!(world.core().fx.stats.counters.server_protocol_errors, 0);
 }
 
-#[test]
-fn a_server_that_says_why_it_ends_a_connection_is_heard_behind_a_command_on_its_way() {
+/// What a client is told whose write has met the reason why its server ends the connection. It
+/// comes in parts of these lengths, each at most what is left.
+fn told_of_farewell(lens: &[usize]) -> String {
     let mut world = TestWorker::new();
     let client = world.log_in();
     world.ask(client, "INSERT INTO s.t VALUES (1)");
     let conn = world.conn_asked("INSERT INTO s.t VALUES (1)");
     let mut bytes = Vec::new();
     put_payload(&mut bytes, 0, b"\xFF\x87\x07#70100Connection was killed");
-    world.say(conn, &bytes);
-    let answer = world.answer(client);
+    for len in lens {
+        let part: Vec<u8> = bytes.drain(..bytes.len().min(*len)).collect();
+        world.say(conn, &part);
+    }
+    assert_eq!(world.core().fx.stats.counters.server_protocol_errors, 0, "{lens:?}");
+    world.answer(client)
+}
+
+#[test]
+fn a_server_that_says_why_it_ends_a_connection_is_heard_behind_a_command_on_its_way() {
+    let answer = told_of_farewell(&[usize::MAX]);
     assert!(answer.starts_with("error 2013") && answer.contains("1927 Connection"), "{answer}");
-    assert_eq!(world.core().fx.stats.counters.server_protocol_errors, 0);
 }
 
 #[test]
 fn a_server_that_ends_a_connection_is_heard_though_its_reason_comes_in_parts() {
     for len in 1..5 {
-        let mut world = TestWorker::new();
-        let client = world.log_in();
-        world.ask(client, "INSERT INTO s.t VALUES (1)");
-        let conn = world.conn_asked("INSERT INTO s.t VALUES (1)");
-        let mut bytes = Vec::new();
-        put_payload(&mut bytes, 0, b"\xFF\x87\x07#70100Connection was killed");
-        world.say(conn, &bytes[..len]);
-        world.say(conn, &bytes[len..]);
-        let answer = world.answer(client);
+        let answer = told_of_farewell(&[len, usize::MAX]);
         assert!(answer.contains("the server ended the connection"), "{len}: {answer}");
-        assert_eq!(world.core().fx.stats.counters.server_protocol_errors, 0);
     }
 }
 
 #[test]
 fn a_server_that_ends_a_connection_is_heard_though_not_all_of_its_reason_has_come() {
     for len in [5, 20] {
-        let mut world = TestWorker::new();
-        let client = world.log_in();
-        world.ask(client, "INSERT INTO s.t VALUES (1)");
-        let conn = world.conn_asked("INSERT INTO s.t VALUES (1)");
-        let mut bytes = Vec::new();
-        put_payload(&mut bytes, 0, b"\xFF\x87\x07#70100Connection was killed");
-        world.say(conn, &bytes[..len]);
-        let answer = world.answer(client);
+        let answer = told_of_farewell(&[len]);
         assert!(answer.contains("the server ended the connection"), "{len}: {answer}");
-        assert_eq!(world.core().fx.stats.counters.server_protocol_errors, 0);
     }
 }
 

@@ -332,34 +332,34 @@ fn a_new_connection_has_its_trackers_switched_on() {
     assert!(world.heard()[0].starts_with("SET @@SESSION.session_track_system_variables='*'"));
 }
 
-#[test]
-fn a_server_that_refuses_trackers_is_said_in_the_log() {
+/// A worker whose only connection got this in answer to the `SET` of its trackers, and has answered
+/// a client since; what was logged of it.
+fn trackers_refused(code: u16, text: &str) -> (TestWorker, ConnId, Vec<String>) {
     let mut world = TestWorker::new();
     world.is_automatic = false;
     let client = world.log_in();
     world.ask(client, "SELECT 1");
     let conn = world.conns()[0];
     world.come_up(conn);
-    let text = world.asked()[0].clone();
-    world.reply(&text, Reply::Error(1193, "Unknown system variable 'session_track_schema'"));
+    let asked = world.asked()[0].clone();
+    world.reply(&asked, Reply::Error(code, text));
     let logged = world.logged();
-    assert!(logged.iter().any(|it| it.contains("refused session trackers")), "{logged:?}");
     world.reply("SELECT 1", Reply::Rows(&["1"]));
     assert_eq!(world.answer(client), "rows 1");
+    (world, conn, logged)
+}
+
+#[test]
+fn a_server_that_refuses_trackers_is_said_in_the_log() {
+    let error = "Unknown system variable 'session_track_schema'";
+    let (world, conn, logged) = trackers_refused(1193, error);
+    assert!(logged.iter().any(|it| it.contains("refused session trackers")), "{logged:?}");
+    assert!(world.conns().contains(&conn));
 }
 
 #[test]
 fn a_connection_whose_trackers_were_interrupted_serves_no_other_session() {
-    let mut world = TestWorker::new();
-    world.is_automatic = false;
-    let client = world.log_in();
-    world.ask(client, "SELECT 1");
-    let conn = world.conns()[0];
-    world.come_up(conn);
-    let text = world.asked()[0].clone();
-    world.reply(&text, Reply::Error(1317, "Query execution was interrupted"));
-    world.reply("SELECT 1", Reply::Rows(&["1"]));
-    assert_eq!(world.answer(client), "rows 1");
+    let (world, conn, _) = trackers_refused(1317, "Query execution was interrupted");
     assert!(!world.conns().contains(&conn), "it went back to the pool");
 }
 
