@@ -3,6 +3,7 @@
 use std::{
     fmt::Debug,
     io,
+    ops::Range,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
 };
@@ -260,8 +261,8 @@ impl Io for Outside {
     }
 
     #[inline]
-    fn read(&mut self, stream: &mut Socket, from: usize) -> io::Result<usize> {
-        let room = self.scratch.get_mut(from..).unwrap_or_default();
+    fn read(&mut self, stream: &mut Socket, room: Range<usize>) -> io::Result<usize> {
+        let room = self.scratch.get_mut(room).unwrap_or_default();
         self.parts.poller.read(&mut stream.0, room)
     }
 

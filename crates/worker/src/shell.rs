@@ -42,6 +42,8 @@ const READS_PER_ACCEPT: u64 = 4;
 /// reason: they take turns. A short statement waits for some three batches on its way there and
 /// back.
 pub const LONG_READS_MIN: usize = 1;
+/// Bytes of such a read from a client. (What servers send in one piece, somebody waits for.)
+pub const LONG_READ_LEN: usize = 32 * 1024;
 /// For so many other reads in a batch, it reads from them once more: that takes as long.
 const READS_PER_LONG_READ: u64 = 8;
 /// Bytes that one call writes at most. To a peer on the same machine that reads as fast, the kernel

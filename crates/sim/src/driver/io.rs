@@ -1,6 +1,6 @@
 //! What the real driver has the kernel do, done with virtual links.
 
-use std::{io, sync::Arc};
+use std::{io, ops::Range, sync::Arc};
 
 use trunkline_protocol::packet::greeting::NONCE_LEN;
 use trunkline_topology::{Server, TlsParams};
@@ -133,8 +133,8 @@ impl Io for Around<'_, '_> {
         &mut self.links.scratch
     }
 
-    fn read(&mut self, stream: &mut Link, from: usize) -> io::Result<usize> {
-        let room = self.links.scratch.get_mut(from..).unwrap_or_default();
+    fn read(&mut self, stream: &mut Link, room: Range<usize>) -> io::Result<usize> {
+        let room = self.links.scratch.get_mut(room).unwrap_or_default();
         match self.out.wire.read(stream.id, End::Proxy, room.len(), self.out.now) {
             ReadBytes::Some(bytes) => {
                 room.iter_mut().zip(&bytes).for_each(|(to, from)| *to = *from);

@@ -1,6 +1,6 @@
 //! The world outside of a shell, as its driver has it.
 
-use std::{fmt::Debug, io, net::IpAddr, sync::Arc};
+use std::{fmt::Debug, io, net::IpAddr, ops::Range, sync::Arc};
 
 use trunkline_cache::{SharedAsk, SharedStore};
 use trunkline_protocol::auth::parsec::Derivation;
@@ -48,11 +48,11 @@ pub trait Io: Sized {
     /// Memory for what is read: the worker's only one.
     fn scratch(&mut self) -> &mut [u8];
 
-    /// Reads into the scratch memory, from this place on.
+    /// Reads into this part of the scratch memory.
     ///
     /// # Errors
     /// As sockets report them.
-    fn read(&mut self, stream: &mut Self::Stream, from: usize) -> io::Result<usize>;
+    fn read(&mut self, stream: &mut Self::Stream, room: Range<usize>) -> io::Result<usize>;
 
     /// Writes as many of the bytes as the stream takes at once. When it takes fewer, an event says
     /// that there is room again.

@@ -83,8 +83,13 @@ impl<S: Stream> Shell<S> {
         self.worker.counters_mut().socket_reads += 1;
         // What waits for the rest of a record goes first.
         let begin = socket.seal.as_ref().map_or(0, |seal| seal.waiting_len());
-        let wanted = io.scratch().len().saturating_sub(begin);
-        let has_more = match io.read(&mut socket.stream, begin) {
+        let end = match (socket.is_long, side) {
+            (true, Side::Client(_)) => begin + LONG_READ_LEN,
+            _ => usize::MAX,
+        };
+        let room = begin..end.min(io.scratch().len());
+        let wanted = room.len();
+        let has_more = match io.read(&mut socket.stream, room) {
             Ok(0) => {
                 self.ended(io, side, "the connection was closed");
                 false

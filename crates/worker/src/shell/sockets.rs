@@ -19,7 +19,7 @@ pub(super) struct Socket<S: Stream> {
     pub(super) is_paused: bool,
     /// There may be bytes, and they were not all read.
     pub(super) is_readable: bool,
-    /// Its last read has filled the memory: it takes turns with others that have much.
+    /// Its last read has filled its room: it takes turns with others that have much.
     pub(super) is_long: bool,
     /// It is read when its turn comes, in this batch or one of the next.
     pub(super) is_unfinished: bool,

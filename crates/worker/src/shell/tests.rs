@@ -4,6 +4,7 @@ use std::{
     cell::RefCell,
     collections::VecDeque,
     io::{self, ErrorKind},
+    ops::Range,
     rc::Rc,
     sync::Arc,
 };
@@ -111,11 +112,14 @@ impl Io for Script {
         &mut self.scratch
     }
 
-    fn read(&mut self, stream: &mut Line, from: usize) -> io::Result<usize> {
+    fn read(&mut self, stream: &mut Line, room: Range<usize>) -> io::Result<usize> {
         self.calls.push("read");
-        let read = stream.0.borrow_mut().reads.pop_front();
-        let bytes = read.unwrap_or(Err(ErrorKind::WouldBlock.into()))?;
-        self.scratch[from..from + bytes.len()].copy_from_slice(&bytes);
+        let reads = &mut stream.0.borrow_mut().reads;
+        let mut bytes = reads.pop_front().unwrap_or(Err(ErrorKind::WouldBlock.into()))?;
+        if bytes.len() > room.len() {
+            reads.push_front(Ok(bytes.split_off(room.len())));
+        }
+        self.scratch[room][..bytes.len()].copy_from_slice(&bytes);
         Ok(bytes.len())
     }
 
@@ -336,6 +340,19 @@ fn the_more_a_batch_reads_from_others_the_more_it_reads_from_those_who_send_much
     }
     stage.batch();
     assert_eq!(before - long.borrow().reads.len(), LONG_READS_MIN + 3);
+}
+
+#[test]
+fn of_a_client_that_sends_much_each_turn_reads_less_than_the_memory_holds() {
+    let mut stage = Stage::new(2 * LONG_READ_LEN);
+    let client = stage.greeted();
+    let mut login = vec![0xff, 0xff, 0xff, 1];
+    login.resize(5 * LONG_READ_LEN, b'x');
+    client.borrow_mut().reads = [Ok(login)].into();
+    stage.ready(&client, READABLE);
+    stage.batch();
+    let left: usize = client.borrow().reads.iter().flatten().map(Vec::len).sum();
+    assert_eq!(left, (5 - 2 - LONG_READS_MIN) * LONG_READ_LEN);
 }
 
 #[test]

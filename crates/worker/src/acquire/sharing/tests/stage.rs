@@ -4,6 +4,7 @@ use std::{
     collections::VecDeque,
     io,
     net::{IpAddr, Ipv4Addr},
+    ops::Range,
     sync::Arc,
 };
 
@@ -571,13 +572,13 @@ impl Io for Play {
         &mut self.scratch
     }
 
-    fn read(&mut self, stream: &mut Line, from: usize) -> io::Result<usize> {
+    fn read(&mut self, stream: &mut Line, room: Range<usize>) -> io::Result<usize> {
         let Self { clients, servers, scratch, .. } = self;
         let unread = match stream {
             Line::Client(at) => &mut clients[*at].unread,
             Line::Server(at) => &mut servers[*at].unread,
         };
-        unread.read(&mut scratch[from..])
+        unread.read(&mut scratch[room])
     }
 
     fn write(&mut self, stream: &mut Line, bytes: &[u8]) -> io::Result<usize> {
