@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::hint::black_box;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
+use std::ops::Range;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -165,7 +166,7 @@ impl Io for Play {
     }
 
     #[inline]
-    fn read(&mut self, stream: &mut Line, _: usize) -> io::Result<usize> {
+    fn read(&mut self, stream: &mut Line, _: Range<usize>) -> io::Result<usize> {
         let unread = match stream {
             Line::Client => Some(&mut self.client.unread),
             Line::Server(at) => self.servers.get_mut(*at).map(|server| &mut server.unread),

@@ -20,7 +20,7 @@ use trunkline_sql::{
 
 use super::{
     Charset, PinReason, Pins, Schema, SessionState,
-    state::{CHARSET_VARIABLES, NAMING_VARIABLES},
+    state::{CHARSET_VARIABLES, CONNECTION_CHARSET_VARIABLES, NAMING_VARIABLES},
     sync::DEFAULT_DIFFERS,
 };
 
@@ -232,20 +232,8 @@ fn has_computed(state: &SessionState, analysis: &Analysis, outcome: &Outcome) ->
 /// connection, which may not be the text's, and not have all that ASCII has. In some that is the
 /// schema's, or one of two bytes for each, in which every name is another one.
 fn is_as_written(state: &SessionState, name: &[u8]) -> bool {
-    const WIDE: [&[u8]; 3] = [b"ucs2", b"utf16", b"utf32"];
-    let is_wide = |value: &[u8]| {
-        let value = value.to_ascii_lowercase();
-        WIDE.iter().any(|wide| value.windows(wide.len()).any(|part| part == *wide))
-    };
-    let mut values = ["character_set_connection", "collation_connection"]
-        .iter()
-        .filter_map(|name| state.variable(name))
-        .peekable();
-    match state.charset {
-        Charset::CharacterSet(_) if values.peek().is_none() => false,
-        _ if values.peek().is_none() => true,
-        _ => !values.any(is_wide) && !Encoding::Unknown.may_rename(name),
-    }
+    let is_said = CONNECTION_CHARSET_VARIABLES.iter().any(|name| state.variable(name).is_some());
+    !state.may_be_wide() && !(is_said && Encoding::Unknown.may_rename(name))
 }
 
 /// One statement's effects, taken over one by one.

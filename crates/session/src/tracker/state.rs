@@ -238,6 +238,22 @@ impl SessionState {
         self.charset == other.charset && names.all(same)
     }
 
+    /// Whether texts may come into a character set of two or four bytes for each character: that of
+    /// the connection is such a one, or the schema's (which is not known here).
+    pub(super) fn may_be_wide(&self) -> bool {
+        const WIDE: [&[u8]; 3] = [b"ucs2", b"utf16", b"utf32"];
+        let is_wide = |value: &[u8]| {
+            let value = value.to_ascii_lowercase();
+            WIDE.iter().any(|wide| value.windows(wide.len()).any(|part| part == *wide))
+        };
+        let values = CONNECTION_CHARSET_VARIABLES.iter().filter_map(|name| self.variable(name));
+        let mut values = values.peekable();
+        match values.peek() {
+            Some(_) => values.any(is_wide),
+            None => matches!(self.charset, Charset::CharacterSet(_)),
+        }
+    }
+
     /// Whether `WHERE id IS NULL` finds the row that was inserted last (`sql_auto_is_null`), where
     /// new sessions have `initial` for it.
     pub fn finds_inserted_by_null(&self, initial: bool) -> bool {
@@ -262,6 +278,10 @@ pub(super) const CHARSET_VARIABLES: [&str; 4] = [
     "character_set_results",
     "collation_connection",
 ];
+
+/// Those of them that say in which one texts are compared.
+pub(super) const CONNECTION_CHARSET_VARIABLES: [&str; 2] =
+    ["character_set_connection", "collation_connection"];
 
 /// The variables that servers give the schema's character set, whenever one is chosen: the same one
 /// too. Checked on MariaDB 10.11 and MySQL 9.7.

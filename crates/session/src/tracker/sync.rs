@@ -21,7 +21,8 @@ pub enum Difference {
 /// Commands that bring a server connection to a session's state.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Sync {
-    /// The text of a `SET` that goes before the schema, which is named in UTF-8.
+    /// The text of a `SET` that goes before the schema, which is named in UTF-8, and before the
+    /// others, whose values are.
     pub set_names: Option<&'static [u8]>,
     /// A schema to choose with `COM_INIT_DB`.
     pub schema: Option<Box<[u8]>>,
@@ -52,7 +53,9 @@ pub fn difference(server: &SessionState, session: &SessionState, flavor: Flavor)
         (_, Schema::Named(name)) => Some(name.clone()),
         (_, Schema::None | Schema::Unknown) => return Difference::ChangeUser,
     };
-    let is_named_in_utf8 = schema.as_ref().is_some_and(|name| !is_plain_name(name));
+    // A server reads the values of a `SET` in the character set that was there before it.
+    let is_misread = server.may_be_wide() && set_text(server, session, flavor, false).is_some();
+    let is_named_in_utf8 = is_misread || schema.as_ref().is_some_and(|name| !is_plain_name(name));
     let set_names = is_named_in_utf8.then_some(SET_UTF8MB4);
     let renamed = is_named_in_utf8.then(|| in_utf8mb4(server));
     let server = renamed.as_ref().unwrap_or(server);
@@ -70,7 +73,7 @@ pub fn difference(server: &SessionState, session: &SessionState, flavor: Flavor)
     }
 }
 
-/// Says in which character set a schema is named.
+/// Says in which character set a schema is named, and other values are.
 const SET_UTF8MB4: &[u8] = b"SET NAMES utf8mb4";
 
 /// A connection's state behind that.
@@ -489,6 +492,40 @@ mod tests {
         assert_eq!((sync.set_names, sync.schema), (None, None));
         for (name, is_plain) in [("app-1_x.y", true), ("a{", false), ("a\\", false), ("~", false)] {
             assert_eq!(is_plain_name(name.as_bytes()), is_plain, "{name}");
+        }
+    }
+
+    #[test]
+    fn values_are_said_in_utf8_where_the_connection_would_read_them_in_wide_characters() {
+        let text = |server: &SessionState, variables: &[(&str, &str)]| match difference(
+            server,
+            &state("", variables),
+            Flavor::MySql,
+        ) {
+            Difference::Sync(sync) => (sync.set_names, sync.set.expect("values to set")),
+            other => panic!("{other:?}"),
+        };
+        let zone = ("time_zone", "'+01:00'");
+        let (narrow, set) = text(&state("", &[("character_set_connection", "'latin1'")]), &[zone]);
+        assert_eq!(narrow, None);
+        for (name, value) in [
+            ("character_set_connection", "'ucs2'"),
+            ("character_set_connection", "UTF16LE"),
+            ("collation_connection", "'utf32_bin'"),
+        ] {
+            let server = state("", &[(name, value), ("time_zone", "'-03:00'")]);
+            assert_eq!(text(&server, &[zone]), (Some(SET_UTF8MB4), set.clone()), "{value}");
+        }
+        let mut of_schema = state("", &[]);
+        of_schema.set_charset(Charset::CharacterSet(b"latin1".as_slice().into()));
+        assert_eq!(text(&of_schema, &[zone]).0, Some(SET_UTF8MB4));
+        // What is said of it is the same in any: its own values are read as its texts are.
+        let server = state("", &[("character_set_connection", "'ucs2'")]);
+        let mut session = server.clone();
+        session.set_user_variable(b"a", b"'x'");
+        match difference(&server, &session, Flavor::MySql) {
+            Difference::Sync(sync) => assert_eq!((sync.set_names, sync.set), (None, None)),
+            other => panic!("{other:?}"),
         }
     }
 

@@ -81,6 +81,7 @@ fn setting(tokens: &[Token<'_>]) -> Option<Setting> {
     if let Some(tracker) = name.strip_prefix("session_track_") {
         let value = match value {
             [T(text)] => (*text).to_owned(),
+            [W("x"), T("2A")] => "*".to_owned(),
             [W("OWN_GTID")] => "OWN_GTID".to_owned(),
             [N(number)] => number.to_string(),
             [W("DEFAULT")] | [Y("GLOBAL.session_track_gtids")] => "OFF".to_owned(),

@@ -304,7 +304,6 @@ impl Exchange {
     ) {
         self.core.fx.stats.counters.sessions_not_synchronised += 1;
         if let Some(set) = set {
-            conn.left.accepted_sets.retain(|known| *known != set);
             self.core.servers.accepted_sets.remove(&(conn.slot, conn.server.incarnation, set));
         }
         let left = client.session.leave(conn.id);

@@ -117,7 +117,6 @@ impl Core {
         conn.holder.owner = None;
         // What sessions left here is gone with the login before.
         conn.holder.last_client = None;
-        conn.left.accepted_sets = Vec::new();
         conn.was_reset();
         conn.left.conditions_turn = None;
         conn.holder.turn += 1;

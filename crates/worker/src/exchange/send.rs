@@ -84,12 +84,11 @@ fn is_prepared_for(client: &Client, conn: &Conn) -> bool {
 
 impl Servers {
     /// A server accepted this `SET`, or a reset.
-    pub(crate) fn prove(&mut self, conn: &mut Conn, set: u64) {
+    pub(crate) fn prove(&mut self, conn: &Conn, set: u64) {
         if set == RESET_PROOF {
             self.resetting.insert(conn.slot);
             return;
         }
-        conn.remember_set(set);
         if self.accepted_sets.len() >= ACCEPTED_SETS_MAX {
             self.accepted_sets.clear();
         }

@@ -19,9 +19,10 @@ use crate::{
     servers::conn::{Conn, InFlight, Owner},
 };
 
-/// Whether a `SET` of the proxy's own may name a variable that not every account may set: one that
-/// is not known to take no rights.
-fn needs_rights(text: &[u8]) -> bool {
+/// Whether a `SET` of the proxy's own may be refused by a server that has accepted it: it names a
+/// variable that not every account may set, or that names something on the server, as far as is
+/// known.
+fn may_be_refused_later(text: &[u8]) -> bool {
     const BEGIN: &[u8] = b"@@SESSION.";
     let places = text.windows(BEGIN.len()).enumerate().filter(|(_, part)| *part == BEGIN);
     let mut names = places.map(|(at, _)| {
@@ -29,12 +30,12 @@ fn needs_rights(text: &[u8]) -> bool {
         let is_name = |byte: &u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_');
         rest.get(..rest.iter().take_while(|byte| is_name(byte)).count()).unwrap_or_default()
     });
-    names.any(|name| !PLAIN_VARIABLES.contains(&name) && !WITHOUT_RIGHTS.contains(&name))
+    names.any(|name| !PLAIN_VARIABLES.contains(&name) && !ALWAYS_TAKEN.contains(&name))
 }
 
-/// Besides [`PLAIN_VARIABLES`], variables that each account may set for its session, on MariaDB
-/// 10.11 and MySQL 9.7.
-const WITHOUT_RIGHTS: [&[u8]; 16] = [
+/// Besides [`PLAIN_VARIABLES`], variables that each account may set for its session, whatever there
+/// is on the server, on MariaDB 10.11 and MySQL 9.7.
+const ALWAYS_TAKEN: [&[u8]; 16] = [
     b"character_set_client",
     b"character_set_connection",
     b"character_set_results",
@@ -136,16 +137,13 @@ impl Exchange {
 impl Core {
     /// Whether a statement that is no read must not go out before the state is confirmed. A read
     /// may: its reply is dropped if the state was refused. So may any statement behind a `SET` that
-    /// the server has accepted before, on this connection if it takes rights.
+    /// the server has accepted before and can't refuse now.
     fn waits_for_sync(&self, conn: &Conn, sync: &Sync, proof: Option<u64>) -> bool {
         // The one that it had before its reset is still its, and can't be refused.
         let chooses_schema = sync.schema.is_some() && sync.schema != conn.left.kept_schema;
-        // Another connection may have logged in with fewer rights.
-        let is_for_all = || sync.set.as_deref().is_none_or(|text| !needs_rights(text));
         let is_proven = proof.is_none_or(|proof| {
-            conn.left.accepted_sets.contains(&proof)
-                || self.servers.accepted_sets.contains(&(conn.slot, conn.server.incarnation, proof))
-                    && is_for_all()
+            self.servers.accepted_sets.contains(&(conn.slot, conn.server.incarnation, proof))
+                && !sync.set.as_deref().is_some_and(may_be_refused_later)
         });
         chooses_schema || sync.may_fail || !is_proven
     }
@@ -206,13 +204,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_known_to_take_no_rights_may_take_some() {
+    fn what_is_not_known_to_be_taken_always_may_be_refused_later() {
         for text in ["SET @@SESSION.time_zone='+02:00',@@SESSION.sql_mode=''", "SET NAMES latin1"] {
-            assert!(!needs_rights(text.as_bytes()), "{text}");
+            assert!(!may_be_refused_later(text.as_bytes()), "{text}");
         }
-        for name in ["sql_log_bin", "server_id", "innodb_strict_mode", "gtid_next", "of_tomorrow"] {
+        for name in ["sql_log_bin", "innodb_ft_user_stopword_table", "innodb_tmpdir", "of_tomorrow"]
+        {
             let text = format!("SET @@SESSION.time_zone='+02:00',@@SESSION.{name}=1");
-            assert!(needs_rights(text.as_bytes()), "{text}");
+            assert!(may_be_refused_later(text.as_bytes()), "{text}");
         }
     }
 }

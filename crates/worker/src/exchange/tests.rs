@@ -19,7 +19,7 @@ use super::{
 use crate::{
     Action,
     session_past::FoundRows,
-    tests::{OK, ONE_CONNECTION, Reply, TWO_SERVERS, TestWorker, analysis},
+    tests::{MYSQL, OK, ONE_CONNECTION, Reply, Setup, TWO_SERVERS, TestWorker, analysis},
 };
 
 const IN_TRANS: Reply<'_> =
@@ -99,6 +99,31 @@ fn a_set_that_was_accepted_is_not_sent_again() {
     let client = world.log_in();
     world.run(client, "SET time_zone = '+01:00'", Reply::Ok);
     assert_eq!(world.answered(client, "SET time_zone = '+01:00'"), "ok");
+}
+
+#[test]
+fn a_write_goes_with_a_set_that_its_server_can_not_refuse_any_more() {
+    for (setting, waits) in [
+        ("sort_buffer_size = 65537", false),
+        ("sql_mode = ''", false),
+        // Its table may be gone, or the right to set it.
+        ("innodb_ft_user_stopword_table = 's/t'", true),
+    ] {
+        let setup = Setup { config: ONE_CONNECTION, version: MYSQL, ..Setup::default() };
+        let mut world = TestWorker::of(setup);
+        let (one, other) = (world.log_in(), world.log_in());
+        world.run(one, &format!("SET {setting}, time_zone = '+05:00'"), Reply::Ok);
+        world.run(other, "SET time_zone = '-03:00'", Reply::Ok);
+        let write = "INSERT INTO s.t VALUES (1)";
+        for client in [one, other, one, other] {
+            assert_eq!(world.run(client, write, Reply::Ok), "ok");
+        }
+        world.is_automatic = false;
+        world.ask(one, write);
+        let asked = world.asked();
+        let goes = asked.last().map(String::as_str) == Some(write);
+        assert_eq!(goes, !waits, "{setting}: {asked:?}");
+    }
 }
 
 #[test]

@@ -156,9 +156,6 @@ pub(crate) struct LeftThere {
     pub(crate) insert_ids: InsertIds,
     /// Whether what it commits is marked.
     pub(crate) marked: Marked,
-    /// Hashes of `SET` texts that the server has accepted since the login, the latest last. Another
-    /// connection may have logged in with fewer rights.
-    pub(crate) accepted_sets: Vec<u64>,
     /// What [`Shared::schemas_defined`](crate::Shared) said when a statement was sent last.
     pub(crate) schemas_defined: u64,
     /// The catalog's version when it was shared last: what runs on it was proven by that.
@@ -190,9 +187,6 @@ impl Default for ConnServer {
 /// The turn of conditions that are no session's of this worker.
 pub(crate) const OTHERS_TURN: u64 = u64::MAX;
 
-/// `SET` texts of one connection that are remembered.
-const ACCEPTED_SETS_MAX: usize = 16;
-
 impl Conn {
     /// A connection of which nothing is known yet; it is on no list.
     pub(crate) fn new(
@@ -223,18 +217,6 @@ impl Conn {
             holder: Holder::default(),
             left: LeftThere::default(),
         }
-    }
-
-    /// Remembers that the server accepted this `SET`.
-    pub(crate) fn remember_set(&mut self, text: u64) {
-        if self.left.accepted_sets.last() == Some(&text) {
-            return;
-        }
-        self.left.accepted_sets.retain(|known| *known != text);
-        if self.left.accepted_sets.len() >= ACCEPTED_SETS_MAX {
-            self.left.accepted_sets.remove(0);
-        }
-        self.left.accepted_sets.push(text);
     }
 
     /// The GTID that a reply tells of the statement that it answers. MariaDB 11.8 tells its last

@@ -31,8 +31,9 @@ use crate::{
     statement::sql_modes::DefaultModes,
 };
 
-/// Says what changes in a session beyond what a statement's text shows.
-const TRACKERS_ON: &[u8] = b"SET @@SESSION.session_track_system_variables='*',\
+/// Says what changes in a session beyond what a statement's text shows. Written without a text: a
+/// session of wide characters would make it another one, of which MySQL takes nothing, and says OK.
+const TRACKERS_ON: &[u8] = b"SET @@SESSION.session_track_system_variables=x'2A',\
     @@SESSION.session_track_schema=1,@@SESSION.session_track_state_change=1";
 /// On a connection without a session: also has the server tell what new sessions have, of what
 /// decides how texts are read and what they find.
@@ -76,11 +77,12 @@ pub(crate) enum Behind {
 /// The error of a server that does not know a variable.
 const UNKNOWN_VARIABLE: u16 = 1193;
 
-/// The errors of a `SET` that a `KILL QUERY` or MariaDB's limit of time has ended.
-const INTERRUPTED: [u16; 2] = [1317, 1969];
+/// The errors of a `SET` that is taken another time: a `KILL QUERY` or MariaDB's limit of time has
+/// ended it, or the account has asked as much as it may in an hour.
+const NOT_NOW: [u16; 3] = [1226, 1317, 1969];
 
 const TRANSACTION_TRACKER_ON: &[u8] =
-    b"SET @@SESSION.session_track_transaction_info='CHARACTERISTICS'";
+    b"SET @@SESSION.session_track_transaction_info=CHARACTERISTICS";
 
 /// Whether a server holds `BEGIN` with this value of [`GALERA_WAITS`] until its node has what the
 /// cluster has, and refuses it where that takes too long. What is not a number may mean anything.
@@ -145,7 +147,7 @@ impl Core {
             conn.server.gtids = ReportsGtids::No;
         }
         // Nobody else gets a connection that does not tell what changes.
-        conn.holder.close_on_release |= INTERRUPTED.contains(&error.code);
+        conn.holder.close_on_release |= NOT_NOW.contains(&error.code);
         let mut lacks = false;
         for ((name, _), is_known) in OPTIONAL.iter().zip(&mut self.servers.optional) {
             let is_it = error.code == UNKNOWN_VARIABLE && text.contains(name);
