@@ -233,7 +233,7 @@ fn has_computed(state: &SessionState, analysis: &Analysis, outcome: &Outcome) ->
 /// schema's, or one of two bytes for each, in which every name is another one.
 fn is_as_written(state: &SessionState, name: &[u8]) -> bool {
     let is_said = CONNECTION_CHARSET_VARIABLES.iter().any(|name| state.variable(name).is_some());
-    !state.may_be_wide() && !(is_said && Encoding::Unknown.may_rename(name))
+    !(state.may_be_wide() || is_said && Encoding::Unknown.may_rename(name))
 }
 
 /// One statement's effects, taken over one by one.
