@@ -33,15 +33,14 @@ enum Scope {
 }
 
 impl Grants {
-    pub(crate) fn read<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Self {
-        let mut grants = Self::default();
+    /// Takes lines of an answer in.
+    pub(crate) fn read<'a>(&mut self, lines: impl Iterator<Item = &'a [u8]>) {
         for line in lines.take(LINES_MAX) {
             match line.get(..6) {
-                Some(word) if word.eq_ignore_ascii_case(b"REVOKE") => grants.is_holed = true,
-                _ => grants.given.extend(read_line(line)),
+                Some(word) if word.eq_ignore_ascii_case(b"REVOKE") => self.is_holed = true,
+                _ => self.given.extend(read_line(line)),
             }
         }
-        grants
     }
 
     /// Whether the account certainly holds one of these privileges on a table.
@@ -197,7 +196,8 @@ mod tests {
     use super::*;
 
     fn hold(lines: &[&str], schema: &str, table: &str, is_mariadb: bool) -> bool {
-        let grants = Grants::read(lines.iter().map(|line| line.as_bytes()));
+        let mut grants = Grants::default();
+        grants.read(lines.iter().map(|line| line.as_bytes()));
         let name = Name {
             group: HostgroupId(0),
             schema: schema.as_bytes().into(),

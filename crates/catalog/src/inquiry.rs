@@ -18,7 +18,7 @@ use std::{
 
 use foldhash::fast::FixedState;
 use query::Topic;
-pub use query::{GRANTS, Query, SESSION};
+pub use query::{Query, SESSION};
 pub(crate) use schema::known as known_anyway;
 use trunkline_sql::analysis::TableAccess;
 
@@ -72,6 +72,8 @@ pub struct Inquiry {
     names: Vec<Name>,
     facts: HashMap<Name, Facts, FixedState>,
     grants: Option<Grants>,
+    /// Asks for what its role may do, next.
+    role: Option<Query>,
     /// What is asked for in this step: names by their numbers in the queries.
     asked: Vec<Name>,
     /// What is still to be asked of these names, last first.
@@ -118,6 +120,7 @@ impl Inquiry {
             names: Vec::new(),
             facts: HashMap::default(),
             grants: None,
+            role: None,
             asked: Vec::new(),
             topics: Vec::new(),
             to_ask: Vec::new(),
@@ -143,6 +146,9 @@ impl Inquiry {
 
     /// What is to be asked next; nothing when all is known that can be.
     pub fn next_query(&mut self) -> Option<Query> {
+        if let Some(query) = self.role.take() {
+            return Some(query);
+        }
         loop {
             let Some(topic) = self.topics.pop() else {
                 if !self.begin_step() {
@@ -153,13 +159,13 @@ impl Inquiry {
             if topic == Topic::Grants {
                 match self.grants {
                     Some(_) => continue,
-                    None => return Some(Query::grants()),
+                    None => return Some(Query::grants(self.is_mariadb)),
                 }
             }
             let numbered = self.asked.iter().enumerate();
             let kind = |name: &Name| self.facts.get(name).and_then(|facts| facts.kind);
             let wanted = numbered.filter(|(_, name)| match topic {
-                Topic::Tables | Topic::Grants => true,
+                Topic::Tables | Topic::Grants | Topic::RoleGrants => true,
                 Topic::Views => kind(name) == Some(Kind::View),
                 Topic::Triggers | Topic::Columns | Topic::Keys => kind(name) == Some(Kind::Table),
             });
@@ -171,9 +177,10 @@ impl Inquiry {
 
     /// Takes the rows that came.
     pub fn answer(&mut self, query: &Query, rows: &[Row]) {
-        if query.topic() == Topic::Grants {
+        if query.is_about_grants() {
             let lines = rows.iter().map(|row| text(row, 0));
-            self.grants = Some(Grants::read(lines));
+            self.grants.get_or_insert_default().read(lines);
+            self.role = Query::behind_grants(rows);
             return;
         }
         if rows.len() > ROWS_MAX {
@@ -191,7 +198,7 @@ impl Inquiry {
                     Topic::Triggers => self.take_trigger(&name, values),
                     Topic::Columns => self.take_column(&name, values),
                     Topic::Keys => self.take_key(&name, values),
-                    Topic::Grants => {}
+                    Topic::Grants | Topic::RoleGrants => {}
                 }
             }
         }

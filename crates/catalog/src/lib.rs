@@ -17,6 +17,6 @@ pub use catalog::{
     ASK_TIME_MAX_MS, ASKS_MAX, Begun, Catalog, CopyTicket, DefinitionTicket, Figures, Found,
     Moment, Place, Told, UNTOLD_MS, Version, WAITERS_MAX, Waiter,
 };
-pub use inquiry::{GRANTS, Inquiry, Query, Row, SESSION};
+pub use inquiry::{Inquiry, Query, Row, SESSION};
 pub use object::{Hidden, Kind, Name, Object};
 pub use proof::{Judgement, Proof, Untracked, bases_of, prove, prove_nameless};

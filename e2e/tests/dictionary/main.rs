@@ -247,6 +247,33 @@ async fn who_sees_more_by_now_is_asked_by_a_new_connection(flavour: Flavour) {
     assert!(is_as_expected(counted.writing, UNKNOWN), "its trigger is not seen: {counted:?}");
 }
 
+/// MariaDB's answer to `SHOW GRANTS` has the hash of the account's password in it, but for roles.
+async fn what_an_account_may_do_is_asked_without_its_passwords_hash(flavour: Flavour) {
+    let stage = start(flavour);
+    stage.server.create_user("x@y", SECRET, AuthPlugin::ServerDefault).expect("an account");
+    stage.server.create_user("acts", SECRET, AuthPlugin::ServerDefault).expect("an account");
+    stage
+        .server
+        .sql(
+            "REVOKE ALL PRIVILEGES, GRANT OPTION FROM 'x@y', acts;
+             CREATE ROLE inner_one; CREATE ROLE outer_one; GRANT inner_one TO outer_one;
+             GRANT ALL ON a.* TO inner_one; GRANT outer_one TO acts;
+             SET DEFAULT ROLE outer_one FOR acts; GRANT ALL ON a.* TO 'x@y'",
+        )
+        .expect("roles");
+    let asked = || {
+        let rows = stage.server.sql("SHOW GLOBAL STATUS LIKE 'Com_show_grants'").expect("a row");
+        rows.first().and_then(|row| row.get(1)?.clone()).expect("a count")
+    };
+    // Other tables each time, as what is known is not asked for.
+    let cases = [("all", "a.logged", "0"), ("x@y", "a.log", "0"), ("acts", "a.plain", "2")];
+    for (user, of, times) in cases {
+        let seen = stage.object(user, of, 0).await.expect("an object");
+        assert!(!seen.writing.has(Hidden::UNKNOWN), "{user} is shown no triggers: {seen:?}");
+        assert_eq!(asked(), times, "{user}");
+    }
+}
+
 /// Whatever the servers' sessions begin with, answers come whole and in the proxy's own encoding.
 async fn what_is_asked_rests_on_no_setting_of_servers(flavour: Flavour) {
     let stage = start(flavour);
@@ -339,4 +366,10 @@ fn what_is_asked_rests_on_no_setting_of_servers_on_mariadb() {
 fn what_is_asked_rests_on_no_setting_of_servers_on_mysql() {
     let test = "what_is_asked_rests_on_no_setting_of_servers";
     run(Flavour::MySql, test, what_is_asked_rests_on_no_setting_of_servers);
+}
+
+#[test]
+fn what_an_account_may_do_is_asked_without_its_passwords_hash_on_mariadb() {
+    let test = "what_an_account_may_do_is_asked_without_its_passwords_hash";
+    run(Flavour::MariaDb, test, what_an_account_may_do_is_asked_without_its_passwords_hash);
 }

@@ -17,8 +17,8 @@ fn issue_16_wide_characters_of_one_session_leave_others_their_settings() -> Resu
             continue;
         }
         let server = shared_server(flavour)?;
-        let schema = new_schema(&server, "CREATE TABLE t (zone TEXT, charset TEXT)")?;
-        let proxy = Trunkline::start(&one_server(&server, 1, 1))?;
+        let schema = new_schema(server, "CREATE TABLE t (zone TEXT, charset TEXT)")?;
+        let proxy = Trunkline::start(&one_server(server, 1, 1))?;
         let (mut wide, mut other) = (client(&proxy, &schema)?, client(&proxy, &schema)?);
         wide.sql("SET character_set_connection = latin1, time_zone = '-03:00'")?;
         other.sql("SET NAMES utf8mb4, time_zone = '+05:00'")?;

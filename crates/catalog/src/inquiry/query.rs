@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, fmt::Write};
 
+use super::{Row, text};
 use crate::Name;
 
 /// What a session that asks is set to, whatever its server's sessions begin with: answers are in
@@ -10,11 +11,41 @@ use crate::Name;
 pub const SESSION: &str = "SET NAMES utf8mb4, autocommit = 1, sql_mode = '', \
      sql_quote_show_create = 1, sql_select_limit = 18446744073709551615, lock_wait_timeout = 1";
 
-/// What the account that asks may do.
-pub const GRANTS: &str = "SHOW GRANTS";
+/// What the account that asks may do, on MySQL.
+const GRANTS: &str = "SHOW GRANTS";
+
+/// What the role of the account that asks may do, on MariaDB.
+const ROLE_GRANTS: &str = "SHOW GRANTS FOR CURRENT_ROLE";
 
 /// Bytes of one definition; a longer one is not understood.
 pub(super) const TEXT_MAX: usize = 65_536;
+
+/// What the account that asks may do, on MariaDB, as lines of `SHOW GRANTS`, which itself gives the
+/// hash of the account's password away to whoever listens; and a line for the role that it has, if
+/// any. What everybody was given (`PUBLIC`) is not told.
+fn grants_on_mariadb() -> String {
+    let name = |column: &str| format!("'`', REPLACE(MIN(p.{column}), '`', '``'), '`'");
+    let (schema, table) = (name("table_schema"), name("table_name"));
+    let within = "BINARY p.table_schema";
+    let kinds = [
+        ("user", "'*.*'".to_owned(), "p.grantee".to_owned()),
+        ("schema", format!("{schema}, '.*'"), within.to_owned()),
+        ("table", format!("{schema}, '.', {table}"), format!("{within}, BINARY p.table_name")),
+    ];
+    let mut sql = String::new();
+    for (kind, scope, each) in kinds {
+        _ = write!(
+            sql,
+            "SELECT CONCAT('GRANT ', GROUP_CONCAT(p.privilege_type ORDER BY p.privilege_type), \
+             ' ON ', {scope}, ' TO `self`') \
+             FROM information_schema.{kind}_privileges AS p, \
+             (SELECT CONCAT('\\'', REGEXP_REPLACE(CURRENT_USER(), '@[^@]*$', ''), '\\'@\\'', \
+             SUBSTRING_INDEX(CURRENT_USER(), '@', -1), '\\'') AS grantee) AS self \
+             WHERE BINARY p.grantee = BINARY self.grantee GROUP BY {each} UNION ALL "
+        );
+    }
+    sql + "SELECT CONCAT('ROLE ', CURRENT_ROLE()) FROM DUAL WHERE CURRENT_ROLE() IS NOT NULL"
+}
 
 /// What a query is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +54,8 @@ pub(super) enum Topic {
     Tables,
     /// What the account may do, and so what it is shown.
     Grants,
+    /// What its role may do.
+    RoleGrants,
     /// The definitions of views.
     Views,
     /// The triggers of tables.
@@ -41,14 +74,23 @@ pub struct Query {
 }
 
 impl Query {
-    pub(super) fn grants() -> Self {
-        Self { topic: Topic::Grants, sql: GRANTS.to_owned() }
+    /// What the account that asks may do.
+    pub fn grants(is_mariadb: bool) -> Self {
+        let sql = if is_mariadb { grants_on_mariadb() } else { GRANTS.to_owned() };
+        Self { topic: Topic::Grants, sql }
+    }
+
+    /// What follows these rows of [`Self::grants`]: they may name a role.
+    pub fn behind_grants(rows: &[Row]) -> Option<Self> {
+        let names_role = |row: &Row| text(row, 0).starts_with(b"ROLE ");
+        let sql = rows.iter().any(names_role).then(|| ROLE_GRANTS.to_owned());
+        sql.map(|sql| Self { topic: Topic::RoleGrants, sql })
     }
 
     /// Whether it asks what its account may do. Servers tell of now, and show what it might see
     /// when it logged in.
     pub fn is_about_grants(&self) -> bool {
-        self.topic == Topic::Grants
+        matches!(self.topic, Topic::Grants | Topic::RoleGrants)
     }
 
     /// About these names; `None` without names.
@@ -107,7 +149,7 @@ impl Form {
     fn of(topic: Topic) -> Option<Self> {
         let (schema, table) = ("TABLE_SCHEMA", "TABLE_NAME");
         Some(match topic {
-            Topic::Grants => return None,
+            Topic::Grants | Topic::RoleGrants => return None,
             Topic::Keys => Self {
                 columns: "UNIQUE_CONSTRAINT_SCHEMA, REFERENCED_TABLE_NAME",
                 from: "REFERENTIAL_CONSTRAINTS",

@@ -47,7 +47,9 @@ fn asked(mut inquiry: Inquiry, dictionary: Dictionary<'_>) -> (Inquiry, usize) {
         let topic = query.topic();
         let of_topic = dictionary.iter().filter(|(it, ..)| *it == topic);
         let rows: Vec<Row> = match topic {
-            Topic::Grants => of_topic.map(|(_, _, values)| row(None, values)).collect(),
+            Topic::Grants | Topic::RoleGrants => {
+                of_topic.map(|(_, _, values)| row(None, values)).collect()
+            }
             _ => of_topic
                 .filter_map(|(_, of, values)| {
                     let at = inquiry.asked.iter().position(|it| full(it) == *of)?;
@@ -101,6 +103,17 @@ fn what_an_account_may_not_see_is_not_absent_for_others() {
     }
     let (told, _) = inquire(&[], &["s.missing"]);
     assert!(told.iter().all(|it| !it.is_absent), "nobody said what it may");
+}
+
+#[test]
+fn what_a_role_may_do_is_asked_where_the_account_has_one() {
+    let given = (Topic::RoleGrants, "", &["GRANT SELECT ON `s`.* TO `r`"][..]);
+    for (lines, is_absent) in [(&["ROLE r"][..], true), (&["GRANT USAGE ON *.* TO `self`"], false)]
+    {
+        let (told, queries) = inquire(&[(Topic::Grants, "", lines), given], &["s.missing"]);
+        let found: Vec<_> = told.iter().map(|it| it.is_absent).collect();
+        assert_eq!(found, [is_absent], "{lines:?}: {queries}");
+    }
 }
 
 #[test]
@@ -329,7 +342,9 @@ fn rows_by_name_belong_to_the_names_that_were_asked_in_whatever_case() {
                 row(None, &["s", "t", "BASE TABLE", "InnoDB"]),
             ],
             Topic::Grants => vec![row(None, ALL.2)],
-            Topic::Views | Topic::Triggers | Topic::Columns | Topic::Keys => Vec::new(),
+            Topic::RoleGrants | Topic::Views | Topic::Triggers | Topic::Columns | Topic::Keys => {
+                Vec::new()
+            }
         };
         inquiry.answer(&query, &rows);
     }

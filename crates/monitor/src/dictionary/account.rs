@@ -6,7 +6,7 @@ use tokio::{
     sync::{mpsc, watch::Receiver},
     time::{Instant, timeout, timeout_at},
 };
-use trunkline_catalog::{ASK_TIME_MAX_MS, Catalog, GRANTS, Inquiry, Name, Row, SESSION, Told};
+use trunkline_catalog::{ASK_TIME_MAX_MS, Catalog, Inquiry, Name, Query, Row, SESSION, Told};
 use trunkline_config::Snapshot;
 use trunkline_net::TlsSetup;
 use trunkline_protocol::packet::greeting::Flavor;
@@ -52,8 +52,8 @@ struct Line {
     is_mariadb: bool,
     epoch: u32,
     account: Account,
-    /// What the account might do when it logged in: what it sees goes by that.
-    grants: Vec<Row>,
+    /// What the account, and its role, might do when it logged in: what it sees goes by that.
+    grants: Vec<Vec<Row>>,
 }
 
 impl AccountDictionary {
@@ -220,6 +220,7 @@ impl AccountDictionary {
         if self.snapshots.borrow().caches_until_changed {
             inquiry = inquiry.with_keys();
         }
+        let mut known = line.grants.iter();
         while let Some(query) = inquiry.next_query() {
             self.queries += 1;
             let answer = line.conversation.ask(query.sql(), ANSWER_LEN_MAX).await?;
@@ -228,7 +229,7 @@ impl AccountDictionary {
                 refuse_parts(&warnings)?;
             }
             let rows = answer.rows;
-            if query.is_about_grants() && rows != line.grants {
+            if query.is_about_grants() && known.next() != Some(&rows) {
                 let text = format!("what user {} may do has changed", line.account.user);
                 return Err(LearnError::new(text));
             }
@@ -259,7 +260,13 @@ impl Line {
         let is_mariadb = greeting.flavor() == Flavor::MariaDb;
         conversation.log_in(account, &Way::to(server, tls), header, payload).await?;
         conversation.execute(SESSION).await?;
-        let grants = conversation.query(GRANTS, ANSWER_LEN_MAX).await?;
+        let mut grants = Vec::new();
+        let mut next = Some(Query::grants(is_mariadb));
+        while let Some(query) = next {
+            let rows = conversation.query(query.sql(), ANSWER_LEN_MAX).await?;
+            next = Query::behind_grants(&rows);
+            grants.push(rows);
+        }
         let (server, account) = (Arc::clone(server), account.clone());
         Ok(Self { conversation, server, is_mariadb, epoch, account, grants })
     }

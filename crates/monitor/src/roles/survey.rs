@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use tokio::time::timeout;
+use trunkline_catalog::Query;
 use trunkline_cluster::{
     HostId,
     facts::{Endpoint, Identity, Source, Thread},
@@ -124,7 +125,7 @@ async fn ask(
         semi_sync,
         ..Baggage::default()
     };
-    let grants = talk.ask("SHOW GRANTS").await?;
+    let grants = talk.ask(Query::grants(family == Family::MariaDb).sql()).await?;
     let grants: Vec<String> = grants
         .rows
         .iter()

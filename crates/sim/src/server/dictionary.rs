@@ -1,7 +1,7 @@
 //! What servers' dictionaries say of the world's names, to the questions that the control plane
 //! asks (`trunkline_catalog::Inquiry`). All servers say the same. Temporary tables are in none.
 
-use trunkline_catalog::Row;
+use trunkline_catalog::{Query, Row};
 use trunkline_protocol::packet::greeting::Flavor;
 
 use crate::statement::Schema;
@@ -31,7 +31,7 @@ struct Part<'a> {
 impl Dictionary {
     /// The rows that answer a question.
     pub fn answer(&self, sql: &str) -> Vec<Row> {
-        if sql == "SHOW GRANTS" {
+        if sql == Query::grants(self.flavor == Flavor::MariaDb).sql() {
             return vec![vec![Some(self.grants().as_bytes().to_vec())]];
         }
         let parts = sql.split(" UNION ALL ").filter_map(part);
