@@ -39,8 +39,8 @@ fn grants_on_mariadb() -> String {
             "SELECT CONCAT('GRANT ', GROUP_CONCAT(p.privilege_type ORDER BY p.privilege_type), \
              ' ON ', {scope}, ' TO `self`') \
              FROM information_schema.{kind}_privileges AS p, \
-             (SELECT CONCAT('\\'', REGEXP_REPLACE(CURRENT_USER(), '@[^@]*$', ''), '\\'@\\'', \
-             SUBSTRING_INDEX(CURRENT_USER(), '@', -1), '\\'') AS grantee) AS self \
+             (SELECT CONCAT('''', REGEXP_REPLACE(CURRENT_USER(), '@[^@]*$', ''), '''@''', \
+             SUBSTRING_INDEX(CURRENT_USER(), '@', -1), '''') AS grantee) AS self \
              WHERE BINARY p.grantee = BINARY self.grantee GROUP BY {each} UNION ALL "
         );
     }

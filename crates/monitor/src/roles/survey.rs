@@ -125,12 +125,7 @@ async fn ask(
         semi_sync,
         ..Baggage::default()
     };
-    let grants = talk.ask(Query::grants(family == Family::MariaDb).sql()).await?;
-    let grants: Vec<String> = grants
-        .rows
-        .iter()
-        .filter_map(|row| Some(String::from_utf8_lossy(row.first()?.as_deref()?).into_owned()))
-        .collect();
+    let grants = grants(talk, family).await?;
     survey.missing = missing(&grants, &baggage, is_group);
     let claimed = format!("SELECT IS_USED_LOCK('{LOCK}') IS NOT NULL");
     survey.is_claimed = talk.value(&claimed).await? == "1";
@@ -293,6 +288,19 @@ fn version_of(text: &str) -> (u32, u32, u32) {
     let mut numbers = text.split(|it: char| !it.is_ascii_digit()).map(|it| it.parse().unwrap_or(0));
     let mut next = || numbers.next().unwrap_or(0);
     (next(), next(), next())
+}
+
+/// What the account, and its role, may do, as lines of `SHOW GRANTS`.
+async fn grants(talk: &mut Talk, family: Family) -> Result<Vec<String>, Failed> {
+    let mut lines = Vec::new();
+    let mut next = Some(Query::grants(family == Family::MariaDb));
+    while let Some(query) = next {
+        let rows = talk.ask(query.sql()).await?.rows;
+        next = Query::behind_grants(&rows);
+        let texts = rows.iter().filter_map(|row| row.first()?.as_deref());
+        lines.extend(texts.map(|text| String::from_utf8_lossy(text).into_owned()));
+    }
+    Ok(lines)
 }
 
 /// Privileges that an account with these grants lacks for a switchover.
