@@ -24,7 +24,7 @@ struct Case {
     run: fn(u64) -> Result<()>,
 }
 
-const CASES: [Case; 26] = [
+const CASES: [Case; 28] = [
     Case {
         name: "framing/split_packet",
         what: "one packet of 40 bytes found in a buffer of 64",
@@ -125,6 +125,16 @@ const CASES: [Case; 26] = [
         name: "statement/point_select_cache_hit",
         what: "the same answered from the result cache",
         run: statement::point_select_cache_hit,
+    },
+    Case {
+        name: "statement/point_select_with_traces",
+        what: "the same with a collector of traces, and not among those that have spans",
+        run: statement::point_select_with_traces,
+    },
+    Case {
+        name: "statement/point_select_with_spans",
+        what: "the same among those",
+        run: statement::point_select_with_spans,
     },
     Case {
         name: "statement/point_select_deprecate_eof",

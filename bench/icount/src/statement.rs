@@ -57,6 +57,21 @@ pub fn point_select_cache_hit(calls: u64) -> Result<()> {
     Ok(())
 }
 
+/// Traces are on, and this statement has no spans.
+pub fn point_select_with_traces(calls: u64) -> Result<()> {
+    run_in(Stage::with(&traces(0))?, Capabilities::EMPTY, calls)
+}
+
+/// It has, and nobody takes them.
+pub fn point_select_with_spans(calls: u64) -> Result<()> {
+    run_in(Stage::with(&traces(1))?, Capabilities::EMPTY, calls)
+}
+
+/// Room for all statements of a run.
+fn traces(sample: u8) -> String {
+    format!("[trace]\notlp = \"http://127.0.0.1:4318\"\nsample = {sample}\nring_max = 65536\n")
+}
+
 pub fn point_select_deprecate_eof(calls: u64) -> Result<()> {
     run(Capabilities::DEPRECATE_EOF | Capabilities::SESSION_TRACK, calls)
 }
@@ -134,7 +149,10 @@ fn run_prepared(client_capabilities: Capabilities, payload: &[u8], calls: u64) -
 }
 
 fn run(client_capabilities: Capabilities, calls: u64) -> Result<()> {
-    let mut stage = Stage::new()?;
+    run_in(Stage::new()?, client_capabilities, calls)
+}
+
+fn run_in(mut stage: Stage, client_capabilities: Capabilities, calls: u64) -> Result<()> {
     stage.log_in(client_capabilities)?;
     let mut query = Vec::new();
     put_payload(&mut query, 0, &[&[0x03], POINT_SELECT].concat());
