@@ -168,8 +168,8 @@ impl RuleSet {
     }
 
     /// Whether the rule of this id counts as matching where its pattern can't be decided: it
-    /// answers with an error, its attribute `protects` says so, or its `flagOUT` leads to such
-    /// a rule.
+    /// answers in a server's place, its attribute `protects` says so, or its `flagOUT` or
+    /// `next_query_flagIN` leads to such a rule.
     pub fn protects(&self, rule_id: u32) -> bool {
         let rules = &self.inner.rules;
         let found = rules.binary_search_by_key(&rule_id, |rule| rule.id).ok();
@@ -278,7 +278,8 @@ impl Compiler {
         if let Some(retries) = rule.retries.filter(|retries| *retries > RETRIES_MAX) {
             self.refuse(id, Column::Retries, format!("{retries} is more than {RETRIES_MAX}"));
         }
-        let protects = attributes.protects.unwrap_or(rule.error_msg.is_some());
+        let answers = rule.error_msg.is_some() || rule.ok_msg.is_some();
+        let protects = attributes.protects.unwrap_or(answers);
         let caches = rule.cache_ttl_ms.is_some() || attributes.caches_until_changed;
         let effects = Effects {
             destination_hostgroup: rule.destination_hostgroup,
@@ -378,7 +379,9 @@ fn protect_ways(rules: &mut [Compiled], unprotected: &HashSet<u32>) {
         let before = guarded.len();
         for rule in rules.iter_mut().filter(|rule| !unprotected.contains(&rule.id)) {
             let weighted = rule.weighted_flags.iter().flat_map(|flags| flags.flags());
-            let leads = rule.flag_out.into_iter().chain(weighted).any(|to| guarded.contains(&to));
+            let next = rule.effects.next_query_flag;
+            let mut ways = rule.flag_out.into_iter().chain(weighted).chain(next);
+            let leads = ways.any(|to| guarded.contains(&to));
             if leads && !rule.protects {
                 rule.protects = true;
                 guarded.insert(rule.flag_in);

@@ -183,6 +183,8 @@ fn a_rule_that_protects_matches_where_that_cannot_be_decided() {
             Rule { match_digest: text(UNDECIDABLE), negate_match_pattern, ..Rule::default() };
         for rule in [by_text, by_digest] {
             check(denies(rule.clone()), question, Outcome::Matched);
+            let swallows = Rule { ok_msg: text("as if"), ..rule.clone() };
+            check(swallows, question, Outcome::Matched);
             let attributes = |said: &str| Rule { attributes: text(said), ..rule.clone() };
             // A route to a quarantine, say.
             check(attributes(r#"{"protects":true}"#), question, Outcome::Matched);
@@ -209,9 +211,11 @@ fn what_leads_to_a_rule_that_protects_protects_too() {
             ..rule(4, 0)
         }),
         Rule { error_msg: text("no"), ..rule(5, 2) },
+        // What it lets pass, the session's next statements are not denied.
+        Rule { next_query_flag_in: Some(2), ..undecidable(rule(6, 9)) },
     ]);
     let protect: Vec<_> = (1..=6).filter(|id| rules.protects(*id)).collect();
-    assert_eq!(protect, [1, 2, 5]);
+    assert_eq!(protect, [1, 2, 5, 6]);
     let query = self::undecidable();
     let decision = decide(&rules, &Question { query: query.as_bytes(), ..QUESTION });
     assert_eq!(decision.answer(), Some(Answer::Error(&Arc::from("no"))));

@@ -4,7 +4,10 @@
 //! mode, takes every `/* */` for a comment, and knows no name in backticks with a quote in it. What
 //! it leaves out as a string or a comment may be code for the server. The digest of the text as
 //! the server reads it has it: comments gone, each string plain, each name without what could be
-//! taken for the beginning of a string or a comment.
+//! taken for the beginning of a string or a comment. It also takes for spaces what servers do and
+//! ProxySQL does not, and has no comment that some versions skip.
+
+use memchr::{memchr, memchr2};
 
 use super::{Digester, Settings};
 use crate::{
@@ -47,7 +50,8 @@ impl Digester {
         let bare = Settings { keep_comment: false, ..settings.clone() };
         let shown = {
             let digest = self.digest(text, &bare);
-            if digest.is_clean && is_read_alike(text, digest.has_double_quotes, modes) {
+            let is_alike = is_read_alike(text, digest.has_double_quotes, modes);
+            if digest.is_clean && is_alike && !has_other_spaces(text, modes) {
                 return Executed::AsDigested;
             }
             digest.text.to_vec()
@@ -57,14 +61,34 @@ impl Digester {
         }
         let whole =
             Settings { max_digest_length: usize::MAX, max_query_length: usize::MAX, ..bare };
-        let read = as_read(text, modes);
-        let executed = self.digest(&read, &whole).text;
-        if executed == shown {
-            return Executed::AsDigested;
+        let mut tokens = Tokens::new(text, modes);
+        let read = as_read(&mut tokens);
+        let run = self.digest(&read, &whole).text.to_vec();
+        let mut others = vec![run];
+        if tokens.depends_on_version() {
+            // What is in its comments may be run or skipped.
+            let read = as_read(&mut Tokens::new(text, modes).skipping_versioned());
+            others.push(self.digest(&read, &whole).text.to_vec());
+            others.dedup();
         }
-        let head = executed.get(..settings.max_digest_length).unwrap_or(executed);
-        Executed::Otherwise { digest: spooky::hash64(head, 0), text: executed.into() }
+        others.retain(|executed| *executed != shown);
+        match &*others {
+            _ if tokens.versions_differ() => Executed::Unknown,
+            [] => Executed::AsDigested,
+            [executed] => {
+                let head = executed.get(..settings.max_digest_length).unwrap_or(executed);
+                let digest = spooky::hash64(head, 0);
+                Executed::Otherwise { digest, text: executed.as_slice().into() }
+            }
+            _ => Executed::Unknown,
+        }
     }
+}
+
+/// Whether there is a byte in a text that servers take for white space and digests do not.
+pub fn has_other_spaces(text: &[u8], modes: &Modes) -> bool {
+    let high = modes.encoding.high_space();
+    memchr2(0x0B, 0x0C, text).is_some() || high != 0 && memchr(high, text).is_some()
 }
 
 /// Whether a server finds the strings and names of a text where its digest does.
@@ -86,10 +110,10 @@ fn is_open(text: &[u8], has_double_quotes: bool, modes: &Modes) -> bool {
 
 /// The tokens of a text as a server reads it, apart where they were, so that a digest of it finds
 /// them all.
-fn as_read(text: &[u8], modes: &Modes) -> Vec<u8> {
-    let mut out = Vec::with_capacity(text.len().min(64 * 1024));
+fn as_read(tokens: &mut Tokens<'_>) -> Vec<u8> {
+    let mut out = Vec::new();
     let mut end = 0;
-    for token in Tokens::new(text, modes) {
+    for token in tokens {
         if token.offset > end {
             out.push(b' ');
         }

@@ -27,7 +27,7 @@ mod tests;
 use core::fmt;
 
 use crate::spooky;
-pub use executed::Executed;
+pub use executed::{Executed, has_other_spaces};
 use scan::{Scanner, Seen};
 use space::Spacer;
 

@@ -198,7 +198,7 @@ fn what_a_server_runs_beside_the_digest_is_told() {
     let of = |encoding| Modes { encoding, ..plain };
     let long = format!("SELECT {}1, p FROM secret", "a, ".repeat(2_000));
     let longer = format!("SELECT {}1, p FROM secret", "a, ".repeat(30_000));
-    let told: [(&[u8], Modes, &str); 12] = [
+    let told: [(&[u8], Modes, &str); 18] = [
         (br"SELECT 'a\' UNION SELECT p FROM secret -- '", no_escapes, "UNION SELECT p FROM secret"),
         (br"DELETE FROM t WHERE s='\' OR 1=1 -- '", no_escapes, "s=? OR ?=?"),
         (br#"SELECT "secret""#, ansi, "`secret`"),
@@ -209,6 +209,12 @@ fn what_a_server_runs_beside_the_digest_is_told() {
         (b"SELECT 1 AS `-- `, p FROM secret", plain, "p FROM secret"),
         (b"SELECT 1 /*M! , p FROM secret */", mariadb, "p FROM secret"),
         (b"SELECT 1 --\n, p FROM secret", plain, "p FROM secret"),
+        (b"DELETE\x0cFROM t WHERE a = 1", plain, "DELETE FROM t WHERE a = ?"),
+        (b"\x0bDELETE FROM\x0bt WHERE a\x0c= 1\x0c", plain, "DELETE FROM t WHERE a = ?"),
+        (b"DELETE\xa0FROM t WHERE a = 1\xa0", of(Encoding::Latin), "DELETE FROM t WHERE a = ?"),
+        (b"DELETE\xffFROM t WHERE a = 1", of(Encoding::Dos), "DELETE FROM t WHERE a = ?"),
+        (b"DELETE /*!99999 x */FROM t WHERE a = 1", mariadb, "DELETE FROM t WHERE a = ?"),
+        (b"/*!80000 x */ DELETE FROM t WHERE a = 1", plain, "DELETE FROM t WHERE a = ?"),
         (long.as_bytes(), plain, "p FROM secret"),
         (longer.as_bytes(), plain, "p FROM secret"),
     ];
@@ -245,6 +251,9 @@ fn a_digest_that_says_all_is_believed_under_all_modes() {
     assert_eq!(executed(br"SELECT 'it\'s', 'a\\'", &plain), Executed::AsDigested);
     assert_eq!(executed(br#"SELECT "x""#, &no_escapes), Executed::AsDigested);
     assert_eq!(executed("SELECT '汉字'".as_bytes(), &gbk), Executed::AsDigested);
+    assert_eq!(executed(b"SELECT '\x0b\xa0\x0c' FROM t", &plain), Executed::AsDigested);
+    let old = b"/*!40101 SET NAMES utf8 */";
+    assert_eq!(executed(old, &plain), Executed::AsDigested, "all servers run it");
 }
 
 #[test]
@@ -253,6 +262,10 @@ fn what_depends_on_an_unknown_mode_may_run_anything() {
     let unknown = Modes { encoding: Encoding::Unknown, ..Modes::default() };
     assert_eq!(executed(br#"SELECT "x""#, &guesses), Executed::Unknown);
     assert_eq!(executed(br"SELECT 'a\''", &guesses), Executed::Unknown);
+    for comments in ["/*!50700 DELETE */ /*!99999 x */ FROM t", "DELETE/*!99999 x */FROM t"] {
+        let executed = executed(comments.as_bytes(), &Modes::default());
+        assert_eq!(executed, Executed::Unknown, "{comments}: one may be run");
+    }
     assert_eq!(executed(b"SELECT 'x' FROM t", &guesses), Executed::AsDigested);
     assert_eq!(executed(b"SELECT '\xbf' FROM t", &unknown), Executed::Unknown);
     assert_eq!(executed(b"SELECT 'x' FROM t", &unknown), Executed::AsDigested);

@@ -93,6 +93,12 @@ impl Digested {
 }
 
 impl Known {
+    /// About how much memory it takes, in bytes, beside what every one has.
+    pub(crate) fn held(&self) -> usize {
+        let structure = self.structure.as_ref().map_or(0, |text| text.len());
+        self.digest_text.len() + structure + self.analysis.held()
+    }
+
     /// What is known of the text, without what was observed of its statements.
     pub(crate) fn copy(&self) -> Self {
         Self {
@@ -393,7 +399,8 @@ impl Analyses {
         let may_fail_half_way = may_fail_half_way(&analysis, whole);
         let is_ordinary = is_ordinary(&analysis, [digest.text, text]);
         let (digest_hash, digest_text) = (digest.hash, Box::from(digest.text));
-        let executed = match self.judges && !is_plain {
+        let is_as_digested = is_plain && !digest::has_other_spaces(text, modes);
+        let executed = match self.judges && !is_as_digested {
             true => self.digester.executed(text, &self.settings, modes),
             false => Executed::AsDigested,
         };
