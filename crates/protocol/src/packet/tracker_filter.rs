@@ -4,7 +4,7 @@
 //! the session. A client is told what a server with its default settings would tell, or what the
 //! client has asked for by `SET session_track_…`.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use crate::codec::{Reader, put_lenenc_bytes};
 
@@ -180,13 +180,24 @@ impl TrackerFilter {
     }
 }
 
-/// A list of names with commas.
+/// More names than servers have variables are not told apart, nor are longer ones known to any.
+const NAMES_MAX: usize = 1_024;
+const NAME_LEN_MAX: usize = 64;
+
+/// A list of names with commas, each once.
 fn names(asked: TrackerSetting<'_>) -> Option<Vec<Box<[u8]>>> {
     let TrackerSetting::Value(list) = asked else {
         return None;
     };
     let names = list.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
-    Some(names.map(|name| name.to_ascii_lowercase().into()).collect())
+    let names = names.filter(|name| name.len() <= NAME_LEN_MAX);
+    let mut distinct = BTreeSet::new();
+    for name in names {
+        if distinct.len() < NAMES_MAX {
+            distinct.insert(name.to_ascii_lowercase().into());
+        }
+    }
+    Some(distinct.into_iter().collect())
 }
 
 /// Whether all variables of an entry are among these. Servers write each as an entry of its own.
@@ -243,6 +254,16 @@ mod tests {
         };
         assert_eq!(told.filter(&all), expected, "{settings:?}");
         letters
+    }
+
+    #[test]
+    fn a_list_of_names_is_kept_once_and_bounded() {
+        let list = |list: &str| names(TrackerSetting::Value(list.as_bytes())).expect("names");
+        let repeated = format!("Autocommit{}", ", autocommit".repeat(10_000));
+        assert_eq!(list(&repeated), [Box::from(*b"autocommit")]);
+        let many: String = (0..5_000).map(|number| format!("v{number},")).collect();
+        assert_eq!(list(&many).len(), NAMES_MAX);
+        assert_eq!(list(&"v".repeat(100_000)).len(), 0);
     }
 
     #[test]

@@ -292,6 +292,9 @@ const COLLATION: &str = "collation_connection";
 /// Its value changes only the flags that it names, so the text does not say what came of it.
 const FLAG_LIST: &str = "optimizer_switch";
 
+/// The longest value of a variable that is carried to other connections, in bytes.
+const VALUE_LEN_MAX: usize = 4_096;
+
 /// The proxy's own: it needs them on every connection.
 fn is_tracker(name: &str) -> bool {
     name.starts_with("session_track_")
@@ -530,6 +533,7 @@ impl Step<'_> {
         self.hold_overlap(name);
         match value {
             Value::Literal(_) if name == FLAG_LIST => self.unsaid(name),
+            Value::Literal(text) if text.len() > VALUE_LEN_MAX => self.unsaid(name),
             // One of these changes another, which the same text may have set before.
             Value::Literal(text) if CHARSET_VARIABLES.contains(&name) => {
                 self.state.set_variable(name, text);
@@ -708,7 +712,9 @@ impl Step<'_> {
         if self.said.iter().any(|said| said == name) {
             return true;
         }
-        if !is_initial(&self.state, name, value) {
+        if value.len() > VALUE_LEN_MAX {
+            self.pins.pin(PinReason::UnknownVariable);
+        } else if !is_initial(&self.state, name, value) {
             self.hold_overlap(name);
             self.state.set_variable(name, &value_text(name, value));
         }

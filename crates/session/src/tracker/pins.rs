@@ -1,7 +1,7 @@
 //! Why a session can't leave its server connection: state that no statement can carry over.
 
 /// A cause that keeps a session on its server connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum PinReason {
     /// A transaction is open.
@@ -130,6 +130,7 @@ pub struct Pins {
     reasons: u32,
     /// Those of `reasons` that also hold without a name, so that no name ends them.
     unnamed: u32,
+    /// In order.
     named: Vec<Named>,
 }
 
@@ -140,14 +141,8 @@ struct Named {
     name: Box<[u8]>,
 }
 
-impl Named {
-    fn is(&self, reason: PinReason, name: &[u8]) -> bool {
-        self.reason == reason && *self.name == *name
-    }
-}
-
 /// More named things than this are not told apart: the session stays pinned until it is reset.
-const NAMED_MAX: usize = 4_096;
+const NAMED_MAX: usize = 1_024;
 
 impl Pins {
     /// Whether nothing holds the session.
@@ -212,16 +207,22 @@ impl Pins {
         match self.named.len() < NAMED_MAX {
             true => {
                 self.reasons |= reason.bit();
-                self.named.push(Named { reason, name: name.into() });
+                let place = self.place(reason, name).unwrap_or_else(|place| place);
+                self.named.insert(place, Named { reason, name: name.into() });
             }
             // From here on only a reset can end it, which is safe.
             false => self.pin(reason),
         }
     }
 
+    /// Where one thing of this name is, or would be.
+    fn place(&self, reason: PinReason, name: &[u8]) -> Result<usize, usize> {
+        self.named.binary_search_by(|entry| (entry.reason, &*entry.name).cmp(&(reason, name)))
+    }
+
     /// Holds the session for a thing that there is once under this name.
     pub fn pin_name_once(&mut self, reason: PinReason, name: &[u8]) {
-        if !self.named.iter().any(|entry| entry.is(reason, name)) {
+        if self.place(reason, name).is_err() {
             self.pin_name(reason, name);
         }
     }
@@ -229,10 +230,10 @@ impl Pins {
     /// One thing of this name is gone; the reason ends with its last name. A name that was never
     /// pinned changes nothing.
     pub fn unpin_name(&mut self, reason: PinReason, name: &[u8]) {
-        let Some(place) = self.named.iter().position(|entry| entry.is(reason, name)) else {
+        let Ok(place) = self.place(reason, name) else {
             return;
         };
-        self.named.swap_remove(place);
+        self.named.remove(place);
         let holds_still = self.unnamed & reason.bit() != 0;
         if !holds_still && !self.named.iter().any(|entry| entry.reason == reason) {
             self.reasons &= !reason.bit();

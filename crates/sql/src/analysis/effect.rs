@@ -105,6 +105,26 @@ pub enum Effect {
 }
 
 impl Effect {
+    /// About how much memory it takes, in bytes.
+    fn held(&self) -> usize {
+        let beside = match self {
+            Self::Set(assignments) => assignments.iter().map(Assignment::held).sum(),
+            Self::DropTable { names, .. } => names.iter().map(TableName::held).sum(),
+            Self::CreateTemporaryTable(name) => name.held(),
+            Self::GetLock(Some(name))
+            | Self::ReleaseLock(Some(name))
+            | Self::UserVariableAssigned(Some(name))
+            | Self::PrepareStatement { name, .. }
+            | Self::DeallocateStatement(name)
+            | Self::ExecuteStatement(name)
+            | Self::HandlerOpen(name)
+            | Self::HandlerClose(name)
+            | Self::UseSchema(name) => held(name),
+            _ => 0,
+        };
+        size_of::<Self>() + beside
+    }
+
     /// Whether statements behind it may be read otherwise: with other quotes, or other characters.
     pub(super) fn changes_reading(&self) -> bool {
         match self {
@@ -245,6 +265,23 @@ pub struct TableName {
     pub schema: Option<Vec<u8>>,
     /// The table.
     pub table: Vec<u8>,
+}
+
+impl TableName {
+    /// About how much memory it takes, in bytes.
+    pub(super) fn held(&self) -> usize {
+        size_of::<Self>() + held(&self.table) + self.schema.as_ref().map_or(0, |it| held(it))
+    }
+}
+
+/// What a text of its own takes, with what the allocator adds.
+pub(super) fn held(text: &[u8]) -> usize {
+    text.len() + 16
+}
+
+/// What effects take, in bytes.
+pub(super) fn held_by(effects: &[Effect]) -> usize {
+    effects.iter().map(Effect::held).sum()
 }
 
 /// Locks that a backup takes.

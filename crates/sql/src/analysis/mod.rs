@@ -82,6 +82,15 @@ pub struct Analysis {
 }
 
 impl Analysis {
+    /// About how much memory it takes beside itself, in bytes.
+    pub fn held(&self) -> usize {
+        let tables = self.references.tables.iter().map(|table| table.name.held());
+        let texts = self.variables.names.iter().chain(&self.set_for_statement);
+        effect::held_by(&self.effects)
+            + tables.sum::<usize>()
+            + texts.map(|text| size_of::<Vec<u8>>() + effect::held(text)).sum::<usize>()
+    }
+
     /// Whether it may compute something, so that what stands behind its names and functions runs.
     pub fn may_compute(&self) -> bool {
         self.computes

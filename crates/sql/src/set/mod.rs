@@ -52,6 +52,24 @@ pub enum Assignment {
     ResourceGroup,
 }
 
+impl Assignment {
+    /// About how much memory it takes, in bytes.
+    pub(crate) fn held(&self) -> usize {
+        const ALLOCATED: usize = 16;
+        let beside = match self {
+            Self::Variable { name, value, .. } => {
+                let value = match value {
+                    Value::Literal(text) | Value::Expression(text) => text.len() + ALLOCATED,
+                    Value::Default => 0,
+                };
+                name.len() + ALLOCATED + value
+            }
+            _ => 0,
+        };
+        size_of::<Self>() + beside
+    }
+}
+
 /// Whose variable is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {

@@ -442,8 +442,49 @@ pub(crate) struct Lease {
     pub(crate) is_left: bool,
     /// A statement has run in its transaction that writes, or may by its text.
     pub(crate) has_written: bool,
-    /// The statement that pinned it, and when, µs; `None` while nothing does.
-    pub(crate) pinned_by: Option<(Option<Rc<Known>>, u64)>,
+    /// What pinned it; `None` while nothing does.
+    pub(crate) pinned_by: Option<PinnedBy>,
+}
+
+/// Which statement pinned a session, and when.
+#[derive(Debug, Clone)]
+pub(crate) struct PinnedBy {
+    pub(crate) statement: PinningStatement,
+    pub(crate) since_us: u64,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum PinningStatement {
+    /// One without a text that is known.
+    Unknown,
+    Known(Rc<Known>),
+    /// The digest of one of which so much is known that it is not kept for this, and its text, cut.
+    Digest(u64, Box<[u8]>),
+}
+
+impl PinningStatement {
+    pub(crate) fn of(known: Option<&Rc<Known>>) -> Self {
+        /// Bytes that are kept of what is known of it.
+        const KEPT_MAX: usize = 4_096;
+
+        match known {
+            None => Self::Unknown,
+            Some(known) if known.held() <= KEPT_MAX => Self::Known(Rc::clone(known)),
+            Some(known) => {
+                let text = known.digest_text.get(..KEPT_MAX).unwrap_or(&known.digest_text);
+                Self::Digest(known.digest, text.into())
+            }
+        }
+    }
+
+    /// Its digest and the digest's text; 0 where there is none.
+    pub(crate) fn digest(&self) -> (u64, &[u8]) {
+        match self {
+            Self::Unknown => (0, &[]),
+            Self::Known(known) => (known.digest, &known.digest_text),
+            Self::Digest(digest, text) => (*digest, text),
+        }
+    }
 }
 
 impl Lease {

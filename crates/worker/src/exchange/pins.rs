@@ -1,7 +1,7 @@
 //! What holds a session on its connection, as far as the worker itself decides it; and `SET`s that
 //! change nothing.
 
-use std::{rc::Rc, sync::Arc};
+use std::sync::Arc;
 
 use trunkline_pool::ConnId;
 use trunkline_protocol::{
@@ -19,7 +19,7 @@ use trunkline_sql::{
 };
 
 use crate::{
-    clients::client::{Client, Lease, Purpose, Session, Statement},
+    clients::client::{Client, Lease, PinnedBy, PinningStatement, Purpose, Session, Statement},
     effects::Wake,
     exchange::lost::makes_state,
     exchange::send::text_hash,
@@ -405,7 +405,8 @@ impl Core {
             return;
         }
         if lease.pinned_by.is_none() {
-            lease.pinned_by = Some((statement.meaning.known.as_ref().map(Rc::clone), now_us));
+            let statement = PinningStatement::of(statement.meaning.known.as_ref());
+            lease.pinned_by = Some(PinnedBy { statement, since_us: now_us });
         }
     }
 

@@ -52,9 +52,10 @@ impl ClientStmt {
         Self { id, entry, came, types, types_before, read_as, columns, long, cursor }
     }
 
-    /// Bytes of its texts.
+    /// Bytes of its texts, and of what is known of them.
     pub(crate) fn texts_len(&self) -> usize {
-        self.entry.text.len() + self.came.as_ref().map_or(0, |came| came.text.len())
+        let came = self.came.as_ref().map_or(0, |came| came.text.len() + came.known.held());
+        self.entry.text.len() + self.entry.known.held() + came
     }
 
     /// Takes over the types that come with an execution, if any do.
@@ -233,9 +234,9 @@ impl ClientStmts {
             return None;
         }
         let (entry, types) = (Rc::clone(&stmt.entry), stmt.types.clone());
-        let held = entry.text.len();
         let read_as = stmt.read_as.clone();
         let copy = ClientStmt { types, read_as, ..ClientStmt::new(stmt.id, entry) };
+        let held = copy.texts_len();
         Some(Self { stmts: vec![copy], held, ..Self::default() })
     }
 
@@ -403,6 +404,16 @@ mod tests {
         assert_eq!(stmts.next_id(), 3);
         stmts.insert(3, entry("DO 1", 0), None);
         assert_eq!(stmts.get(2).map(|stmt| stmt.id), Some(2));
+    }
+
+    #[test]
+    fn what_is_known_of_a_text_counts_beside_it() {
+        let mut stmts = ClientStmts::default();
+        let text = format!("SET @a = 1{}", ", @b = 2".repeat(1_000));
+        stmts.insert(stmts.next_id, entry(&text, 0), None);
+        assert!(stmts.held() > 6 * text.len(), "{} of {} bytes", stmts.held(), text.len());
+        stmts.take_out(1);
+        assert_eq!(stmts.held(), 0);
     }
 
     #[test]

@@ -129,16 +129,17 @@ impl Core {
         let conn = self.servers.conns.get(lease.conn);
         let slot = conn.and_then(|conn| self.servers.pool.slot(conn.slot));
         let cause = lease.pinned_by.as_ref();
-        let known = cause.and_then(|(known, _)| known.as_deref());
+        let (digest, digest_text) = cause.map_or((0, &[][..]), |cause| cause.statement.digest());
+        let digest_text = digest_text.get(..DIGEST_LEN_MAX).unwrap_or(digest_text);
         let tls = conn.and_then(|conn| conn.io.tls.as_ref());
         HeldConn {
             tls: tls.map(ToString::to_string).unwrap_or_default(),
             hostgroup: lease.hostgroup.0,
             server: slot.map(|slot| slot.server.key.address.to_string()).unwrap_or_default(),
             reasons: lease.pins.reasons().map(|reason| reason.name().to_owned()).collect(),
-            held_us: cause.map_or(0, |(_, since_us)| self.env.now.us.saturating_sub(*since_us)),
-            digest: known.map_or(0, |known| known.digest),
-            digest_text: known.map(digest_text).unwrap_or_default(),
+            held_us: cause.map_or(0, |cause| self.env.now.us.saturating_sub(cause.since_us)),
+            digest,
+            digest_text: String::from_utf8_lossy(digest_text).into_owned(),
         }
     }
 }

@@ -146,6 +146,21 @@ fn a_variable_that_is_assigned_without_a_name_may_be_any() {
 }
 
 #[test]
+fn a_long_value_of_a_variable_stays_where_it_is() {
+    for (len, stays) in [(100, false), (5_000, true)] {
+        let text = format!("SET sql_mode='{}'", "x".repeat(len));
+        let before = SessionState::new(Schema::None, Charset::Collation(45));
+        let mut pins = Pins::default();
+        let analysis = analyse(text.as_bytes(), &Modes::default());
+        let outcome = Outcome::default();
+        let applied = apply_outcome(&before, &mut pins, Some(&analysis), &outcome, Trust::Reports);
+        assert_eq!(pins.has(PinReason::UnknownVariable), stays, "{len}");
+        let is_carried = applied.state.is_some_and(|it| it.variable("sql_mode").is_some());
+        assert_eq!(is_carried, !stays, "{len}");
+    }
+}
+
+#[test]
 fn a_locks_name_comes_into_the_character_set_of_the_connection() {
     let collation = ("collation_connection", "swe7_bin");
     for (text, set, ends) in [

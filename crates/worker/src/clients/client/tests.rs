@@ -1,5 +1,5 @@
 use super::*;
-use crate::tests::TestWorker;
+use crate::tests::{Reply, TestWorker};
 
 #[test]
 fn so_many_sets_are_remembered_of_a_session_the_latest_last() {
@@ -10,6 +10,21 @@ fn so_many_sets_are_remembered_of_a_session_the_latest_last() {
     session.remember_set(10);
     let expected: Vec<u64> = (4..10).chain(11..20).chain([10]).collect();
     assert_eq!(session.settings.accepted_sets, expected);
+}
+
+#[test]
+fn of_a_long_statement_that_pins_a_session_the_digest_is_kept() {
+    for (value, is_kept) in [("x".repeat(10), true), ("x".repeat(100_000), false)] {
+        let mut world = TestWorker::new();
+        let client = world.log_in();
+        assert_eq!(world.run(client, &format!("SET @w = '{value}', @z = f()"), Reply::Ok), "ok");
+        let session = world.session(client);
+        let pinned_by = session.leases.first().and_then(|lease| lease.pinned_by.clone());
+        let statement = pinned_by.expect("it is held").statement;
+        assert_eq!(matches!(statement, PinningStatement::Known(_)), is_kept, "{}", value.len());
+        let (digest, text) = statement.digest();
+        assert!(digest != 0 && text.starts_with(b"SET @"), "{digest}");
+    }
 }
 
 #[test]
