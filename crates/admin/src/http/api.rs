@@ -304,6 +304,14 @@ async fn statement(
     body: Bytes,
 ) -> Result<Response, Failure> {
     let (service, mut session) = admit(&answering, &caller, &headers)?;
+    let _place = match session.access {
+        Access::Stats => {
+            let busy = "too many statements about statistics are being answered; try again later";
+            let place = answering.places.take_for_statistics();
+            Some(place.ok_or_else(|| Failure::new(StatusCode::SERVICE_UNAVAILABLE, busy))?)
+        }
+        Access::Admin | Access::Operate | Access::Internal => None,
+    };
     let bad = |message: &str| Failure::new(StatusCode::BAD_REQUEST, message);
     let body: Json =
         serde_json::from_slice(&body).map_err(|_| bad("the body is no JSON: {\"sql\": \"…\"}"))?;

@@ -6,14 +6,20 @@
 use std::sync::Arc;
 
 use axum::{
+    body::{Body, to_bytes},
     extract::{ConnectInfo, Request, State},
     http::{HeaderValue, Method, StatusCode, header},
     middleware::Next,
     response::Response,
 };
 use tokio::sync::{Semaphore, SemaphorePermit};
+use trunkline_budget::Class;
 
-use super::{Answering, guard::Caller, hosts, text};
+use super::{
+    Answering, body,
+    guard::{Caller, REQUEST_BYTES_MAX},
+    hosts, text,
+};
 
 /// Requests for `/metrics` that are answered at once.
 pub(super) const METRICS_PLACES: usize = 8;
@@ -21,12 +27,19 @@ pub(super) const METRICS_PLACES: usize = 8;
 /// [`CONNECTIONS_MAX`](super::guard::CONNECTIONS_MAX): there is always a connection that may be
 /// closed for another one.
 pub(super) const OTHER_PLACES: usize = 24;
+/// Statements of those who may look at statistics only that are answered at once, or wait for
+/// their turn.
+const STATISTICS_PLACES: usize = 8;
+/// Lists of digests and sessions that are made at once.
+const LIST_PLACES: usize = 2;
 
 /// Places for requests, of one listener.
 #[derive(Debug)]
 pub(super) struct Places {
     metrics: Semaphore,
     others: Semaphore,
+    statistics: Semaphore,
+    lists: Semaphore,
     /// The machine's name.
     own_name: String,
 }
@@ -37,8 +50,24 @@ impl Places {
     }
 
     pub(super) fn of(metrics: usize, others: usize) -> Arc<Self> {
-        let (metrics, others) = (Semaphore::new(metrics), Semaphore::new(others));
-        Arc::new(Self { metrics, others, own_name: hosts::own_name() })
+        Arc::new(Self {
+            metrics: Semaphore::new(metrics),
+            others: Semaphore::new(others),
+            statistics: Semaphore::new(STATISTICS_PLACES),
+            lists: Semaphore::new(LIST_PLACES),
+            own_name: hosts::own_name(),
+        })
+    }
+
+    /// A place for a statement of somebody who may look at statistics only: administrators find
+    /// others.
+    pub(super) fn take_for_statistics(&self) -> Option<SemaphorePermit<'_>> {
+        self.statistics.try_acquire().ok()
+    }
+
+    /// A turn to make a list, which may be long. It is given back before the list is sent.
+    pub(super) async fn turn_to_list(&self) -> Option<SemaphorePermit<'_>> {
+        self.lists.acquire().await.ok()
     }
 
     /// A place for a request, where it needs one.
@@ -58,12 +87,18 @@ pub(super) async fn pass(
     request: Request,
     next: Next,
 ) -> Response {
-    let caller = request.extensions().get::<ConnectInfo<Caller>>().map(|info| info.0.clone());
-    let _answering = caller.as_ref().map(Caller::is_answered);
     if let Err((status, reason)) = check(&answering, &request) {
         answering.figures.http.foreign.add(1);
         return text(status, reason);
     }
+    // Nobody has a place, or is worked for, whose request has not come.
+    let (parts, body) = request.into_parts();
+    let Ok(body) = to_bytes(body, REQUEST_BYTES_MAX).await else {
+        return text(StatusCode::PAYLOAD_TOO_LARGE, "the request's body did not come".to_owned());
+    };
+    let request = Request::from_parts(parts, Body::from(body));
+    let caller = request.extensions().get::<ConnectInfo<Caller>>().map(|info| info.0.clone());
+    let _answering = caller.as_ref().map(Caller::is_answered);
     let Ok(_place) = answering.places.take(request.uri().path()) else {
         answering.figures.http.busy.add(1);
         let busy = "too many requests are being answered; try again in a second".to_owned();
@@ -71,11 +106,19 @@ pub(super) async fn pass(
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         return response;
     };
+    // Lists are for everybody; who scrapes, or has a token, is served when memory is short, too.
+    let class = match request.uri().path() {
+        "/" | "/status" | "/status/digests" | "/sessions" => Class::Keep,
+        _ => Class::Admin,
+    };
     let response = next.run(request).await;
     if response.status() == StatusCode::UNAUTHORIZED {
         answering.figures.http.denied.add(1);
     }
-    response
+    match &answering.service {
+        Some(service) => body::charged(response, service.budget(), class).await,
+        None => response,
+    }
 }
 
 fn check(answering: &Answering, request: &Request) -> Result<(), (StatusCode, String)> {

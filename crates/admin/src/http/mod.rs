@@ -2,6 +2,7 @@
 //! and the API.
 
 mod api;
+mod body;
 mod changes;
 pub mod console;
 mod gate;
@@ -254,6 +255,7 @@ async fn digests(source: Source, RawQuery(query): RawQuery) -> Result<Response, 
     let query = Query::parse(query.as_deref(), &["limit", "order"]).map_err(Refusal::BadQuery)?;
     let limit = query.number("limit", DIGESTS_DEFAULT, DIGESTS_MAX).map_err(Refusal::BadQuery)?;
     let order = query.order("order").map_err(Refusal::BadQuery)?;
+    let _turn = source.places.turn_to_list().await;
     let mut report = report(&source, rows_of_each_worker(order, limit)).await?;
     report.sort_digests(order);
     report.digests.truncate(limit);
@@ -273,6 +275,7 @@ async fn sessions(
     let rows = query.number("limit", SESSIONS_DEFAULT, SESSIONS_MAX).map_err(Refusal::BadQuery)?;
     let pinned = query.number("pinned", 0, 1).map_err(Refusal::BadQuery)?;
     let asked = SessionQuery { rows_max: rows, pinned_only: pinned == 1 };
+    let _turn = answering.places.turn_to_list().await;
     let limit = answering.report_time;
     let answer = tokio::time::timeout(limit, answering.source.sessions(asked)).await;
     json(&answer.map_err(|_| Refusal::TimedOut(limit))?)

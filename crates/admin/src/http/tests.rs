@@ -7,7 +7,7 @@ use tokio::{
     sync::oneshot,
 };
 
-use super::{guard::Limits, *};
+use super::{gate::OTHER_PLACES, guard::Limits, *};
 use trunkline_stats::{SessionList, SessionRow};
 
 use crate::{
@@ -230,15 +230,19 @@ async fn idle_and_slow_connections_keep_nobody_out() {
     let places = 4;
     let addr = serve_within(Limits { connections: places, ..WIDE }).await;
     let mut open = Vec::new();
-    for kind in 0..3 * places {
+    for kind in 0..4 * places {
         let mut stream = TcpStream::connect(addr).await.expect("a listening server");
-        let request: &[u8] = match kind % 3 {
+        let request: &[u8] = match kind % 4 {
             0 => b"",
             1 => b"GET /status HT",
+            3 => {
+                b"POST /api/v1/statement HTTP/1.1\r\nHost: test\r\n\
+                Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
+            }
             _ => b"GET /healthz HTTP/1.1\r\nHost: test\r\n\r\n",
         };
         stream.write_all(request).await.expect("written");
-        if kind % 3 == 2 {
+        if kind % 4 == 2 {
             let mut answer = [0; 12];
             stream.read_exact(&mut answer).await.expect("an answer");
             assert_eq!(&answer, b"HTTP/1.1 200");
@@ -252,6 +256,14 @@ async fn idle_and_slow_connections_keep_nobody_out() {
     assert!(begun.elapsed() < PATIENCE / 3, "nobody's limit was waited for");
     let (_, _, metrics) = fetch(addr, "/metrics").await;
     assert!(!metrics.contains("trunkline_http_refusals_total{cause=\"displaced\"} 0\n"));
+}
+
+#[test]
+fn statements_about_statistics_have_few_places() {
+    let places = Places::new();
+    let taken: Vec<_> = std::iter::from_fn(|| places.take_for_statistics()).collect();
+    assert!(taken.len() < OTHER_PLACES / 2, "{} of {OTHER_PLACES}", taken.len());
+    assert!(places.take("/api/v1/statement").is_ok());
 }
 
 /// Requests that are being worked on take no place of a probe, and are not closed for others.
