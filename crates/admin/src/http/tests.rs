@@ -235,10 +235,7 @@ async fn idle_and_slow_connections_keep_nobody_out() {
         let request: &[u8] = match kind % 4 {
             0 => b"",
             1 => b"GET /status HT",
-            3 => {
-                b"POST /api/v1/statement HTTP/1.1\r\nHost: test\r\n\
-                Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
-            }
+            3 => UNFINISHED,
             _ => b"GET /healthz HTTP/1.1\r\nHost: test\r\n\r\n",
         };
         stream.write_all(request).await.expect("written");
@@ -256,6 +253,27 @@ async fn idle_and_slow_connections_keep_nobody_out() {
     assert!(begun.elapsed() < PATIENCE / 3, "nobody's limit was waited for");
     let (_, _, metrics) = fetch(addr, "/metrics").await;
     assert!(!metrics.contains("trunkline_http_refusals_total{cause=\"displaced\"} 0\n"));
+}
+
+/// A request whose body never comes.
+const UNFINISHED: &[u8] = b"POST /api/v1/statement HTTP/1.1\r\nHost: test\r\n\
+    Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{";
+
+#[tokio::test]
+async fn unfinished_requests_have_no_places() {
+    let (listener, addr) = listen().await;
+    let answering =
+        Answering { places: Places::of(1, 2), ..Answering::new(source(Health::Ready), None) };
+    serve_guarded(listener, WIDE, answering);
+    let mut open = Vec::new();
+    for _ in 0..4 {
+        let mut stream = TcpStream::connect(addr).await.expect("a listening server");
+        stream.write_all(UNFINISHED).await.expect("written");
+        open.push(stream);
+    }
+    for _ in 0..50 {
+        assert_eq!(fetch(addr, "/status").await.0, 200);
+    }
 }
 
 #[test]
