@@ -147,9 +147,12 @@ impl RuleSet {
         self.inner.rules.get(index).map(|rule| rule.id)
     }
 
-    /// The ids of the rules that matched, in the order in which they did.
+    /// The ids of the rules that matched, in the order in which they did, but for shadow rules:
+    /// nothing followed from these.
     pub fn matched_ids(&self, decision: &Decision) -> impl Iterator<Item = u32> {
-        decision.matched().iter().filter_map(|index| self.rule_id(*index as usize))
+        let matched = decision.matched().iter();
+        let rules = matched.filter_map(|index| self.inner.rules.get(*index as usize));
+        rules.filter(|rule| !rule.is_shadow).map(|rule| rule.id)
     }
 
     /// What each active rule asks for, in the order of their ids.

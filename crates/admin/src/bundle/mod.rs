@@ -9,7 +9,7 @@ mod secrets;
 
 pub use lines::LogLines;
 pub use rows::{note_secrets, rows_text};
-pub use secrets::{Secrets, without_literals};
+pub use secrets::{Secrets, without_literals, without_quoted};
 
 /// One file of the archive.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use serde_json::Value as Json;
 use trunkline_store::Value;
 
-use super::secrets::{REMOVED, Secrets, is_secret_name, without_literals};
+use super::secrets::{REMOVED, Secrets, is_secret_name, without_literals, without_quoted};
 
 const VARIABLES: &str = "global_variables";
 /// Columns with what operators have written for themselves, for clients or for scripts.
@@ -122,6 +122,9 @@ fn shown(name: &str, value: &Value) -> String {
             Ok(json) => quoted(&json_without(json).to_string()),
             Err(_) => format!("{REMOVED} ({} bytes, no JSON)", text.len()),
         };
+    }
+    if bare.ends_with("error") {
+        return quoted(&without_quoted(text));
     }
     if STATEMENTS.contains(&bare) {
         return quoted(&without_literals(text));

@@ -36,7 +36,7 @@ macro_rules! traces {
     trace_headers_file: String = String::new(), Range::Text(4_096), "", Live, "0.1.0";
 
     /// Statements of one worker whose spans wait to be taken from it. What finds no room is
-    /// counted and has no spans (`trunkline_trace_dropped_total`).
+    /// counted and has no spans (`trunkline_trace_ring_full_total`).
     trace_ring_max: usize = 2_048, Range::Numbers(16, 65_536), "statements", Live, "0.1.0";
 
     /// Statements whose spans wait for the collector. What finds no room is counted and has no

@@ -503,3 +503,13 @@ fn among_twenty_thousand_rules_only_candidates_are_visited() {
 }
 
 mod interpreter;
+
+#[test]
+fn shadow_rules_are_not_among_those_that_something_follows_from() {
+    let rule = |id, shadow| Rule { id, shadow, match_digest: text("SELECT"), ..Rule::default() };
+    let rules = compile(vec![rule(3, false), rule(5, true)]);
+    let question = Question { digest_text: b"SELECT ?", ..QUESTION };
+    let decision = decide(&rules, &question);
+    assert_eq!(decision.matched(), [0, 1]);
+    assert_eq!(rules.matched_ids(&decision).collect::<Vec<_>>(), [3]);
+}

@@ -197,8 +197,8 @@ fn of_hostgroups(change: &Change, before: &Period, now: &Period) -> Vec<String> 
         for server in of_group(now) {
             let known = old.iter().find(|it| it.address == server.address);
             let was = known.map_or(0, |it| it.state);
-            if server.state > was {
-                let state = STATES.get(usize::from(server.state)).copied().map_or("", state_name);
+            let state = STATES.get(usize::from(server.state)).copied().map_or("", state_name);
+            if server.state > was && state != "STANDBY" {
                 why.push(format!("{} was {state} at some time", server.address));
             }
         }

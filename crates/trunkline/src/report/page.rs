@@ -324,7 +324,9 @@ fn servers(before: &Period, now: &Period) -> String {
         let was = known.next().map_or(0, |it| it.sums.latency.quantile(0.95));
         let is = line.sums.latency.quantile(0.95);
         let state = STATES.get(usize::from(line.state)).copied().map_or("", state_name);
-        let class = if line.state == 0 { "" } else { " class=\"bad\"" };
+        // Who stands by is where it is to be.
+        let is_well = matches!(state, "ONLINE" | "STANDBY" | "");
+        let class = if is_well { "" } else { " class=\"bad\"" };
         let _ = writeln!(
             html,
             "<tr><td>{}</td><td>{}</td><td{class}>{state}</td><td class=\"n\">{}</td>\
