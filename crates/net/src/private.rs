@@ -4,7 +4,7 @@
 use std::{
     ffi::OsString,
     fs::{self, File, OpenOptions, Permissions},
-    io::{self, Write},
+    io::{self, Read, Write},
     os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
 };
@@ -44,6 +44,31 @@ pub fn open_log(path: &Path) -> io::Result<(File, Option<String>)> {
     regular(&found)?;
     let warning = narrowed(&file, &found, path)?;
     Ok((file, warning))
+}
+
+/// Reads a file that a setting names. Links are followed.
+///
+/// # Errors
+/// Those of the system, and when the path is a device, a pipe or anything else but a file. Nothing
+/// waits.
+pub fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+    let flags = i32::try_from(flags.bits()).unwrap_or_default();
+    let mut file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let found = file.metadata()?;
+    regular(&found)?;
+    let mut bytes = Vec::with_capacity(usize::try_from(found.len()).unwrap_or_default());
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// As [`read`], of a text in UTF-8.
+///
+/// # Errors
+/// Besides, when it is none.
+pub fn read_text(path: &Path) -> io::Result<String> {
+    String::from_utf8(read(path)?)
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.utf8_error()))
 }
 
 fn regular(found: &fs::Metadata) -> io::Result<()> {
@@ -163,6 +188,23 @@ mod tests {
 
     fn refused(path: &Path) -> String {
         open_log(path).expect_err("refused").to_string()
+    }
+
+    #[test]
+    fn what_a_setting_names_is_read_if_it_is_a_file() {
+        let folder = Folder::new("read");
+        let file = folder.0.join("secret");
+        fs::write(&file, "word").expect("written");
+        assert_eq!(read_text(&file).expect("a file"), "word");
+        let link = folder.0.join("link");
+        symlink(&file, &link).expect("a link");
+        assert_eq!(read_text(&link).expect("a file"), "word");
+        let pipe = folder.0.join("pipe");
+        mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a pipe");
+        let refused = read(&pipe).expect_err("nobody writes to it");
+        assert_eq!(refused.to_string(), "it is not a regular file");
+        fs::write(&file, [0xFF]).expect("written");
+        assert_eq!(read_text(&file).expect_err("no text").kind(), io::ErrorKind::InvalidData);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::{
 
 use trunkline_admin::service::FirstRow;
 use trunkline_config::{Config, FileSource, Given, TableRow};
+use trunkline_net::private;
 use trunkline_proxy::TlsFolders;
 use trunkline_store::Value;
 use trunkline_topology::{Password, Secret};
@@ -71,7 +72,7 @@ impl ConfigFile {
             .map_err(|error| vec![format!("can't read the configuration file {name}: {error}")])?;
         let folder = self.path.parent().unwrap_or(Path::new(""));
         let source =
-            |path: &str| fs::read_to_string(folder.join(path)).map_err(|error| error.to_string());
+            |path: &str| private::read_text(&folder.join(path)).map_err(|error| error.to_string());
         let text = Secret::new(text);
         let rows = trunkline_config::table_rows(text.expose(), &name.to_string(), &source);
         let rows =
@@ -152,7 +153,8 @@ struct Files<'a> {
 impl FileSource for Files<'_> {
     fn read(&self, path: &str) -> Result<String, String> {
         let path = self.folder.join(path);
-        let (text, mode) = read_with_mode(&path).map_err(|error| error.to_string())?;
+        let read = || Ok((private::read_text(&path)?, fs::metadata(&path)?.mode()));
+        let (text, mode) = read().map_err(|error: io::Error| error.to_string())?;
         let is_hash = Password::from_hash(text.trim_end()).is_ok();
         self.password_files.borrow_mut().push(PasswordFile { path, mode, is_hash });
         Ok(text)
@@ -163,7 +165,7 @@ impl FileSource for Files<'_> {
     }
 
     fn read_rules(&self, path: &str) -> Result<String, String> {
-        fs::read_to_string(self.folder.join(path)).map_err(|error| error.to_string())
+        private::read_text(&self.folder.join(path)).map_err(|error| error.to_string())
     }
 }
 

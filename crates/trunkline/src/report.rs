@@ -7,7 +7,6 @@ mod plot;
 mod time;
 
 use std::{
-    fs,
     path::{Path, PathBuf},
     process::ExitCode,
     time::{SystemTime, UNIX_EPOCH},
@@ -16,6 +15,7 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 use trunkline_config::{StateFile, history_path};
 use trunkline_history::Period;
+use trunkline_net::private;
 use trunkline_store::open::DISK_FILE;
 
 use crate::{cli::ReportArgs, config_file::counted, show, status};
@@ -48,7 +48,7 @@ pub fn run(args: &ReportArgs) -> Result<ExitCode> {
     match &args.output {
         Some(path) => {
             let unwritten = || format!("can't write {}", path.display());
-            fs::write(path, html).with_context(unwritten)?;
+            private::replace(path, html.as_bytes()).with_context(unwritten)?;
             let slower = counted(changes.len(), "statement");
             show(&format!("{}: {slower} got slower\n", path.display()));
         }

@@ -4,6 +4,7 @@
 use std::{
     borrow::Cow,
     collections::{HashMap, HashSet},
+    path::Path,
     sync::Arc,
 };
 
@@ -11,6 +12,7 @@ use serde_json::{Map, Value as Json};
 use trunkline_config::{
     Config, Fields, FileSource, Given, Ready, SECTIONS, Section, Tables, USERS_FILE, variable,
 };
+use trunkline_net::private;
 use trunkline_store::{Layer, Module, SqlError, Store, Value, tables::Table};
 
 use super::{routes, user};
@@ -109,14 +111,14 @@ impl FileSource for SystemUsers {
 
     fn read_rules(&self, path: &str) -> Result<String, String> {
         match path == USERS_FILE {
-            true => std::fs::read_to_string(path).map_err(|error| error.to_string()),
+            true => private::read_text(Path::new(path)).map_err(|error| error.to_string()),
             false => self.read(path),
         }
     }
 
     fn read_keys(&self, path: &str) -> Result<String, String> {
-        match std::path::Path::new(path).is_absolute() {
-            true => std::fs::read_to_string(path).map_err(|error| error.to_string()),
+        match Path::new(path).is_absolute() {
+            true => private::read_text(Path::new(path)).map_err(|error| error.to_string()),
             false => Err("its path must be absolute".to_owned()),
         }
     }

@@ -16,6 +16,8 @@ use rustls::{
 
 use trunkline_topology::Secret;
 
+use crate::private;
+
 /// The longest file that is read: a list of revoked certificates may be long.
 const FILE_LEN_MAX: u64 = 64 * 1024 * 1024;
 
@@ -181,5 +183,5 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     if len > FILE_LEN_MAX {
         return Err(io::Error::other(format!("{len} bytes are too many")));
     }
-    fs::read(path)
+    private::read(path)
 }

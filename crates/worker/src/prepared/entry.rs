@@ -15,7 +15,7 @@ use trunkline_protocol::response::Prepared;
 use trunkline_session::tracker::SessionState;
 use trunkline_sql::token::{Encoding, Modes};
 
-use super::Contents;
+use super::{Contents, server_stmts::TEXT_KEPT_MAX};
 use crate::{
     clients::frames::Text,
     statement::analysis::{Analyses, Known},
@@ -231,6 +231,18 @@ pub(crate) struct EntryKey {
     pub(crate) reading: Arc<SessionState>,
     pub(crate) contents: Contents,
     pub(crate) text: Text,
+}
+
+impl Entry {
+    /// Whether its text, with what is known of it, is too long to be kept for others.
+    pub(super) fn is_long(&self) -> bool {
+        is_long(&self.text, &self.known)
+    }
+}
+
+/// As [`Entry::is_long`], before there is one.
+pub(super) fn is_long(text: &[u8], known: &Known) -> bool {
+    text.len() + known.held() > TEXT_KEPT_MAX
 }
 
 impl EntryKey {

@@ -13,7 +13,7 @@ use trunkline_sql::{analysis::Depends, token::Modes};
 use crate::{
     clients::client::{Client, Phase, Statement},
     commands::prepared::{is_bulk, prepared_text},
-    prepared::{Contents, Entries, Entry, EntryKey, server_stmts},
+    prepared::{Contents, Entries, Entry, EntryKey, entry::is_long},
     rooms::{Core, Exchange},
     servers::conn::{Conn, Owner},
     statement::Statements,
@@ -39,7 +39,7 @@ impl Statements {
             [Depends::USER_VARIABLE_READ, Depends::ROW_COUNT, Depends::FOUND_ROWS];
         let is_own = OWN.iter().any(|own| read.0.analysis.depends.contains(*own));
         // To tell long texts apart takes as long as to read them.
-        match is_own || key.text.len() > server_stmts::TEXT_KEPT_MAX {
+        match is_own || is_long(&key.text, &read.0) {
             true => Entries::own(&key, read, prepared),
             false => self.entries.share(key, read, prepared),
         }
@@ -111,7 +111,7 @@ impl Exchange {
 impl Core {
     /// A server has prepared an entry.
     fn stmt_is_on(&mut self, conn: &mut Conn, entry: &Rc<Entry>, stmt_id: u32) {
-        match entry.text.len() > server_stmts::TEXT_KEPT_MAX {
+        match entry.is_long() {
             true => conn.stmts.close(stmt_id),
             false => conn.stmts.insert(entry, stmt_id),
         }

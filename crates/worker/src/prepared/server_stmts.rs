@@ -174,7 +174,7 @@ impl ServerStmts {
     pub(super) fn run(&mut self, fit: Fit<'_>, opens_cursor: bool) {
         let Some(slot) = self.slots.first_mut() else { return };
         slot.is_spent |= opens_cursor && slot.entry.has_rows;
-        slot.is_spent |= slot.entry.text.len() > TEXT_KEPT_MAX || slot.entry.is_once;
+        slot.is_spent |= slot.entry.is_long() || slot.entry.is_once;
         match fit {
             Fit::Types { types, nulls, read_as } => {
                 if let Some(read_as) = read_as {
