@@ -3,6 +3,8 @@
 
 use trunkline_history::{DigestLine, Frame, History, Mark, ServerLine, Sketch, Sums};
 
+use std::fs;
+
 use super::*;
 
 const BEGIN: u64 = 1_795_852_800;

@@ -511,6 +511,12 @@ impl LastStatement {
     }
 }
 
+/// Variables by which a session may have MariaDB refuse, or end, a `SELECT` of the proxy's own.
+const MAY_REFUSE_SELECTS: [&str; 3] = ["max_join_size", "max_statement_time", "sql_big_selects"];
+/// Takes that back for one statement.
+const WITHOUT_LIMITS: &[u8] =
+    b"SET STATEMENT max_join_size=18446744073709551615,max_statement_time=0 FOR ";
+
 impl Core {
     /// In front of a statement that may read `FOUND_ROWS()` by code that is not its own, or by a
     /// text that can't have the answer in it, or leave it as it is: gives the connection the
@@ -549,7 +555,12 @@ impl Core {
         }
         let takes_attributes = conn.server.takes_attributes;
         self.fx.stats.counters.counts_given += 1;
+        let limits = |name: &&str| session.settings.state.variable(name).is_some();
+        let is_limited =
+            conn.server.flavor == Flavor::MariaDb && MAY_REFUSE_SELECTS.iter().any(limits);
         for text in session.past.counting(max) {
+            let lead = if is_limited && text.starts_with(b"SELECT") { WITHOUT_LIMITS } else { b"" };
+            let text = [lead, &*text].concat();
             let relay =
                 Relay::new(ResponseShape::Query, conn.server.format, conn.server.format, false);
             conn.in_flight.push_back(InFlight {

@@ -240,6 +240,33 @@ fn a_statement_whose_found_rows_could_not_be_told_gets_no_answer() {
 }
 
 #[test]
+fn what_gives_a_session_its_found_rows_is_not_subject_to_its_own_limits() {
+    for (setting, is_freed) in [
+        ("max_join_size = 1", true),
+        ("max_statement_time = 0.001", true),
+        ("sort_buffer_size = 65537", false),
+    ] {
+        let mut world = TestWorker::with(ONE_CONNECTION);
+        let (one, other) = (world.log_in(), world.log_in());
+        world.run(one, "SELECT a FROM s.t", Reply::Rows(&["1", "2", "3"]));
+        world.run(one, &format!("SET {setting}"), Reply::Ok);
+        world.run(other, "SELECT a FROM s.t", Reply::Rows(&["1"]));
+        world.is_automatic = false;
+        world.ask(one, "SELECT s.f()");
+        let mut asked = world.asked();
+        while let [tells] = &asked[..] {
+            world.reply(&tells.clone(), Reply::Ok);
+            asked = world.asked();
+        }
+        let counts = asked.iter().filter(|text| text.contains("SELECT 1 FROM (SELECT 1) AS t"));
+        let counts: Vec<_> = counts.filter(|text| !text.starts_with("SET @@")).collect();
+        let lead = "SET STATEMENT max_join_size=18446744073709551615,max_statement_time=0 FOR ";
+        assert!(!counts.is_empty(), "{setting}: {asked:?}");
+        assert!(counts.iter().all(|text| text.starts_with(lead) == is_freed), "{asked:?}");
+    }
+}
+
+#[test]
 fn a_trigger_that_refuses_a_row_leaves_its_id_to_be_asked_for() {
     for (hidden, times) in [(Hidden::GIVES_VALUES, 1), (Hidden::empty(), 0)] {
         let mut world = TestWorker::with(ONE_CONNECTION);
