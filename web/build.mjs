@@ -46,6 +46,8 @@ try {
     jsxImportSource: "preact",
     legalComments: "inline",
     charset: "utf8",
+    // The page knows which one it is, and sees when the proxy has another one.
+    define: { BUNDLE: JSON.stringify(sourcesHash()) },
   });
   const files = {
     "console.js": readFileSync(join(folder, "console.js")),

@@ -98,7 +98,7 @@ function Console(props: { session: Session; theme: string; changeTheme: () => vo
   }, []);
   // A visit may have ended meanwhile; asking finds out.
   const ended = () => void api.session().catch(() => {});
-  const lookAt = (topics: string) => look(topics, session.bundle, ended);
+  const lookAt = (topics: string) => look(topics, ended);
   useEffect(() => {
     document.title = `${page.title} – Trunkline`;
     lookAt(page.topics);
@@ -250,7 +250,7 @@ function Notices() {
       )}
       {isOutdated && (
         <p class="notice warn">
-          The proxy has another version of this page now.{" "}
+          The proxy has another version of this page: what is shown here may be wrong.{" "}
           <button type="button" class="small" onClick={() => location.reload()}>
             Load it
           </button>

@@ -408,6 +408,39 @@ async function restart(page) {
   await within("rates come again", async () => !(await page.textContent(".stat dd")).startsWith("–"));
 }
 
+/** A script of before an upgrade, that a browser kept: its visitor is told, whenever they log in. */
+async function outdated(page) {
+  await open(page, "now");
+  const { bundle } = await page.evaluate("fetch('/console/session').then((told) => told.json())");
+  const old = await visit(DESKTOP);
+  const path = `${given.url}/console.js`;
+  const serve = async (route) => {
+    const response = await route.fetch();
+    const body = given.page ? readFileSync(join(given.page, "console.js"), "utf8") : await response.text();
+    const known = given.page ? readFileSync(join(given.page, "sources.sha256"), "utf8").trim() : bundle;
+    ensure(body.includes(known), "the script does not know its hash");
+    // The tag is that of another text: with it the browser would keep this one.
+    const { etag, ...headers } = response.headers();
+    await route.fulfill({ response, headers, body: body.replaceAll(known, "0".repeat(64)) });
+  };
+  await old.route(path, serve);
+  await old.goto(given.url);
+  await logIn(old, "admin", "admin");
+  await old.waitForSelector(".notice.warn:has-text('another version of this page')");
+  await inspect(old, "an old page");
+  await old.unroute(path, serve);
+  await old.click(".notice button:text-is('Load it')");
+  // The page of web/ is not the one that the binary has.
+  if (!given.page) {
+    await old.waitForSelector(".notice", { state: "detached" });
+    await old.waitForSelector(".dot.live");
+    await old.waitForSelector(".stat");
+    ensure((await old.locator(".notice").count()) === 0, "the new page is called old");
+    ensure((await page.locator(".notice").count()) === 0, "a page of this version is called old");
+  }
+  await old.context().close();
+}
+
 try {
   const page = await visit(DESKTOP);
   await step("passwords", () => passwords(page));
@@ -434,6 +467,7 @@ try {
   await step("who may operate", () => operates());
   await step("a phone", () => phones());
   await step("keys", () => keys(page));
+  await step("an old page", () => outdated(page));
   await step("a restart", () => restart(page));
   ensure((await page.evaluate("window.pwned")) === undefined, "a hostile name was run as a script");
   ensure(complaints.length === 0, complaints.join("\n"));
