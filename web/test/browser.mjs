@@ -274,9 +274,35 @@ async function configuration(page) {
   await page.waitForSelector("dialog .diff .added");
   await page.click("dialog button:text-is('Save')");
   await page.waitForSelector("[role=status]:has-text('SAVE MYSQL SERVERS TO DISK: done')");
-  await page.locator("tr:has-text('LOAD MYSQL SERVERS TO RUNTIME') button:has-text('To this')").first().click();
+  const back = () => page.locator("tr:has-text('LOAD MYSQL SERVERS TO RUNTIME') button:has-text('To this')").first().click();
+  await back();
+  await page.waitForSelector("dialog button.danger:enabled");
+  ensure((await page.locator("dialog .notice, dialog .diff").count()) === 0, "nothing is unsaved, and something is said to be lost");
+  await page.click("dialog button:text-is('Cancel')");
+  // What another operator edits is only in MEMORY: it is shown, and compared again before it is overwritten.
+  const edit = (host) => other(`INSERT INTO mysql_servers (hostgroup_id, hostname, port, comment) VALUES (78, '${host}', 3306, 'unsaved')`);
+  const edited = async () => (await other("SELECT count(*) AS n FROM mysql_servers WHERE hostgroup_id = 78")).rows[0].n;
+  await edit("127.0.0.10");
+  await back();
+  await page.waitForSelector("dialog .notice:has-text('are lost')");
+  await page.waitForSelector("dialog .diff .added:has-text('127.0.0.10')");
+  await inspect(page, "edits that would be lost");
+  await edit("127.0.0.11");
+  await page.click("dialog button:has-text('Put it into MEMORY')");
+  await page.waitForSelector("dialog [role=alert]:has-text('not what is shown')");
+  ensure((await edited()) === 2, "edits were overwritten in spite of the conflict");
+  await page.click("dialog button:has-text('Look again')");
+  await page.waitForSelector("dialog .diff .added:has-text('127.0.0.11')");
+  // What is loaded or saved is not lost.
+  await other("SAVE MYSQL SERVERS TO DISK");
+  await page.click("dialog button:has-text('Put it into MEMORY')");
+  await page.waitForSelector("dialog [role=alert]:has-text('not what is shown')");
+  await page.click("dialog button:has-text('Look again')");
+  await page.waitForSelector("dialog .notice", { state: "detached" });
   await page.click("dialog button:has-text('Put it into MEMORY')");
   await page.waitForSelector("[role=status]:has-text('FROM REVISION')");
+  ensure((await edited()) === 0, "the revision is not in MEMORY");
+  await other("SAVE MYSQL SERVERS TO DISK");
   const lines = JSON.stringify(await other("SELECT * FROM disk.config_history ORDER BY revision DESC LIMIT 5"));
   ensure(lines.includes("admin@127.0.0.1"), lines);
 }
