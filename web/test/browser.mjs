@@ -12,7 +12,7 @@ const answers = createInterface({ input: process.stdin })[Symbol.asyncIterator](
 const PATIENCE = 20_000;
 const DESKTOP = { width: 1360, height: 900 };
 const PHONE = { width: 390, height: 844 };
-const PAGES = ["now", "statements", "sessions", "servers", "rules", "configuration", "events", "cache", "firewall"];
+const PAGES = ["now", "statements", "sessions", "servers", "rules", "configuration", "events", "cache", "tenants", "firewall"];
 /** All that a page may load, in bytes. */
 const PAGE_LEN_MAX = 300_000;
 
@@ -403,6 +403,21 @@ async function phones() {
   await page.context().close();
 }
 
+/** What each tenant has used is there, and found by name. */
+async function tenants(page) {
+  await open(page, "tenants");
+  const demo = page.locator("tbody tr").filter({ has: page.locator("td:first-child:text-is('demo')") });
+  await demo.waitFor();
+  const cells = await demo.locator("td").allTextContents();
+  ensure(/^[1-9]/.test(cells[3]) && cells[9] === "4" && cells[11] === "10 to 90 %", cells.join(" | "));
+  await page.fill("input.search", "nobody's name");
+  await page.waitForSelector("p:has-text('No tenant fits.')");
+  await page.fill("input.search", "DEM");
+  await demo.waitFor();
+  ensure((await page.locator("tbody tr").count()) === 1, "others fit too");
+  await page.fill("input.search", "");
+}
+
 async function keys(page) {
   await open(page, "now");
   await page.keyboard.press("2");
@@ -416,6 +431,10 @@ async function keys(page) {
   await inspect(page, "keys");
   await page.keyboard.press("Escape");
   await page.waitForSelector("dialog", { state: "detached" });
+  await page.keyboard.press("9");
+  await page.waitForSelector("h1:has-text('Tenants')");
+  await page.keyboard.press("0");
+  await page.waitForSelector("h1:has-text('Firewall')");
   await page.keyboard.press("1");
   await page.waitForSelector("h1:has-text('Now')");
 }
@@ -486,6 +505,7 @@ try {
   await step("the past", () => past(page));
   await step("sessions", () => sessions(page));
   await step("the way of a statement", () => route(page));
+  await step("tenants", () => tenants(page));
   await step("configuration", () => configuration(page));
   await step("switchover", () => switchover(page));
   await step("10,000 digests", () => many(page));
