@@ -23,10 +23,13 @@ function sources() {
 function sourcesHash() {
   const all = createHash("sha256");
   for (const path of sources()) {
-    const one = createHash("sha256").update(readFileSync(join(here, path))).digest("hex");
-    all.update(`${path} ${one}\n`);
+    all.update(`${path} ${sha256(readFileSync(join(here, path)))}\n`);
   }
   return all.digest("hex");
+}
+
+function sha256(bytes) {
+  return createHash("sha256").update(bytes).digest("hex");
 }
 
 const folder = mkdtempSync(join(tmpdir(), "trunkline-console-"));
@@ -43,14 +46,19 @@ try {
     jsxImportSource: "preact",
     legalComments: "inline",
     charset: "utf8",
+    // The page knows which one it is, and sees when the proxy has another one.
+    define: { BUNDLE: JSON.stringify(sourcesHash()) },
   });
   const files = {
     "console.js": readFileSync(join(folder, "console.js")),
     "console.css": readFileSync(join(folder, "console.css")),
     "index.html": readFileSync(join(here, "src/index.html")),
     "icon.svg": readFileSync(join(here, "src/icon.svg")),
-    "sources.sha256": Buffer.from(`${sourcesHash()}\n`),
   };
+  // As `sha256sum` writes it: `xtask test` compares it with the files, without these tools.
+  const sums = Object.entries(files).map(([name, bytes]) => `${sha256(bytes)}  ${name}\n`);
+  files["files.sha256"] = Buffer.from(sums.join(""));
+  files["sources.sha256"] = Buffer.from(`${sourcesHash()}\n`);
   let total = 0;
   for (const [name, bytes] of Object.entries(files)) {
     total += bytes.length;

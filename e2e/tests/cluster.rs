@@ -6,6 +6,7 @@ mod mending;
 mod metadata;
 mod replay;
 mod switchover;
+mod targets;
 
 use std::{
     fs,

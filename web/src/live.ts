@@ -3,6 +3,9 @@
 import { useEffect, useState } from "preact/hooks";
 import type { Clients, Digests, Now, Point, Topology } from "./api";
 
+/** The hash of the sources that this script was built from. */
+declare const BUNDLE: string;
+
 export type Live = {
   now?: Now;
   topology?: Topology;
@@ -15,7 +18,7 @@ export type Live = {
   /** Executions of digests between two looks, by hostgroup and digest. */
   digests: Map<string, { last: number; at: number; rates: number[] }>;
   state: "connecting" | "live" | "lost";
-  /** Whether the proxy now has a page of another version. */
+  /** Whether the proxy has a page of another version than this one. */
   isOutdated: boolean;
 };
 
@@ -32,7 +35,6 @@ const live: Live = {
 const listeners = new Set<() => void>();
 let source: EventSource | undefined;
 let asked = "";
-let bundle = "";
 let whenEnded = () => {};
 let retry: number | undefined;
 
@@ -101,7 +103,7 @@ function open(query: string) {
     });
   on("hello", (told: { bundle: string }) => {
     live.state = "live";
-    live.isOutdated = bundle !== "" && told.bundle !== bundle;
+    live.isOutdated = told.bundle !== BUNDLE;
   });
   on("history", (points: Point[]) => {
     live.history = points.slice(-POINTS_MAX);
@@ -136,8 +138,7 @@ function open(query: string) {
 }
 
 /** Looks at these topics from now on, until somebody asks for others. */
-export function look(topics: string, knownBundle: string, ended: () => void) {
-  bundle = knownBundle;
+export function look(topics: string, ended: () => void) {
   whenEnded = ended;
   const query = ["now", "topology", ...(topics ? [topics] : [])].join("&");
   if (query !== asked || !source) open(query);

@@ -16,6 +16,7 @@ import { RulesPage } from "./pages/rules";
 import { ServersPage } from "./pages/servers";
 import { SessionsPage } from "./pages/sessions";
 import { StatementsPage } from "./pages/statements";
+import { TenantsPage } from "./pages/tenants";
 import { seconds } from "./text";
 import { Dialog } from "./ui";
 
@@ -46,8 +47,14 @@ const PAGES: Page[] = [
   { name: "configuration", title: "Configuration", topics: "", draw: ConfigurationPage },
   { name: "events", title: "Events and audit", topics: "", draw: EventsPage },
   { name: "cache", title: "Cache", topics: "", draw: CachePage },
+  { name: "tenants", title: "Tenants", topics: "", draw: TenantsPage },
   { name: "firewall", title: "Firewall", topics: "", draw: FirewallPage },
 ];
+
+/** The key that opens a page: `1` to `9`, and `0` for the tenth. */
+function key(at: number): string {
+  return String((at + 1) % 10);
+}
 
 function place(): string[] {
   return location.hash.replace(/^#\/?/, "").split("/").filter(Boolean).map(decodeURIComponent);
@@ -98,7 +105,7 @@ function Console(props: { session: Session; theme: string; changeTheme: () => vo
   }, []);
   // A visit may have ended meanwhile; asking finds out.
   const ended = () => void api.session().catch(() => {});
-  const lookAt = (topics: string) => look(topics, session.bundle, ended);
+  const lookAt = (topics: string) => look(topics, ended);
   useEffect(() => {
     document.title = `${page.title} – Trunkline`;
     lookAt(page.topics);
@@ -110,8 +117,8 @@ function Console(props: { session: Session; theme: string; changeTheme: () => vo
       const target = event.target as HTMLElement;
       if (event.ctrlKey || event.metaKey || event.altKey) return;
       if (/^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName) || document.querySelector("dialog[open]")) return;
-      const at = Number(event.key);
-      if (at >= 1 && at <= PAGES.length) location.hash = `#/${PAGES[at - 1]?.name}`;
+      const wanted = PAGES.find((_, at) => key(at) === event.key);
+      if (wanted) location.hash = `#/${wanted.name}`;
       else if (event.key === "?") setHasHelp(true);
       else if (event.key === "/") {
         const search = document.querySelector<HTMLInputElement>("input.search");
@@ -199,7 +206,7 @@ function Console(props: { session: Session; theme: string; changeTheme: () => vo
             {PAGES.map((each, at) => (
               <div key={each.name}>
                 <dt>
-                  <kbd>{at + 1}</kbd>
+                  <kbd>{key(at)}</kbd>
                 </dt>
                 <dd>{each.title}</dd>
               </div>
@@ -250,7 +257,7 @@ function Notices() {
       )}
       {isOutdated && (
         <p class="notice warn">
-          The proxy has another version of this page now.{" "}
+          The proxy has another version of this page: what is shown here may be wrong.{" "}
           <button type="button" class="small" onClick={() => location.reload()}>
             Load it
           </button>

@@ -12,7 +12,7 @@ const answers = createInterface({ input: process.stdin })[Symbol.asyncIterator](
 const PATIENCE = 20_000;
 const DESKTOP = { width: 1360, height: 900 };
 const PHONE = { width: 390, height: 844 };
-const PAGES = ["now", "statements", "sessions", "servers", "rules", "configuration", "events", "cache", "firewall"];
+const PAGES = ["now", "statements", "sessions", "servers", "rules", "configuration", "events", "cache", "tenants", "firewall"];
 /** All that a page may load, in bytes. */
 const PAGE_LEN_MAX = 300_000;
 
@@ -274,9 +274,35 @@ async function configuration(page) {
   await page.waitForSelector("dialog .diff .added");
   await page.click("dialog button:text-is('Save')");
   await page.waitForSelector("[role=status]:has-text('SAVE MYSQL SERVERS TO DISK: done')");
-  await page.locator("tr:has-text('LOAD MYSQL SERVERS TO RUNTIME') button:has-text('To this')").first().click();
+  const back = () => page.locator("tr:has-text('LOAD MYSQL SERVERS TO RUNTIME') button:has-text('To this')").first().click();
+  await back();
+  await page.waitForSelector("dialog button.danger:enabled");
+  ensure((await page.locator("dialog .notice, dialog .diff").count()) === 0, "nothing is unsaved, and something is said to be lost");
+  await page.click("dialog button:text-is('Cancel')");
+  // What another operator edits is only in MEMORY: it is shown, and compared again before it is overwritten.
+  const edit = (host) => other(`INSERT INTO mysql_servers (hostgroup_id, hostname, port, comment) VALUES (78, '${host}', 3306, 'unsaved')`);
+  const edited = async () => (await other("SELECT count(*) AS n FROM mysql_servers WHERE hostgroup_id = 78")).rows[0].n;
+  await edit("127.0.0.10");
+  await back();
+  await page.waitForSelector("dialog .notice:has-text('are lost')");
+  await page.waitForSelector("dialog .diff .added:has-text('127.0.0.10')");
+  await inspect(page, "edits that would be lost");
+  await edit("127.0.0.11");
+  await page.click("dialog button:has-text('Put it into MEMORY')");
+  await page.waitForSelector("dialog [role=alert]:has-text('not what is shown')");
+  ensure((await edited()) === 2, "edits were overwritten in spite of the conflict");
+  await page.click("dialog button:has-text('Look again')");
+  await page.waitForSelector("dialog .diff .added:has-text('127.0.0.11')");
+  // What is loaded or saved is not lost.
+  await other("SAVE MYSQL SERVERS TO DISK");
+  await page.click("dialog button:has-text('Put it into MEMORY')");
+  await page.waitForSelector("dialog [role=alert]:has-text('not what is shown')");
+  await page.click("dialog button:has-text('Look again')");
+  await page.waitForSelector("dialog .notice", { state: "detached" });
   await page.click("dialog button:has-text('Put it into MEMORY')");
   await page.waitForSelector("[role=status]:has-text('FROM REVISION')");
+  ensure((await edited()) === 0, "the revision is not in MEMORY");
+  await other("SAVE MYSQL SERVERS TO DISK");
   const lines = JSON.stringify(await other("SELECT * FROM disk.config_history ORDER BY revision DESC LIMIT 5"));
   ensure(lines.includes("admin@127.0.0.1"), lines);
 }
@@ -377,6 +403,21 @@ async function phones() {
   await page.context().close();
 }
 
+/** What each tenant has used is there, and found by name. */
+async function tenants(page) {
+  await open(page, "tenants");
+  const demo = page.locator("tbody tr").filter({ has: page.locator("td:first-child:text-is('demo')") });
+  await demo.waitFor();
+  const cells = await demo.locator("td").allTextContents();
+  ensure(/^[1-9]/.test(cells[3]) && cells[9] === "4" && cells[11] === "10 to 90 %", cells.join(" | "));
+  await page.fill("input.search", "nobody's name");
+  await page.waitForSelector("p:has-text('No tenant fits.')");
+  await page.fill("input.search", "DEM");
+  await demo.waitFor();
+  ensure((await page.locator("tbody tr").count()) === 1, "others fit too");
+  await page.fill("input.search", "");
+}
+
 async function keys(page) {
   await open(page, "now");
   await page.keyboard.press("2");
@@ -390,6 +431,10 @@ async function keys(page) {
   await inspect(page, "keys");
   await page.keyboard.press("Escape");
   await page.waitForSelector("dialog", { state: "detached" });
+  await page.keyboard.press("9");
+  await page.waitForSelector("h1:has-text('Tenants')");
+  await page.keyboard.press("0");
+  await page.waitForSelector("h1:has-text('Firewall')");
   await page.keyboard.press("1");
   await page.waitForSelector("h1:has-text('Now')");
 }
@@ -406,6 +451,39 @@ async function restart(page) {
   await page.waitForSelector(".dot.live");
   ensure((await known(page)) >= before && before > 0, "the restart has emptied the history");
   await within("rates come again", async () => !(await page.textContent(".stat dd")).startsWith("–"));
+}
+
+/** A script of before an upgrade, that a browser kept: its visitor is told, whenever they log in. */
+async function outdated(page) {
+  await open(page, "now");
+  const { bundle } = await page.evaluate("fetch('/console/session').then((told) => told.json())");
+  const old = await visit(DESKTOP);
+  const path = `${given.url}/console.js`;
+  const serve = async (route) => {
+    const response = await route.fetch();
+    const body = given.page ? readFileSync(join(given.page, "console.js"), "utf8") : await response.text();
+    const known = given.page ? readFileSync(join(given.page, "sources.sha256"), "utf8").trim() : bundle;
+    ensure(body.includes(known), "the script does not know its hash");
+    // The tag is that of another text: with it the browser would keep this one.
+    const { etag, ...headers } = response.headers();
+    await route.fulfill({ response, headers, body: body.replaceAll(known, "0".repeat(64)) });
+  };
+  await old.route(path, serve);
+  await old.goto(given.url);
+  await logIn(old, "admin", "admin");
+  await old.waitForSelector(".notice.warn:has-text('another version of this page')");
+  await inspect(old, "an old page");
+  await old.unroute(path, serve);
+  await old.click(".notice button:text-is('Load it')");
+  // The page of web/ is not the one that the binary has.
+  if (!given.page) {
+    await old.waitForSelector(".notice", { state: "detached" });
+    await old.waitForSelector(".dot.live");
+    await old.waitForSelector(".stat");
+    ensure((await old.locator(".notice").count()) === 0, "the new page is called old");
+    ensure((await page.locator(".notice").count()) === 0, "a page of this version is called old");
+  }
+  await old.context().close();
 }
 
 try {
@@ -427,6 +505,7 @@ try {
   await step("the past", () => past(page));
   await step("sessions", () => sessions(page));
   await step("the way of a statement", () => route(page));
+  await step("tenants", () => tenants(page));
   await step("configuration", () => configuration(page));
   await step("switchover", () => switchover(page));
   await step("10,000 digests", () => many(page));
@@ -434,6 +513,7 @@ try {
   await step("who may operate", () => operates());
   await step("a phone", () => phones());
   await step("keys", () => keys(page));
+  await step("an old page", () => outdated(page));
   await step("a restart", () => restart(page));
   ensure((await page.evaluate("window.pwned")) === undefined, "a hostile name was run as a script");
   ensure(complaints.length === 0, complaints.join("\n"));

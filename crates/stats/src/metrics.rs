@@ -328,6 +328,7 @@ pub fn reference() -> String {
     counter_table(&mut page, TcpCounters::SPECS, TCP_LABELS);
     page.push_str("\n## Counters of each server of a TCP listener\n\n");
     counter_table(&mut page, TcpServerCounters::SPECS, TCP_SERVER_LABELS);
+    page.push_str(TARGETS);
     page
 }
 
@@ -341,6 +342,59 @@ text format 0.0.4, in OpenMetrics or in protobuf, as is asked for. All counters 
 process starts. `GET /status` gives the same numbers as JSON, and `trunkline status` prints them for
 people.
 ";
+
+const TARGETS: &str = r#"
+## The servers as targets for Prometheus
+
+`GET /sd` lists the servers, those of the configuration and those that were discovered, for
+`http_sd_configs`. Like `/metrics` it needs no token and answers to the same hosts
+(`http_allowed_hosts`). There is one entry for each hostgroup that a server is in. A member of a
+cluster is in both hostgroups of the cluster; the one where it only stands by is left out, unless it
+serves in neither:
+
+```json
+[{"targets": ["10.0.0.1:3306"], "labels": {
+  "__meta_trunkline_cluster": "shop", "__meta_trunkline_hostgroup": "10",
+  "__meta_trunkline_reach": "up", "__meta_trunkline_role": "writer",
+  "__meta_trunkline_status": "ONLINE"}}]
+```
+
+| label | meaning |
+|---|---|
+| `__meta_trunkline_hostgroup` | The hostgroup. |
+| `__meta_trunkline_status` | The server's state there, as in `trunkline_server_state`: of several workers' the worst. |
+| `__meta_trunkline_cluster` | The cluster that it is a member of. |
+| `__meta_trunkline_role` | What it is there, as in `trunkline_cluster_server_role`. |
+| `__meta_trunkline_reach` | How well it can be reached, as in `trunkline_cluster_server_reach`. |
+
+A label that is not known is missing: a server without a cluster has none of the last three, and a
+member of a cluster that is in no hostgroup has neither of the first two. A member that does not
+answer has the reach `down`; its state changes when statements find it so. Servers that are offline,
+shunned or down are listed, so that they are still watched. Those on Unix sockets are not. While no
+worker answers, the HTTP status is 503, and Prometheus keeps the targets that it has.
+
+With mysqld_exporter (its `/probe`, here on 127.0.0.1:9104), Prometheus watches each server once,
+whichever hostgroups it is in. Hostgroup, status and role change, and a series would end with each
+change; they are in Trunkline's own metrics.
+
+```yaml
+scrape_configs:
+  - job_name: mysql
+    metrics_path: /probe
+    http_sd_configs:
+      - url: http://127.0.0.1:6070/sd
+        refresh_interval: 15s
+    relabel_configs:
+      - source_labels: [__address__]
+        target_label: __param_target
+      - source_labels: [__address__]
+        target_label: instance
+      - source_labels: [__meta_trunkline_cluster]
+        target_label: cluster
+      - target_label: __address__
+        replacement: 127.0.0.1:9104
+```
+"#;
 
 const TABLE_HEAD: &str = "| metric | type | labels | meaning |\n|---|---|---|---|\n";
 

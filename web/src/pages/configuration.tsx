@@ -18,7 +18,20 @@ const MODULES = [
   "SCHEDULER",
 ];
 
-type Order = { title: string; sql: string; module: string; layers: string; text: string };
+type Order = {
+  title: string;
+  sql: string;
+  text: string;
+  /** The name of the button. */
+  button: string;
+  isDangerous: boolean;
+  /** What differs, on which it is decided. */
+  look: () => Promise<Rows>;
+  /** What stands before that, where anything differs. */
+  head?: string;
+  /** What follows when it is done. */
+  next?: string;
+};
 
 export function ConfigurationPage(props: PageProps) {
   const { session } = props;
@@ -44,6 +57,22 @@ export function ConfigurationPage(props: PageProps) {
 
 async function difference(module: string, layers: string): Promise<Rows> {
   return api.rows(`SHOW DIFF ${module} ${layers}`);
+}
+
+/** Edits of MEMORY that are neither loaded nor saved: nothing has them but MEMORY. */
+async function unsaved(module: string): Promise<Rows> {
+  const [notLoaded, notSaved] = await Promise.all([
+    difference(module, "MEMORY RUNTIME"),
+    difference(module, "DISK MEMORY"),
+  ]);
+  // The other layer has a name of its own in each.
+  const key = (row: Row) => JSON.stringify([isOfMemory(row), row.table, row.row]);
+  const known = new Set(notSaved.rows.map(key));
+  return { ...notLoaded, rows: notLoaded.rows.filter((row) => known.has(key(row))) };
+}
+
+function isOfMemory(row: Row): boolean {
+  return String(row.only_in).toUpperCase() === "MEMORY";
 }
 
 /** What can be compared and moved. */
@@ -75,7 +104,17 @@ function Layers({ session, say }: PageProps) {
   if (!session.is_file) {
     columns.push({ name: "DISK and MEMORY", show: (row) => <Difference rows={row.toSave} />, isWide: true });
     const press = (title: string, sql: string, module: string, layers: string, text: string) => (
-      <button type="button" class="small" onClick={() => setOrder({ title, sql, module, layers, text })}
+      <button type="button" class="small"
+        onClick={() =>
+          setOrder({
+            title: `${title} ${module}?`,
+            sql,
+            text,
+            button: title,
+            isDangerous: title !== "Save",
+            look: () => difference(module, layers),
+          })
+        }
         aria-label={`${title} … ${module}`}>
         {title} …
       </button>
@@ -141,7 +180,7 @@ function Difference({ rows }: { rows: Rows }) {
   return (
     <ul class="diff">
       {rows.rows.slice(0, 200).map((row, at) => {
-        const isNew = String(row.only_in).toUpperCase() === "MEMORY";
+        const isNew = isOfMemory(row);
         return (
           <li key={at} class={isNew ? "added" : "removed"}>
             <span aria-hidden="true">{isNew ? "+" : "−"}</span>
@@ -154,12 +193,12 @@ function Difference({ rows }: { rows: Rows }) {
   );
 }
 
-/** Moves a module, if it is still what was shown. */
+/** Moves a module, if what differs is still what was shown. */
 function Move(props: { order: Order; say: (text: string) => void; close: () => void }) {
   const { order } = props;
   const [turn, setTurn] = useState(0);
   // What is decided on: what differs, and the version that runs.
-  const shown = useAsked(() => difference(order.module, order.layers), [turn]);
+  const shown = useAsked(order.look, [turn]);
   const [failed, setFailed] = useState("");
   const [conflict, setConflict] = useState("");
   const [isBusy, setBusy] = useState(false);
@@ -168,14 +207,15 @@ function Move(props: { order: Order; say: (text: string) => void; close: () => v
     setFailed("");
     const before = shown.told;
     try {
-      const now = await difference(order.module, order.layers);
+      const now = await order.look();
       if (now.version !== before?.version) {
         setConflict(`version ${before?.version} ran when this was shown, and version ${now.version} runs now`);
       } else if (JSON.stringify(now.rows) !== JSON.stringify(before.rows)) {
         setConflict("what differs is not what is shown here any more");
       } else {
         const done = await api.run(order.sql, before.version);
-        props.say([`${order.sql}: done.`, done.info, ...done.warnings].filter(Boolean).join(" "));
+        const told = [`${order.sql}: done.`, done.info, ...done.warnings, order.next ?? ""];
+        props.say(told.filter(Boolean).join(" "));
         props.close();
       }
     } catch (error) {
@@ -191,17 +231,18 @@ function Move(props: { order: Order; say: (text: string) => void; close: () => v
     setTurn(turn + 1);
   };
   return (
-    <Dialog title={`${order.title} ${order.module}?`} close={props.close}
+    <Dialog title={order.title} close={props.close}
       confirm={
         conflict
           ? { name: "Look again", run: again }
-          : { name: order.title, isDangerous: order.title !== "Save", isBusy: isBusy || !shown.told, run: () => void run() }
+          : { name: order.button, isDangerous: order.isDangerous, isBusy: isBusy || !shown.told, run: () => void run() }
       }>
       <p>
         <code>{order.sql}</code>
       </p>
       <p>{order.text}</p>
-      {shown.told && <Difference rows={shown.told} />}
+      {order.head && shown.told && shown.told.rows.length > 0 && <p class="notice warn">{order.head}</p>}
+      {shown.told && (!order.head || shown.told.rows.length > 0) && <Difference rows={shown.told} />}
       {conflict && (
         <p class="failure" role="alert">
           Somebody else was faster: {conflict}. Nothing was done. Look at what differs now, and decide again.
@@ -241,19 +282,19 @@ function Export() {
 
 function History({ say }: PageProps) {
   const { now } = useLive();
-  const [row, setRow] = useState<Row>();
-  const [failed, setFailed] = useState("");
+  const [order, setOrder] = useState<Order>();
   const found = useAsked(() => api.rows("SHOW HISTORY"), [now?.configuration.version]);
-  const back = () => {
-    const sql = `LOAD ${row?.module} FROM REVISION ${row?.revision}`;
-    api.run(sql).then(
-      (done) => {
-        say(`${sql}: ${done.info || "it is in MEMORY"}. Load it to have it run.`);
-        setRow(undefined);
-      },
-      (error: Error) => setFailed(error.message),
-    );
-  };
+  const ask = ({ module, revision }: Row) =>
+    setOrder({
+      title: `Roll ${module} back to revision ${revision}?`,
+      sql: `LOAD ${module} FROM REVISION ${revision}`,
+      text: `What revision ${revision} had loaded is put into MEMORY, in place of what is there. Nothing that runs changes until it is loaded.`,
+      button: "Put it into MEMORY",
+      isDangerous: true,
+      look: () => unsaved(String(module)),
+      head: `These edits in MEMORY are lost, unless revision ${revision} has them too: they were neither loaded nor saved.`,
+      next: "It is in MEMORY: load it to have it run.",
+    });
   return (
     <Panel title="History">
       <Failure text={found.failed} />
@@ -283,7 +324,7 @@ function History({ say }: PageProps) {
           {
             name: "Roll back",
             show: (row) => (
-              <button type="button" class="small" onClick={() => (setFailed(""), setRow(row))}
+              <button type="button" class="small" onClick={() => ask(row)}
                 aria-label={`To this …: roll back to revision ${row.revision}`}>
                 To this …
               </button>
@@ -291,16 +332,7 @@ function History({ say }: PageProps) {
           },
         ]}
       />
-      {row && (
-        <Dialog title={`Roll ${row.module} back to revision ${row.revision}?`} close={() => setRow(undefined)}
-          confirm={{ name: "Put it into MEMORY", run: back }}>
-          <p>
-            What revision {row.revision} had loaded is put into MEMORY, in place of what is there. Nothing that runs changes
-            until it is loaded.
-          </p>
-          <Failure text={failed} />
-        </Dialog>
-      )}
+      {order && <Move order={order} say={say} close={() => setOrder(undefined)} />}
     </Panel>
   );
 }

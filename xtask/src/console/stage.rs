@@ -141,7 +141,8 @@ fn config(replication: &Replication, console_port: u16) -> String {
         "workers = 2\nadmin_operate_credentials = \"operator:operator\"\nconsole_listen = \"127.0.0.1:{console_port}\"\n\
          monitor_read_only_interval = 200\nmonitor_account = \"{SWITCHER}\"\n\
          switchover_account = \"{SWITCHER}\"\nreplication_account = \"replica\"\n\
-         query_cache_size_mb = 16\n\
+         query_cache_size_mb = 16\ntenant_by = \"user\"\n\
+         [[tenant]]\nname = \"{USER}\"\nweight = 4\nshare_min = 10\nshare_max = 90\n\
          [[cluster]]\nname = \"shop\"\nkind = \"replication\"\nwriter_hostgroup = 10\n\
          reader_hostgroup = 20\nread_write_split = \"auto\"\nseeds = [{}]\n\
          [[user]]\nname = \"{USER}\"\npassword = \"{USER}\"\ndefault_hostgroup = 10\n\

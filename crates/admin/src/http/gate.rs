@@ -1,7 +1,7 @@
 //! What every request passes: whether it may come at all, and whether there is room to answer it.
 //!
 //! Probes have places that nobody else can take. `/healthz` and `/readyz` wait for nothing, so they
-//! need none; `/metrics` has its own; everything else shares the rest.
+//! need none; what Prometheus asks for has its own; everything else shares the rest.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use super::{
     hosts, text,
 };
 
-/// Requests for `/metrics` that are answered at once.
+/// Requests for `/metrics` and `/sd` that are answered at once.
 pub(super) const METRICS_PLACES: usize = 8;
 /// Other requests that are answered at once. With those above it is fewer than
 /// [`CONNECTIONS_MAX`](super::guard::CONNECTIONS_MAX): there is always a connection that may be
@@ -74,7 +74,7 @@ impl Places {
     pub(super) fn take(&self, path: &str) -> Result<Option<SemaphorePermit<'_>>, ()> {
         let places = match path {
             "/healthz" | "/readyz" => return Ok(None),
-            "/metrics" => &self.metrics,
+            "/metrics" | "/sd" => &self.metrics,
             _ => &self.others,
         };
         places.try_acquire().map(Some).map_err(|_| ())

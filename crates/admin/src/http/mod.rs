@@ -1,10 +1,11 @@
-//! The HTTP server: `/metrics`, `/healthz`, `/readyz`, `/status`, `/status/digests`, `/sessions`,
-//! and the API.
+//! The HTTP server: `/metrics`, `/sd`, `/healthz`, `/readyz`, `/status`, `/status/digests`,
+//! `/sessions`, and the API.
 
 mod api;
 mod body;
 mod changes;
 pub mod console;
+mod discovery;
 mod gate;
 mod guard;
 mod hosts;
@@ -57,6 +58,7 @@ pub const SESSIONS_DEFAULT: usize = 50;
 const ROUTES: &str = "\
 GET /                           what `trunkline status` shows
 GET /metrics                    metrics for Prometheus; ?digests=N adds the N heaviest digests
+GET /sd                         servers as targets for Prometheus' http_sd_configs
 GET /healthz                    200 while the process works, 503 with the reason otherwise
 GET /readyz                     200 while new clients are welcome; turns first at a graceful stop
 GET /status                     all numbers as JSON
@@ -136,6 +138,7 @@ fn router(answering: Answering) -> Router {
     Router::new()
         .route("/", get(home))
         .route("/metrics", get(metrics))
+        .route("/sd", get(discovery::targets))
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
         .route("/status", get(status))

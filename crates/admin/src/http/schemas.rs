@@ -57,7 +57,7 @@ pub(super) fn schemas() -> Value {
 }
 
 /// What is read besides tables, by its path.
-pub(super) fn paths(secured: &Value) -> [(&'static str, Value); 3] {
+pub(super) fn paths(secured: &Value) -> [(&'static str, Value); 4] {
     let answer = |schema: Value| {
         json!({ "200": {
             "description": "JSON",
@@ -68,6 +68,7 @@ pub(super) fn paths(secured: &Value) -> [(&'static str, Value); 3] {
     let asked =
         |name: &str, kind: &str| json!({ "name": name, "in": "query", "schema": { "type": kind } });
     [
+        ("/sd", targets(&answer)),
         (
             "/api/v1/history",
             json!({ "get": {
@@ -99,6 +100,20 @@ pub(super) fn paths(secured: &Value) -> [(&'static str, Value); 3] {
             } }),
         ),
     ]
+}
+
+/// What Prometheus' `http_sd_configs` reads.
+fn targets(answer: &impl Fn(Value) -> Value) -> Value {
+    let text = || json!({ "type": "string" });
+    let group = object(&[
+        ("targets", json!({ "type": "array", "items": text() })),
+        ("labels", json!({ "type": "object", "additionalProperties": text() })),
+    ]);
+    json!({ "get": {
+        "operationId": "read_targets",
+        "summary": "servers as targets for Prometheus; no token is needed",
+        "responses": answer(json!({ "type": "array", "items": group })),
+    } })
 }
 
 fn object(fields: &[(&str, Value)]) -> Value {

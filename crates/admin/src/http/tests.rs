@@ -21,12 +21,14 @@ const PATIENCE: Duration = Duration::from_secs(30);
 struct Fixed {
     health: Health,
     is_stuck: bool,
+    has_workers: bool,
 }
 
 impl StatusSource for Fixed {
     fn report(&self, digests: DigestQuery) -> ReportFuture<'_> {
         match self.is_stuck {
             true => Box::pin(std::future::pending()),
+            false if !self.has_workers => Box::pin(async { Report::default() }),
             false => Box::pin(async move { sample::report(digests) }),
         }
     }
@@ -60,7 +62,7 @@ impl StatusSource for Fixed {
 }
 
 fn source(health: Health) -> Arc<dyn StatusSource> {
-    Arc::new(Fixed { health, is_stuck: false })
+    Arc::new(Fixed { health, is_stuck: false, has_workers: true })
 }
 
 async fn listen() -> (TcpListener, SocketAddr) {
@@ -142,6 +144,20 @@ async fn routes_answer_in_their_formats() {
     assert_eq!(shown(&report), shown(&sample::report(query)));
 }
 
+/// Prometheus forgets what a list lacks, so none is made while no worker tells of servers.
+#[tokio::test]
+async fn targets_are_an_error_rather_than_an_empty_list() {
+    let addr = serve_source(source(Health::Ready)).await;
+    let (status, head, body) = fetch(addr, "/sd").await;
+    assert_eq!(status, 200);
+    assert!(head.contains("content-type: application/json\r\n"), "{head}");
+    let groups: Value = serde_json::from_str(&body).expect("json");
+    assert_eq!(groups[0]["targets"][0], "db-primary.prod.example.internal:3306");
+    let silent = Fixed { health: Health::Ready, is_stuck: false, has_workers: false };
+    let (status, _, body) = fetch(serve_source(Arc::new(silent)).await, "/sd").await;
+    assert_eq!((status, body.as_str()), (503, "no worker has said which servers there are\n"));
+}
+
 #[tokio::test]
 async fn digests_come_in_the_order_and_number_asked_for() {
     let addr = serve_source(source(Health::Ready)).await;
@@ -170,7 +186,7 @@ async fn wrong_requests_are_told_what_is_right() {
         assert_eq!(status, expected_status, "{path}");
         assert!(body.contains(expected), "{path}: {body}");
     };
-    for route in ["/metrics", "/healthz", "/readyz", "/status", "/status/digests"] {
+    for route in ["/metrics", "/sd", "/healthz", "/readyz", "/status", "/status/digests"] {
         check("/favicon.ico", 404, &format!("GET {route} ")).await;
     }
     check("/status/digests?limit=x", 400, "`limit=x` is not a number from 0 to 10000").await;
@@ -203,7 +219,7 @@ async fn readiness_turns_before_health() {
 #[tokio::test]
 async fn workers_that_do_not_answer_do_not_hold_a_request() {
     let (listener, addr) = listen().await;
-    let stuck = Arc::new(Fixed { health: Health::Ready, is_stuck: true });
+    let stuck = Arc::new(Fixed { health: Health::Ready, is_stuck: true, has_workers: true });
     let answering = Answering { report_time: SHORT, ..Answering::new(stuck, None) };
     tokio::spawn(axum::serve(listener, router(answering)).into_future());
     let (status, _, body) = fetch(addr, "/status").await;
@@ -288,7 +304,7 @@ fn statements_about_statistics_have_few_places() {
 #[tokio::test]
 async fn probes_have_places_of_their_own() {
     let (listener, addr) = listen().await;
-    let stuck = Arc::new(Fixed { health: Health::Ready, is_stuck: true });
+    let stuck = Arc::new(Fixed { health: Health::Ready, is_stuck: true, has_workers: true });
     let answering = Answering { places: Places::of(1, 2), ..Answering::new(stuck, None) };
     let answering = Answering { report_time: PATIENCE, ..answering };
     serve_guarded(listener, Limits { connections: 5, ..WIDE }, answering);
