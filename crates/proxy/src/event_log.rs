@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
         mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel},
     },
     thread,
@@ -20,6 +20,8 @@ use trunkline_net::private;
 
 /// Lines that may wait; more are dropped and counted.
 const LINES_MAX: usize = 16_384;
+/// Bytes of them, likewise.
+const BYTES_MAX: usize = 32 << 20;
 /// How long whoever has the files opened anew waits for a disk that does not answer.
 const REOPEN_TIME_MAX: Duration = Duration::from_secs(5);
 /// Bytes that are gathered before they are written.
@@ -59,12 +61,14 @@ pub struct EventLog {
     lost: Arc<Lost>,
 }
 
-/// Lines that were taken and could not be written, of each log.
+/// Lines that were taken and could not be written, of each log; and what waits for that.
 #[derive(Debug, Default)]
 struct Lost {
     query: AtomicU64,
     slow: AtomicU64,
     audit: AtomicU64,
+    /// Bytes of lines that wait to be taken.
+    waiting: AtomicUsize,
 }
 
 impl Lost {
@@ -107,7 +111,16 @@ impl EventLog {
 
     /// Gives a line; false when it was dropped, because the disk does not keep up.
     pub fn write(&self, log: Log, line: String) -> bool {
-        self.messages.try_send(Message::Line(log, line)).is_ok()
+        let (len, waiting) = (line.len(), &self.lost.waiting);
+        if waiting.load(Ordering::Relaxed) + len > BYTES_MAX {
+            return false;
+        }
+        waiting.fetch_add(len, Ordering::Relaxed);
+        let is_taken = self.messages.try_send(Message::Line(log, line)).is_ok();
+        if !is_taken {
+            waiting.fetch_sub(len, Ordering::Relaxed);
+        }
+        is_taken
     }
 
     pub(crate) fn configure(&self, settings: &Settings) {
@@ -233,6 +246,7 @@ impl Files {
     fn take(&mut self, message: Message) {
         match message {
             Message::Line(log, line) => {
+                self.query.lost.waiting.fetch_sub(line.len(), Ordering::Relaxed);
                 let (len_max, kept) = (self.len_max, self.kept);
                 let file = match log {
                     Log::Query => &mut self.query,
@@ -432,6 +446,19 @@ mod tests {
             event_log_files: 2,
             ..Settings::default()
         }
+    }
+
+    #[test]
+    fn what_waits_for_a_file_is_bounded_in_bytes() {
+        let (sender, receiver) = sync_channel(LINES_MAX);
+        let lost = Arc::<Lost>::default();
+        let log = EventLog { messages: sender, late: Late::default(), lost: Arc::clone(&lost) };
+        let line = || "x".repeat(1 << 20);
+        let taken = (0..100).filter(|_| log.write(Log::Query, line())).count();
+        assert_eq!(taken, BYTES_MAX >> 20);
+        let mut files = Files::new(&lost);
+        files.take(receiver.recv().expect("a line"));
+        assert!(log.write(Log::Query, line()) && !log.write(Log::Query, line()));
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! From a folder to a store.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{self, DirBuilder, File, OpenOptions},
     io,
-    os::unix::fs::OpenOptionsExt,
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
@@ -198,9 +198,10 @@ fn at(path: &Path, source: io::Error) -> StoreError {
     StoreError::File { path: path.to_owned(), source }
 }
 
-/// Makes the folder if needed, and keeps other processes out.
+/// Makes the folder if needed, for its owner alone, and keeps other processes out.
 fn take_folder(folder: &Path) -> Result<File, StoreError> {
-    fs::create_dir_all(folder).map_err(|source| at(folder, source))?;
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    made.map_err(|source| at(folder, source))?;
     let path = folder.join(LOCK_FILE);
     let lock = own_file(&path)?;
     match lock.try_lock() {

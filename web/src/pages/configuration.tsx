@@ -131,7 +131,7 @@ function Layers({ session, say }: PageProps) {
     });
   }
   const reload = () =>
-    api.run("RELOAD CONFIG").then(
+    api.run("PROXYSQL RELOAD CONFIG").then(
       (done) => {
         say(done.info || "The file was read again.");
         found.again();
