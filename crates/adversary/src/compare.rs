@@ -23,7 +23,7 @@ const PROXYS: [&str; 9] = [
     "SELECT FOUND_ROWS()",
     "SET @@SESSION.session_track_transaction_info=",
     "SELECT 1 FROM (SELECT 1) AS t",
-    "SELECT SQL_CALC_FOUND_ROWS 1 FROM JSON_TABLE",
+    "SELECT SQL_CALC_FOUND_ROWS 1 FROM (SELECT 1",
 ];
 
 /// The character set and the type at the end of what is compared of a column.

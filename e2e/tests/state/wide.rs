@@ -44,3 +44,33 @@ fn issue_16_wide_characters_of_one_session_leave_others_their_settings() -> Resu
     }
     Ok(())
 }
+
+/// What gives a routine its session's `FOUND_ROWS()` is understood in every character set.
+#[test]
+fn issue_16_a_routine_finds_its_sessions_rows_in_every_character_set() -> Result<()> {
+    for flavour in FLAVOURS {
+        let test = "issue_16_a_routine_finds_its_sessions_rows_in_every_character_set";
+        if !is_available(flavour, test) {
+            continue;
+        }
+        let server = shared_server(flavour)?;
+        let schema = new_schema(
+            server,
+            "CREATE TABLE t (rows_found INT);
+             CREATE PROCEDURE p() INSERT INTO t VALUES (FOUND_ROWS())",
+        )?;
+        let proxy = Trunkline::start(&one_server(server, 1, 1))?;
+        let mut other = client(&proxy, &schema)?;
+        for setting in ["NAMES binary", "character_set_connection = ucs2", "NAMES swe7"] {
+            let mut session = client(&proxy, &schema)?;
+            session.sql(&format!("SET {setting}"))?;
+            session.sql("SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3")?;
+            other.sql("SELECT 7")?;
+            session.sql("CALL p()").with_context(|| format!("{flavour:?}, {setting}"))?;
+        }
+        let found = server.sql(&format!("SELECT rows_found FROM {schema}.t"))?;
+        let found: Vec<_> = found.into_iter().flatten().flatten().collect();
+        ensure!(found == ["3", "3", "3"], "{flavour:?}: {found:?}");
+    }
+    Ok(())
+}

@@ -35,13 +35,13 @@ pub fn parse(text: &str) -> Vec<Statement> {
 
 /// The rows that are found by what the proxy runs for `FOUND_ROWS()`, if it is that.
 fn counted(text: &str) -> Option<u64> {
-    let repeated = "SELECT SQL_CALC_FOUND_ROWS 1 FROM JSON_TABLE(CONCAT('[1',REPEAT(',1',";
+    let begin = "SELECT SQL_CALC_FOUND_ROWS 1 FROM (SELECT 1";
     match text {
         "SELECT 1 FROM (SELECT 1) AS t WHERE 0" => Some(0),
         "SELECT 1 FROM (SELECT 1) AS t" => Some(1),
         _ => {
-            let (more, _) = text.strip_prefix(repeated)?.split_once(')')?;
-            more.parse::<u64>().ok()?.checked_add(1)
+            let more = text.strip_prefix(begin)?.strip_suffix(") AS t LIMIT 0")?;
+            u64::try_from(more.matches(" UNION ALL SELECT 1").count()).ok()?.checked_add(1)
         }
     }
 }

@@ -83,6 +83,7 @@ fn setting(tokens: &[Token<'_>]) -> Option<Setting> {
             [T(text)] => (*text).to_owned(),
             [W("x"), T("2A")] => "*".to_owned(),
             [W("OWN_GTID")] => "OWN_GTID".to_owned(),
+            [W("CHARACTERISTICS")] => "CHARACTERISTICS".to_owned(),
             [N(number)] => number.to_string(),
             [W("DEFAULT")] | [Y("GLOBAL.session_track_gtids")] => "OFF".to_owned(),
             _ => return None,

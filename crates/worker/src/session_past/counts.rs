@@ -461,12 +461,12 @@ impl LastStatement {
             _ => b"SELECT 1 FROM (SELECT 1) AS t".to_vec(),
         });
         if count > 1 {
-            let more = count - 1;
-            let text = format!(
-                "SELECT SQL_CALC_FOUND_ROWS 1 FROM JSON_TABLE(CONCAT('[1',REPEAT(',1',{more}),']'),\
-                 '$[*]' COLUMNS(x INT PATH '$')) AS t LIMIT 0"
-            );
-            texts.push(text.into_bytes());
+            // Without a literal: that would be of the session's character set, and a name, too.
+            let more = usize::try_from(count - 1).unwrap_or_default();
+            let mut text = b"SELECT SQL_CALC_FOUND_ROWS 1 FROM (SELECT 1".to_vec();
+            text.extend(b" UNION ALL SELECT 1".repeat(more));
+            text.extend_from_slice(b") AS t LIMIT 0");
+            texts.push(text);
         }
         if max > 1 && self.row_count != -1 {
             // It leaves the rows found, and 0 as the row count: another number takes a change.
