@@ -15,11 +15,12 @@ use trunkline_protocol::{
     packet::greeting::Flavor,
     response::{Outcome, Relay, ResponseShape},
 };
+use trunkline_session::tracker::PinReason;
 use trunkline_sql::analysis::{Analysis, Depends, Effect, StatementKind};
 
 use super::{LastStatement, insert_id::gives_values};
 use crate::{
-    clients::client::{Purpose, Session, Statement},
+    clients::client::{Lease, Purpose, Session, Statement},
     exchange::hidden::may_read_past,
     exchange::past::runs_a_routine,
     exchange::send::put_own_query,
@@ -555,6 +556,8 @@ impl Core {
         }
         let takes_attributes = conn.server.takes_attributes;
         self.fx.stats.counters.counts_given += 1;
+        let here_has_xa = |lease: &Lease| lease.conn == conn.id && lease.pins.has(PinReason::Xa);
+        let is_xa = session.leases.iter().any(here_has_xa);
         let limits = |name: &&str| session.settings.state.variable(name).is_some();
         let is_limited =
             conn.server.flavor == Flavor::MariaDb && MAY_REFUSE_SELECTS.iter().any(limits);
@@ -564,8 +567,12 @@ impl Core {
             let relay =
                 Relay::new(ResponseShape::Query, conn.server.format, conn.server.format, false);
             conn.in_flight.push_back(InFlight {
-                // Where one is interrupted, the connection has another session's.
-                owner: conn.holder.owner.map_or(Owner::Again, |owner| Owner::Sync(owner, None)),
+                // Where one is interrupted, the connection has another session's. Between
+                // `XA END` and `XA PREPARE` servers refuse it, and not what calls a routine.
+                owner: match conn.holder.owner.filter(|_| !is_xa) {
+                    Some(owner) => Owner::Sync(owner, None),
+                    None => Owner::Again,
+                },
                 relay: self.fx.relays.hold(relay),
                 is_statement: false,
                 place: None,

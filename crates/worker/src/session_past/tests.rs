@@ -240,6 +240,24 @@ fn a_statement_whose_found_rows_could_not_be_told_gets_no_answer() {
 }
 
 #[test]
+fn in_an_xa_transaction_what_gives_found_rows_may_be_refused() {
+    let mut world = TestWorker::with(ONE_CONNECTION);
+    let (one, other) = (world.log_in(), world.log_in());
+    world.run(one, "SELECT a FROM s.t", Reply::Rows(&["1", "2", "3"]));
+    world.run(other, "SELECT a FROM s.t", Reply::Rows(&["1"]));
+    world.run(one, "XA START 'x'", Reply::Ok);
+    world.run(one, "XA END 'x'", Reply::Ok);
+    world.is_automatic = false;
+    world.ask(one, "DO s.f()");
+    while let Some(next) = world.asked().first().cloned() {
+        let is_refused = next.starts_with("SELECT");
+        let refusal = Reply::Error(1399, "XAER_RMFAIL");
+        world.reply(&next, if is_refused { refusal } else { Reply::Ok });
+    }
+    assert_eq!(world.answer(one), "ok");
+}
+
+#[test]
 fn what_gives_a_session_its_found_rows_is_not_subject_to_its_own_limits() {
     for (setting, is_freed) in [
         ("max_join_size = 1", true),
