@@ -22,6 +22,10 @@ export type Live = {
   isOutdated: boolean;
 };
 
+/** A proxy that says nothing for so long, ms, hangs or can't be reached: it tells something each second. */
+const SILENT_MAX = 5_000;
+/** How long after that the stream is opened anew, ms. */
+const REOPEN_AFTER = 10_000;
 const POINTS_MAX = 600;
 const SPARK_MAX = 60;
 
@@ -37,6 +41,8 @@ let source: EventSource | undefined;
 let asked = "";
 let whenEnded = () => {};
 let retry: number | undefined;
+/** When something was heard, or the stream was opened, last. */
+let heard = 0;
 
 function tell() {
   for (const listener of listeners) listener();
@@ -96,13 +102,15 @@ function open(query: string) {
   asked = query;
   const stream = new EventSource(`/console/stream?${query}${live.history.length ? "" : "&history"}`);
   source = stream;
+  heard = Date.now();
   const on = (name: string, then: (told: never) => void) =>
     stream.addEventListener(name, (event) => {
+      heard = Date.now();
+      live.state = "live";
       then(JSON.parse((event as MessageEvent<string>).data) as never);
       tell();
     });
   on("hello", (told: { bundle: string }) => {
-    live.state = "live";
     live.isOutdated = told.bundle !== BUNDLE;
   });
   on("history", (points: Point[]) => {
@@ -136,6 +144,18 @@ function open(query: string) {
     }
   };
 }
+
+/** A connection that nobody closes, and that brings nothing, is told by nothing else. */
+function watch() {
+  const silent = Date.now() - heard;
+  if (!source || silent < SILENT_MAX) return;
+  if (live.state === "live") {
+    live.state = "lost";
+    tell();
+  }
+  if (silent >= SILENT_MAX + REOPEN_AFTER) open(asked);
+}
+window.setInterval(watch, 1_000);
 
 /** Looks at these topics from now on, until somebody asks for others. */
 export function look(topics: string, ended: () => void) {

@@ -57,7 +57,12 @@ function key(at: number): string {
 }
 
 function place(): string[] {
-  return location.hash.replace(/^#\/?/, "").split("/").filter(Boolean).map(decodeURIComponent);
+  try {
+    return location.hash.replace(/^#\/?/, "").split("/").filter(Boolean).map(decodeURIComponent);
+  } catch {
+    // An address that was cut, or written by hand.
+    return [];
+  }
 }
 
 function useTheme(): [string, () => void] {
@@ -111,6 +116,8 @@ function Console(props: { session: Session; theme: string; changeTheme: () => vo
     lookAt(page.topics);
     setSaid("");
     main.current?.scrollTo(0, 0);
+    // On a phone the row of pages is longer than the screen.
+    document.querySelector("nav [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
   }, [page.name]);
   useEffect(() => {
     const pressed = (event: KeyboardEvent) => {

@@ -80,6 +80,8 @@ export function Table<T>(props: {
   rows: T[];
   rowKey: (row: T) => string;
   empty: string;
+  /** What was asked for the rows, if they are an answer: there may be none yet. */
+  of?: { told: unknown; failed: string };
   /** Where the order is the proxy's. */
   order?: { name: string; set: (name: string) => void };
   first?: { name: string; isDown: boolean };
@@ -139,9 +141,15 @@ export function Table<T>(props: {
           ))}
         </tbody>
       </table>
-      {sorted.length === 0 && <p class="empty">{props.empty}</p>}
+      {sorted.length === 0 && <p class="empty">{emptyText(props)}</p>}
     </div>
   );
+}
+
+/** Why there are no rows. */
+function emptyText({ empty, of }: { empty: string; of?: { told: unknown; failed: string } }) {
+  if (!of || of.told !== undefined) return empty;
+  return of.failed ? "Not known." : "Loading …";
 }
 
 /** A result as the admin port gave it. */

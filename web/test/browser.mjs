@@ -437,6 +437,22 @@ async function keys(page) {
   await page.waitForSelector("h1:has-text('Firewall')");
   await page.keyboard.press("1");
   await page.waitForSelector("h1:has-text('Now')");
+  // An address that was cut.
+  await page.keyboard.press("9");
+  await page.waitForSelector("h1:has-text('Tenants')");
+  await page.evaluate("location.hash = '#/now/%E0%A4%A'");
+  await page.waitForSelector("h1:has-text('Now')");
+}
+
+/** A proxy that hangs closes nothing: its silence is told, and that it is over. */
+async function hangs(page) {
+  await open(page, "now");
+  await page.waitForSelector(".dot.live");
+  ensure((await order("freeze")) === "done", "it does not hang");
+  await page.waitForSelector(".notice.bad:has-text('does not answer')");
+  ensure((await page.locator(".dot.lost").count()) === 1, "it is said to be live");
+  ensure((await order("thaw")) === "done", "it does not go on");
+  await page.waitForSelector(".dot.live");
 }
 
 async function restart(page) {
@@ -514,6 +530,7 @@ try {
   await step("a phone", () => phones());
   await step("keys", () => keys(page));
   await step("an old page", () => outdated(page));
+  await step("a proxy that hangs", () => hangs(page));
   await step("a restart", () => restart(page));
   ensure((await page.evaluate("window.pwned")) === undefined, "a hostile name was run as a script");
   ensure(complaints.length === 0, complaints.join("\n"));

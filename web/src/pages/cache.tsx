@@ -54,6 +54,7 @@ export function CachePage({ session, say }: PageProps) {
           rows={rules.told?.rows ?? []}
           rowKey={(row) => String(row.rule_id)}
           empty="No rule has made a statement cacheable yet (cache_ttl)."
+          of={rules}
           columns={[
             { name: "Rule", show: (row) => (row.rule_id === 0 ? "hints" : row.rule_id), by: (row) => Number(row.rule_id), isNumber: true },
             { name: "Hits", show: (row) => count(Number(row.hits)), by: (row) => Number(row.hits), isNumber: true },

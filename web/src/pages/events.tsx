@@ -79,6 +79,7 @@ function Audit() {
         rows={lines}
         rowKey={(row) => String(row.at)}
         empty="Nothing was done."
+        of={found}
         columns={[
           { name: "When", show: ({ line }) => moment(Number(line.timestamp) / 1_000) },
           { name: "What", show: ({ line }) => <Badge kind={text(line.event).endsWith("ERR") || line.errno ? "bad" : "info"}>{text(line.event)}</Badge> },

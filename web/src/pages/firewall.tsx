@@ -26,7 +26,8 @@ export function FirewallPage({ session }: PageProps) {
           label="Refusals"
           rows={(refusals.told?.rows ?? []).filter((row) => Number(row.count) > 0)}
           rowKey={(row) => `${row.who} ${row.cause}`}
-          empty="Nobody and nothing was refused."
+          empty="Limits and the firewall have refused nobody and nothing. What rules refuse is on the page Rules."
+          of={refusals}
           columns={[
             { name: "Who", show: (row) => row.who, by: (row) => String(row.who) },
             { name: "Why", show: (row) => <code>{row.cause}</code>, by: (row) => String(row.cause) },
@@ -41,6 +42,7 @@ export function FirewallPage({ session }: PageProps) {
           rows={limits.told?.rows ?? []}
           rowKey={(row) => `${row.scope} ${row.name}`}
           empty="There are none (trunkline_limits)."
+          of={limits}
           columns={[
             { name: "Of", show: (row) => row.scope, by: (row) => String(row.scope) },
             { name: "Name", show: (row) => row.name, by: (row) => String(row.name) },
@@ -57,6 +59,7 @@ export function FirewallPage({ session }: PageProps) {
           rows={hosts.told?.rows ?? []}
           rowKey={(row) => String(row.client_address)}
           empty="There are none."
+          of={hosts}
           columns={[
             { name: "Address", show: (row) => <code>{row.client_address}</code>, by: (row) => String(row.client_address) },
             { name: "In a row", show: (row) => count(Number(row.error_count)), by: (row) => Number(row.error_count), isNumber: true },

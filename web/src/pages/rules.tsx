@@ -106,6 +106,7 @@ export function RulesPage({ session }: PageProps) {
         {!mayConfigure && <p class="quiet">Rules themselves are for administrators; these are their hits.</p>}
         <Table label="Query rules" columns={columns} rows={rows} rowKey={(row) => String(row.rule_id)}
           empty={search ? "No rule fits." : "There are no rules: statements go where their user's default is, or where the split of reads and writes sends them."}
+          of={rules}
           first={{ name: "Rule", isDown: false }} />
       </Panel>
     </>

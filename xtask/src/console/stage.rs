@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use trunkline_testkit::{AuthPlugin, Replication, SqlClient, Trunkline, free_port};
+use trunkline_testkit::{AuthPlugin, Replication, Signal, SqlClient, Trunkline, free_port};
 
 use crate::demo::{SCHEMA, Traffic, USER};
 
@@ -80,6 +80,8 @@ impl Stage {
                 self.proxy.kill_and_restart(&[])?;
                 Ok("done".to_owned())
             }
+            "freeze" => self.proxy.signal(Signal::Stop).map(|()| "done".to_owned()),
+            "thaw" => self.proxy.signal(Signal::Continue).map(|()| "done".to_owned()),
             _ => bail!("there is no such order"),
         }
     }

@@ -91,12 +91,10 @@ pub(super) async fn pass(
         answering.figures.http.foreign.add(1);
         return text(status, reason);
     }
-    // Nobody has a place, or is worked for, whose request has not come.
-    let (parts, body) = request.into_parts();
-    let Ok(body) = to_bytes(body, REQUEST_BYTES_MAX).await else {
-        return text(StatusCode::PAYLOAD_TOO_LARGE, "the request's body did not come".to_owned());
+    let request = match whole(request, REQUEST_BYTES_MAX).await {
+        Ok(request) => request,
+        Err((status, reason)) => return text(status, reason),
     };
-    let request = Request::from_parts(parts, Body::from(body));
     let caller = request.extensions().get::<ConnectInfo<Caller>>().map(|info| info.0.clone());
     let _answering = caller.as_ref().map(Caller::is_answered);
     let Ok(_place) = answering.places.take(request.uri().path()) else {
@@ -118,6 +116,21 @@ pub(super) async fn pass(
     match &answering.service {
         Some(service) => body::charged(response, service.budget(), class).await,
         None => response,
+    }
+}
+
+/// Waits for a request's body, of at most `len_max` bytes: nobody has a place, or is worked for,
+/// whose request has not come.
+pub(super) async fn whole(
+    request: Request,
+    len_max: usize,
+) -> Result<Request, (StatusCode, String)> {
+    let (parts, body) = request.into_parts();
+    match to_bytes(body, len_max).await {
+        Ok(body) => Ok(Request::from_parts(parts, Body::from(body))),
+        Err(_) => {
+            Err((StatusCode::PAYLOAD_TOO_LARGE, "the request's body did not come".to_owned()))
+        }
     }
 }
 

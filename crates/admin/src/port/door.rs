@@ -156,7 +156,11 @@ impl Door {
             ),
             Access::Admin | Access::Operate | Access::Internal => (
                 |figures| &figures.admin.admins,
-                settings.admin_connections_max,
+                // Those who operate leave a quarter to administrators.
+                match access == Access::Operate {
+                    true => settings.admin_connections_max - settings.admin_connections_max / 4,
+                    false => settings.admin_connections_max,
+                },
                 "administrators",
                 "admin_connections_max",
             ),
@@ -257,6 +261,18 @@ mod tests {
         assert_eq!(codes(&mut admin, 15), None);
         drop((stats, admin));
         assert_eq!((budget.total(), door.figures().admin.held_bytes.now()), (0, 0));
+    }
+
+    #[test]
+    fn accounts_that_operate_leave_places_to_administrators() {
+        let door = Door::new(None, Arc::default());
+        let settings = Settings { admin_connections_max: 8, ..Settings::default() };
+        let all = |access| {
+            std::iter::from_fn(|| door.place(access, &settings).ok()).take(20).collect::<Vec<_>>()
+        };
+        let operators = all(Access::Operate);
+        let administrators = all(Access::Admin);
+        assert_eq!((operators.len(), administrators.len()), (6, 2));
     }
 
     #[test]

@@ -125,10 +125,22 @@ fn router(console: Arc<Console>) -> Router {
         .with_state(console)
 }
 
-/// What every request passes.
-async fn pass(State(console): State<Arc<Console>>, request: Request, next: Next) -> Response {
+/// Has a request that has come whole answered, if there is a place for that.
+async fn answered(console: &Console, request: Request, next: Next) -> Response {
     let caller = request.extensions().get::<ConnectInfo<Caller>>().map(|info| info.0.clone());
     let _answering = caller.as_ref().map(Caller::is_answered);
+    match console.places.take(request.uri().path()) {
+        Ok(_place) => next.run(request).await,
+        Err(()) => {
+            console.service.figures().http.busy.add(1);
+            let busy = "too many requests are being answered; try again in a second";
+            login::Denied::new(StatusCode::SERVICE_UNAVAILABLE, busy).into_response()
+        }
+    }
+}
+
+/// What every request passes.
+async fn pass(State(console): State<Arc<Console>>, request: Request, next: Next) -> Response {
     let figures = console.service.figures();
     let allowed = console.source.http_allowed_hosts();
     let mut response = match gate::check_request(&allowed, &console.places, &request) {
@@ -136,13 +148,9 @@ async fn pass(State(console): State<Arc<Console>>, request: Request, next: Next)
             figures.http.foreign.add(1);
             login::Denied::new(status, reason).into_response()
         }
-        Ok(()) => match console.places.take(request.uri().path()) {
-            Ok(_place) => next.run(request).await,
-            Err(()) => {
-                figures.http.busy.add(1);
-                let busy = "too many requests are being answered; try again in a second";
-                login::Denied::new(StatusCode::SERVICE_UNAVAILABLE, busy).into_response()
-            }
+        Ok(()) => match gate::whole(request, REQUEST_BYTES_MAX).await {
+            Ok(request) => answered(&console, request, next).await,
+            Err((status, reason)) => login::Denied::new(status, reason).into_response(),
         },
     };
     if response.status() == StatusCode::UNAUTHORIZED {
